@@ -10,9 +10,9 @@ use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Now, Transport};
 use strowger_node::preflight;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{Circumstances, Engine};
+use strowger_server::engine::{ProcessStatus, Engine};
 use strowger_server::local_address::OneWay;
-use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_server::process_state::{ProcessState, ProcessContext};
 use strowger_store::location::LocationTable;
 
 /// Address of the server.
@@ -31,7 +31,7 @@ pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
         preflight::read(Source { text, folder, ..Source::default() }).map_err(|report| report.to_string())?;
     let bound = address(SERVER);
     let listener = ListenerAddress { transport: Transport::Udp, bound, sent_by: SERVER.as_bytes().into(), network: 0 };
-    let surroundings = Surroundings {
+    let surroundings = ProcessContext {
         identity: Identity::new(vec![listener], config.domains.iter().map(|domain| domain.name.as_str()), &[]),
         secret: vec![7; 32],
         seed: [7; 32],
@@ -46,7 +46,7 @@ pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
         routes: Box::new(OneWay),
     };
     let shared = Arc::new(ProcessState::new(BEGIN, config, surroundings));
-    Ok(Engine::new(BEGIN, shared, 0, Circumstances { draining: false, shards: 1 }))
+    Ok(Engine::new(BEGIN, shared, 0, ProcessStatus { draining: false, shards: 1 }))
 }
 
 /// Parses an address that a bench has written.

@@ -68,7 +68,7 @@ impl Relay {
 }
 
 impl Service for Relay {
-    type Answer = ();
+    type ShardMessage = ();
     type Record = ();
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

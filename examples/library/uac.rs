@@ -85,7 +85,7 @@ impl Telephone {
 }
 
 impl Service for Telephone {
-    type Answer = Dial;
+    type ShardMessage = Dial;
     type Record = Record;
 
     /// Handles an order of the main thread: the entry for input other than messages from the network.

@@ -46,7 +46,7 @@ impl Telephone {
 }
 
 impl Service for Telephone {
-    type Answer = ();
+    type ShardMessage = ();
     type Record = EndpointRecord;
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

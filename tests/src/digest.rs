@@ -6,7 +6,7 @@ use crate::text::{Request, fields, status, unique};
 
 /// Credentials to write. All fields can be changed before.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct DigestAnswer {
     /// `Authorization` or `Proxy-Authorization`.
     pub header: &'static str,
     /// `username`.
@@ -45,7 +45,7 @@ pub fn is_stale(refusal: &[u8]) -> bool {
     !values.is_empty() && values.iter().all(|value| value.contains("stale=true"))
 }
 
-impl Answer {
+impl DigestAnswer {
     /// Creates the answer to the first challenge of a 401 or 407 to this request.
     ///
     /// # Panics

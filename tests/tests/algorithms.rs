@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use strowger_core::digest::Algorithm;
 use strowger_tests::binary::strowger;
-use strowger_tests::digest::{Answer, challenges};
+use strowger_tests::digest::{DigestAnswer, challenges};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, status};
 use strowger_tests::wire::Transport::{self, Tcp, Udp};
@@ -34,7 +34,7 @@ fn registers(server: &Server, transport: Transport, algorithm: Algorithm) -> Opt
     let mut wire = server.connect(transport);
     let request = register(&wire);
     let refusal = ask(&mut wire, &request);
-    let answer = Answer { algorithm, ..Answer::to(&refusal, &request, "bob", "his password") };
+    let answer = DigestAnswer { algorithm, ..DigestAnswer::to(&refusal, &request, "bob", "his password") };
     status(&ask(&mut wire, &answer.on(&request)))
 }
 

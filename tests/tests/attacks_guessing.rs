@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use strowger_core::digest::{Algorithm, Qop};
-use strowger_tests::digest::Answer;
+use strowger_tests::digest::DigestAnswer;
 use strowger_tests::server::Setup;
 use strowger_tests::site::Site;
 use strowger_tests::text::{Request, field, status, unique};
@@ -40,7 +40,7 @@ struct Guess {
     transport: Transport,
     request: Request,
     /// Changes the credentials, given the challenge.
-    credentials: fn(&mut Answer),
+    credentials: fn(&mut DigestAnswer),
     /// Changes the bytes before they leave.
     bytes: fn(String) -> String,
 }
@@ -62,7 +62,7 @@ fn opens(wire: &mut Wire, guess: &Guess, user: &str, password: &str) -> Option<b
     if !matches!(status(&refusal), Some(401 | 407)) {
         return Some(false);
     }
-    let mut answer = Answer::to(&refusal, &request, user, password);
+    let mut answer = DigestAnswer::to(&refusal, &request, user, password);
     (guess.credentials)(&mut answer);
     let request = answer.on(&request);
     let response = ask(wire, (guess.bytes)(text(&request)).as_bytes(), &request.branch)?;

@@ -136,14 +136,14 @@ const FROMS: &[&str] = &[
     "sip:bob@example.org",
 ];
 
-struct Place {
+struct RelaySetup {
     server: Site,
     victim: Wire,
     listener: Listener,
     tcp: String,
 }
 
-impl Place {
+impl RelaySetup {
     fn new() -> Self {
         let server = Setup::on(&[Udp, Tcp]).with("domains = [\"example.org\"]").site();
         for user in ["alice", "bob"] {
@@ -199,7 +199,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn no_target_route_or_shape_of_a_strangers_request_leads_elsewhere() {
-    let mut place = Place::new();
+    let mut place = RelaySetup::new();
     let mut faults = Vec::new();
     let attacks = TARGETS.iter().chain(ROUTES).chain(SHAPES);
     assert!(attacks.clone().count() > 70);
@@ -230,7 +230,7 @@ fn no_target_route_or_shape_of_a_strangers_request_leads_elsewhere() {
 /// An answer follows its Via only if it matches a request: there is none here.
 #[test]
 fn answers_to_nothing_lead_nowhere() {
-    let mut place = Place::new();
+    let mut place = RelaySetup::new();
     let mut stranger = place.server.connect(Udp);
     let mut faults = Vec::new();
     let own = "Via: SIP/2.0/UDP {server};branch=z9hG4bK";
@@ -266,7 +266,7 @@ fn answers_to_nothing_lead_nowhere() {
 /// Our answers go to the source of the request; only the port may come from its Via.
 #[test]
 fn answers_go_back_to_the_source_whatever_the_via_says() {
-    let mut place = Place::new();
+    let mut place = RelaySetup::new();
     let mut faults = Vec::new();
     let mut victim = at_another_address(&place.server, Udp);
     let there = victim.local();
@@ -315,7 +315,7 @@ fn at_another_address(server: &Site, transport: Transport) -> Wire {
 /// A user may call any address, and its password grants nothing else: nothing to others, and nothing without it.
 #[test]
 fn a_binding_leads_its_callers_only_where_its_user_said() {
-    let mut place = Place::new();
+    let mut place = RelaySetup::new();
     let mut bob = place.server.connect(Udp);
     register(&mut bob, "bob", "bob");
     let mut stranger = place.server.connect(Udp);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use strowger_core::digest::{Algorithm, Qop};
-use strowger_tests::digest::{Answer, challenges, is_stale};
+use strowger_tests::digest::{DigestAnswer, challenges, is_stale};
 use strowger_tests::server::Setup;
 use strowger_tests::site::Site;
 use strowger_tests::text::{Request, field, status, unique};
@@ -66,9 +66,9 @@ pub(crate) fn invite(wire: &Wire, user: &str, uri: &str) -> Request {
 }
 
 /// Gets a challenge and returns this user's answer, to be changed or sent.
-pub(crate) fn answer(wire: &mut Wire, request: &Request, user: &str, password: &str) -> Answer {
+pub(crate) fn answer(wire: &mut Wire, request: &Request, user: &str, password: &str) -> DigestAnswer {
     let refusal = ask(wire, request).expect("a challenge");
-    Answer::to(&refusal, request, user, password)
+    DigestAnswer::to(&refusal, request, user, password)
 }
 
 /// Sends the same request with this password, with a challenge of its own.
@@ -81,7 +81,7 @@ pub(crate) fn with_password(wire: &mut Wire, request: &Request, user: &str, pass
 fn guess(wire: &mut Wire, password: &str) -> Option<u16> {
     let request = register(wire, "bob");
     let refusal = ask(wire, &request)?;
-    let answer = Answer::to(&refusal, &request, "bob", password);
+    let answer = DigestAnswer::to(&refusal, &request, "bob", password);
     ask(wire, &answer.on(&request)).and_then(|response| status(&response))
 }
 
@@ -91,7 +91,7 @@ fn guesses(wire: &mut Wire, most: usize) -> usize {
     for n in 0..most {
         request = Request { call_id: unique("guess"), branch: unique("z9hG4bK"), ..request };
         let Some(refusal) = ask_within(wire, &request, SHORT) else { return n };
-        let answer = Answer::to(&refusal, &request, "bob", &format!("guess {n}"));
+        let answer = DigestAnswer::to(&refusal, &request, "bob", &format!("guess {n}"));
         if ask(wire, &answer.on(&request)).is_none() {
             return n;
         }
@@ -168,7 +168,7 @@ fn guesses_by_other_transports_and_methods_count_together() {
             _ => Request { method: "MESSAGE".into(), ..invite(wire, "bob", "sip:+1900@192.0.2.1") },
         };
         let Some(refusal) = ask_within(wire, &request, SHORT) else { break };
-        let answer = Answer::to(&refusal, &request, "bob", "a guess");
+        let answer = DigestAnswer::to(&refusal, &request, "bob", "a guess");
         judged += usize::from(ask(wire, &answer.on(&request)).is_some());
     }
     assert_eq!(judged, 10);
@@ -182,7 +182,7 @@ fn the_right_password_of_an_own_account_clears_no_failures() {
     for _ in 0..20 {
         let request = register(&wire, "mallory");
         let Some(refusal) = ask_within(&mut wire, &request, SHORT) else { break };
-        let own = Answer::to(&refusal, &request, "mallory", "a secret");
+        let own = DigestAnswer::to(&refusal, &request, "mallory", "a secret");
         assert_eq!(code(ask(&mut wire, &own.on(&request))), Some(200));
         judged += usize::from(guess(&mut wire, "a guess").is_some());
     }
@@ -197,7 +197,7 @@ fn many_credentials_in_one_request_are_one_guess() {
     let first = answer(&mut wire, &request, "bob", "a guess");
     let mut many = first.on(&request);
     for password in ["another guess", "a third", RIGHT] {
-        many.headers.push(Answer { password: password.into(), ..first.clone() }.line());
+        many.headers.push(DigestAnswer { password: password.into(), ..first.clone() }.line());
     }
     assert_eq!(code(ask(&mut wire, &many)), Some(401));
 }
@@ -259,7 +259,7 @@ fn addresses_of_one_ipv6_network_are_one_source() {
         let mut wire = from(&format!("[2001:db8:1:2::{n:x}]:0"));
         let request = register(&wire, "bob");
         let Some(refusal) = ask_within(&mut wire, &request, SHORT) else { return false };
-        let answer = Answer::to(&refusal, &request, "bob", "a guess");
+        let answer = DigestAnswer::to(&refusal, &request, "bob", "a guess");
         ask(&mut wire, &answer.on(&request)).is_some()
     });
     assert_eq!(judged.count(), 10);
@@ -332,7 +332,7 @@ fn credentials_of_one_method_are_good_for_no_other() {
     // Credentials of a REGISTER, in the header field of proxies.
     let request = register(&wire, "alice");
     let registers = answer(&mut wire, &request, "alice", "her password");
-    let moved = Answer { header: "Proxy-Authorization", ..registers };
+    let moved = DigestAnswer { header: "Proxy-Authorization", ..registers };
     assert_eq!(code(ask(&mut wire, &moved.on(&call))), Some(407));
 }
 
@@ -352,7 +352,7 @@ fn a_count_is_good_once_on_whatever_way_it_comes() {
     }
     // The counts of RFC 7616 section 3.4: none is above the highest, and one far behind is unknown.
     for (nc, good) in [(u32::MAX, true), (u32::MAX, false), (0, false), (2, false), (u32::MAX - 1, true)] {
-        let response = ask(&mut udp, &Answer { nc, ..credentials.clone() }.on(&call)).expect("an answer");
+        let response = ask(&mut udp, &DigestAnswer { nc, ..credentials.clone() }.on(&call)).expect("an answer");
         assert_eq!(status(&response), Some(if good { 404 } else { 407 }), "nc {nc}");
     }
 }
@@ -403,7 +403,7 @@ fn no_nonce_can_be_made_up() {
         nonce
     });
     for nonce in changed.chain([theirs, String::new(), "A".repeat(36), format!("{}=", good.nonce)]) {
-        let response = ask(&mut wire, &Answer { nonce: nonce.clone(), ..good.clone() }.on(&request));
+        let response = ask(&mut wire, &DigestAnswer { nonce: nonce.clone(), ..good.clone() }.on(&request));
         let response = response.expect("an answer");
         assert_eq!((status(&response), is_stale(&response)), (Some(401), true), "{nonce}");
     }
@@ -415,14 +415,14 @@ fn no_offer_can_be_talked_down() {
     let server = start(&[Udp], "auth.algorithms = [\"SHA-256\"]\nauth.qop = [\"auth-int\"]\nban.failures = 1000");
     let mut wire = at(&server, Udp, 2);
     let request = register(&wire, "bob");
-    let sha = Answer { qop: Some(Qop::AuthInt), ..answer(&mut wire, &request, "bob", RIGHT) };
+    let sha = DigestAnswer { qop: Some(Qop::AuthInt), ..answer(&mut wire, &request, "bob", RIGHT) };
     for (weaker, algorithm, qop) in [
         ("MD5", Algorithm::MD5, Some(Qop::AuthInt)),
         ("no protection of the body", Algorithm::SHA_256, Some(Qop::Auth)),
         ("RFC 2069", Algorithm::SHA_256, None),
         ("RFC 2069 by MD5", Algorithm::MD5, None),
     ] {
-        let weak = Answer { algorithm, qop, ..sha.clone() };
+        let weak = DigestAnswer { algorithm, qop, ..sha.clone() };
         assert_eq!(code(ask(&mut wire, &weak.on(&request))), Some(401), "{weaker}");
     }
     assert_eq!(code(ask(&mut wire, &sha.on(&request))), Some(200));
@@ -437,7 +437,7 @@ fn an_old_nonce_tells_only_who_knows_the_password() {
     // The server measures the age of its nonces.
     server.wait(Duration::from_millis(6_100));
     for (password, stale) in [("a guess", false), (RIGHT, true)] {
-        let response = ask(&mut wire, &Answer { password: password.into(), ..good.clone() }.on(&request));
+        let response = ask(&mut wire, &DigestAnswer { password: password.into(), ..good.clone() }.on(&request));
         let response = response.expect("an answer");
         assert_eq!((status(&response), is_stale(&response)), (Some(401), stale), "{password}");
     }
@@ -451,7 +451,7 @@ fn credentials_end_with_their_password() {
     let good = answer(&mut wire, &request, "bob", RIGHT);
     assert_eq!(code(ask(&mut wire, &good.on(&request))), Some(200));
     server.set_password("bob@example.org", "his new password");
-    assert_eq!(code(ask(&mut wire, &Answer { nc: 2, ..good }.on(&request))), Some(401), "the old password");
+    assert_eq!(code(ask(&mut wire, &DigestAnswer { nc: 2, ..good }.on(&request))), Some(401), "the old password");
     assert_eq!(guess(&mut wire, "his new password"), Some(200));
 }
 
@@ -483,7 +483,7 @@ fn the_log_says_what_the_peer_must_not_learn() {
     for (user, reason) in [("bob", "wrong password"), ("eve", "unknown user")] {
         let request = register(&wire, user);
         let response = with_password(&mut wire, &request, user, "a guess").expect("an answer");
-        let nonce = Answer::to(&response, &request, user, "").nonce;
+        let nonce = DigestAnswer::to(&response, &request, user, "").nonce;
         let text = String::from_utf8(response).expect("text").replace(&nonce, "NONCE");
         let same = |line: &&str| ["SIP/2.0", "WWW-", "Server", "Content-"].iter().any(|start| line.starts_with(start));
         answers.push(text.lines().filter(same).map(String::from).collect::<Vec<_>>());
@@ -496,7 +496,7 @@ fn the_log_says_what_the_peer_must_not_learn() {
     // A phone configured for another realm.
     let request = register(&wire, "bob");
     let good = answer(&mut wire, &request, "bob", RIGHT);
-    assert_eq!(code(ask(&mut wire, &Answer { realm: "asterisk".into(), ..good }.on(&request))), Some(401));
+    assert_eq!(code(ask(&mut wire, &DigestAnswer { realm: "asterisk".into(), ..good }.on(&request))), Some(401));
     let log = server.log_with("another realm");
     let said = "method=REGISTER realm=asterisk expected=example.org";
     assert!(log.lines().any(|line| line.contains("credentials are for another realm") && line.contains(said)), "{log}");

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use strowger_cache::engine::{Engine, RemoteEngine as _};
+use strowger_cache::engine::{CacheHandle, RemoteEngine as _};
 use strowger_cache::error::CacheError;
 use strowger_cache::remote::{RemoteCache, RemoteSettings};
-use strowger_cache::request::{Answer, Life, Promise, Request};
+use strowger_cache::request::{CacheAnswer, Life, Promise, Request};
 use strowger_cache::servers::{Endpoint, Service};
 use strowger_cache::waiting::WaitingCache;
 use strowger_lab::backend::{self, Backend};
@@ -45,7 +45,7 @@ impl Traffic {
         let endpoint = Endpoint::Tcp(server.ip().to_string(), server.port());
         let settings = RemoteSettings { timeout: TIMEOUT, ..RemoteSettings::new(service, vec![endpoint]) };
         let remote = Arc::new(RemoteCache::start(settings).expect("a thread can be started"));
-        Self { cache: WaitingCache::new(Engine::Remote(remote.clone())), remote, round: 0 }
+        Self { cache: WaitingCache::new(CacheHandle::Remote(remote.clone())), remote, round: 0 }
     }
 
     /// Stores and fetches for this time, each key with a value of its own.
@@ -87,11 +87,11 @@ impl Traffic {
         tally.longest = tally.longest.max(start.elapsed());
         for (key, outcomes) in keys.iter().zip(outcomes.chunks(2)) {
             match outcomes[1].result {
-                Ok(Answer::Found) => {
+                Ok(CacheAnswer::Found) => {
                     assert_eq!(outcomes[1].value.as_ref(), key, "the answer to another request");
                     tally.found += 1;
                 }
-                Ok(Answer::Absent) => tally.absent += 1,
+                Ok(CacheAnswer::Absent) => tally.absent += 1,
                 Err(CacheError::TimedOut) => tally.late += 1,
                 Err(CacheError::Unavailable) => tally.unavailable += 1,
                 other => panic!("{other:?}"),

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use strowger_cache::engine::Engine;
+use strowger_cache::engine::CacheHandle;
 use strowger_cache::error::CacheError;
 use strowger_cache::local::LocalCache;
 use strowger_cache::remote::{RemoteCache, RemoteSettings};
-use strowger_cache::request::{Answer, Count, Floor, Life, Promise, Request};
+use strowger_cache::request::{CacheAnswer, Count, Floor, Life, Promise, Request};
 use strowger_cache::servers::{Credentials, Endpoint, Service};
 use strowger_cache::settings::LocalSettings;
 use strowger_cache::waiting::WaitingCache;
@@ -38,7 +38,7 @@ struct Asked {
 impl Asked {
     fn local() -> Self {
         let settings = LocalSettings { key: KEY, value: VALUE, ..LocalSettings::default() };
-        Self::of(Engine::Local(Arc::new(LocalCache::new(settings))))
+        Self::of(CacheHandle::Local(Arc::new(LocalCache::new(settings))))
     }
 
     fn remote(service: Service, servers: &[SocketAddr]) -> Self {
@@ -48,15 +48,15 @@ impl Asked {
     fn with(settings: RemoteSettings) -> Self {
         let counts_below_zero = settings.service != Service::Memcached;
         let remote = RemoteCache::start(settings).expect("a thread can be started");
-        let mut this = Self { counts_below_zero, ..Self::of(Engine::Remote(Arc::new(remote))) };
+        let mut this = Self { counts_below_zero, ..Self::of(CacheHandle::Remote(Arc::new(remote))) };
         // A group or a cluster may not have found its servers yet.
         let is_there =
-            wait::until(Duration::from_secs(20), || this.ask(Request::Fetch { key: b"there" }) == Ok(Answer::Absent));
+            wait::until(Duration::from_secs(20), || this.ask(Request::Fetch { key: b"there" }) == Ok(CacheAnswer::Absent));
         assert!(is_there, "it is reached");
         this
     }
 
-    fn of(engine: Engine) -> Self {
+    fn of(engine: CacheHandle) -> Self {
         Self { cache: WaitingCache::new(engine), start: Instant::now(), counts_below_zero: true }
     }
 
@@ -64,12 +64,12 @@ impl Asked {
         u64::try_from(self.start.elapsed().as_millis()).expect("a test ends") + 1_000
     }
 
-    fn ask(&mut self, request: Request<'_>) -> Result<Answer, CacheError> {
+    fn ask(&mut self, request: Request<'_>) -> Result<CacheAnswer, CacheError> {
         let now = self.now();
         self.cache.ask_one(&request, now, TIMEOUT * 2).result
     }
 
-    fn all(&mut self, requests: &[Request<'_>]) -> Vec<(Result<Answer, CacheError>, Vec<u8>)> {
+    fn all(&mut self, requests: &[Request<'_>]) -> Vec<(Result<CacheAnswer, CacheError>, Vec<u8>)> {
         let now = self.now();
         let outcomes = self.cache.ask(requests, Promise::Held, now, TIMEOUT * 2);
         outcomes.into_iter().map(|outcome| (outcome.result, outcome.value.into_vec())).collect()
@@ -78,19 +78,19 @@ impl Asked {
     fn value(&mut self, key: &[u8]) -> Option<Vec<u8>> {
         let (result, value) = self.all(&[Request::Fetch { key }]).remove(0);
         match result {
-            Ok(Answer::Found) => Some(value),
-            Ok(Answer::Absent) => None,
+            Ok(CacheAnswer::Found) => Some(value),
+            Ok(CacheAnswer::Absent) => None,
             other => panic!("{other:?} for {}", key.escape_ascii()),
         }
     }
 
     fn store(&mut self, key: &[u8], value: &[u8], life: Life) {
-        assert_eq!(self.ask(Request::Store { key, value, life }), Ok(Answer::Stored), "{}", key.escape_ascii());
+        assert_eq!(self.ask(Request::Store { key, value, life }), Ok(CacheAnswer::Stored), "{}", key.escape_ascii());
     }
 
     fn count(&mut self, key: &[u8], by: i64, floor: Floor, life: Life) -> Result<i64, CacheError> {
         match self.ask(Request::Count { key, count: Count { by, floor, life } })? {
-            Answer::Count(counter) => Ok(counter),
+            CacheAnswer::Count(counter) => Ok(counter),
             other => panic!("{other:?}"),
         }
     }
@@ -116,21 +116,21 @@ fn conforms(mut cache: Asked) {
 fn each_request_has_its_answer(cache: &mut Asked) {
     let life = Life::FOREVER;
     for (request, answer) in [
-        (Request::Fetch { key: b"key" }, Answer::Absent),
-        (Request::Store { key: b"key", value: b"value", life }, Answer::Stored),
-        (Request::Fetch { key: b"key" }, Answer::Found),
-        (Request::Add { key: b"key", value: b"other", life }, Answer::Present),
-        (Request::Add { key: b"two", value: b"other", life }, Answer::Stored),
-        (Request::Remove { key: b"key" }, Answer::Removed),
-        (Request::Remove { key: b"key" }, Answer::Absent),
-        (Request::Fetch { key: b"key" }, Answer::Absent),
+        (Request::Fetch { key: b"key" }, CacheAnswer::Absent),
+        (Request::Store { key: b"key", value: b"value", life }, CacheAnswer::Stored),
+        (Request::Fetch { key: b"key" }, CacheAnswer::Found),
+        (Request::Add { key: b"key", value: b"other", life }, CacheAnswer::Present),
+        (Request::Add { key: b"two", value: b"other", life }, CacheAnswer::Stored),
+        (Request::Remove { key: b"key" }, CacheAnswer::Removed),
+        (Request::Remove { key: b"key" }, CacheAnswer::Absent),
+        (Request::Fetch { key: b"key" }, CacheAnswer::Absent),
         // Without a lifetime.
-        (Request::Add { key: b"key", value: b"v", life: Life::NONE }, Answer::Stored),
-        (Request::Fetch { key: b"key" }, Answer::Absent),
-        (Request::Add { key: b"two", value: b"v", life: Life::NONE }, Answer::Present),
-        (Request::Fetch { key: b"two" }, Answer::Found),
-        (Request::Store { key: b"two", value: b"v", life: Life::NONE }, Answer::Stored),
-        (Request::Fetch { key: b"two" }, Answer::Absent),
+        (Request::Add { key: b"key", value: b"v", life: Life::NONE }, CacheAnswer::Stored),
+        (Request::Fetch { key: b"key" }, CacheAnswer::Absent),
+        (Request::Add { key: b"two", value: b"v", life: Life::NONE }, CacheAnswer::Present),
+        (Request::Fetch { key: b"two" }, CacheAnswer::Found),
+        (Request::Store { key: b"two", value: b"v", life: Life::NONE }, CacheAnswer::Stored),
+        (Request::Fetch { key: b"two" }, CacheAnswer::Absent),
     ] {
         assert_eq!(cache.ask(request), Ok(answer), "{request:?}");
     }
@@ -171,7 +171,7 @@ fn keys_are_any_octets(cache: &mut Asked) {
         assert_eq!(cache.value(key).as_deref(), Some(*key), "its own");
     }
     for key in keys {
-        assert_eq!(cache.ask(Request::Remove { key }), Ok(Answer::Removed));
+        assert_eq!(cache.ask(Request::Remove { key }), Ok(CacheAnswer::Removed));
     }
 }
 
@@ -231,10 +231,10 @@ fn many_requests_are_under_way_at_once(cache: &mut Asked) {
     let keys: Vec<Vec<u8>> = (0..2_000).map(|n| format!("many:{n}").into_bytes()).collect();
     let life = Life::ms(60_000);
     let stores: Vec<Request<'_>> = keys.iter().map(|key| Request::Store { key, value: key, life }).collect();
-    assert!(cache.all(&stores).iter().all(|(result, _)| *result == Ok(Answer::Stored)));
+    assert!(cache.all(&stores).iter().all(|(result, _)| *result == Ok(CacheAnswer::Stored)));
     let fetches: Vec<Request<'_>> = keys.iter().map(|key| Request::Fetch { key }).collect();
     for (key, (result, value)) in keys.iter().zip(cache.all(&fetches)) {
-        assert_eq!((result, &value), (Ok(Answer::Found), key));
+        assert_eq!((result, &value), (Ok(CacheAnswer::Found), key));
     }
 }
 
@@ -247,7 +247,7 @@ fn requests_for_a_key_keep_their_order(cache: &mut Asked) {
     }
     let answers = cache.all(&requests);
     for (value, answers) in values.iter().zip(answers.chunks(2)) {
-        assert_eq!(answers[1], (Ok(Answer::Found), value.clone()));
+        assert_eq!(answers[1], (Ok(CacheAnswer::Found), value.clone()));
     }
 }
 
@@ -258,7 +258,7 @@ fn lives_end(cache: &mut Asked) {
     cache.store(b"brief", b"value", life);
     cache.store(b"brief with spaces", b"value", life);
     cache.store(b"long", b"value", Life::ms(40 * 86_400_000));
-    assert_eq!(cache.ask(Request::Add { key: b"added", value: b"value", life }), Ok(Answer::Stored));
+    assert_eq!(cache.ask(Request::Add { key: b"added", value: b"value", life }), Ok(CacheAnswer::Stored));
     assert_eq!(cache.count(b"calls", 1, Floor::Zero, life), Ok(1));
     let keys = [&b"brief"[..], b"brief with spaces", b"added", b"calls"];
     let all = |cache: &mut Asked| keys.map(|key| cache.value(key).is_some());
@@ -315,13 +315,13 @@ fn memcached_of_three_servers_with_a_password() {
     let shares = own.each_mut().map(|server| {
         let keys: Vec<Vec<u8>> = (0..2_000).map(|n| format!("many:{n}").into_bytes()).collect();
         let fetches: Vec<Request<'_>> = keys.iter().map(|key| Request::Fetch { key }).collect();
-        server.all(&fetches).iter().filter(|(result, _)| *result == Ok(Answer::Found)).count()
+        server.all(&fetches).iter().filter(|(result, _)| *result == Ok(CacheAnswer::Found)).count()
     });
     assert!(shares.iter().sum::<usize>() == 2_000 && shares.iter().all(|share| *share > 500), "{shares:?}");
     // A wrong password, and none.
     for credentials in [credentials("sesame"), None] {
         let settings = RemoteSettings { credentials, ..settings(Service::Memcached, &addresses) };
-        let mut cache = WaitingCache::new(Engine::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
+        let mut cache = WaitingCache::new(CacheHandle::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
         let outcome = cache.ask_one(&Request::Fetch { key: b"long" }, 0, TIMEOUT * 2);
         assert_eq!(outcome.result, Err(CacheError::Unavailable));
     }
@@ -342,7 +342,7 @@ fn redis() {
     backend::stop_cache(&mut server).expect("it ends");
     server.start_again().expect("it starts");
     let is_back =
-        wait::until(Duration::from_secs(20), || other.ask(Request::Fetch { key: b"long" }) == Ok(Answer::Absent));
+        wait::until(Duration::from_secs(20), || other.ask(Request::Fetch { key: b"long" }) == Ok(CacheAnswer::Absent));
     assert!(is_back);
 }
 
@@ -385,7 +385,7 @@ fn redis_by_tls_with_a_password() {
         RemoteSettings { credentials: None, ..of("localhost") },
         RemoteSettings { credentials: credentials("open sesame"), tls: Some(other), ..of("localhost") },
     ] {
-        let mut cache = WaitingCache::new(Engine::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
+        let mut cache = WaitingCache::new(CacheHandle::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
         let outcome = cache.ask_one(&Request::Fetch { key: b"long" }, 0, TIMEOUT * 2);
         assert_eq!(outcome.result, Err(CacheError::Unavailable));
     }
@@ -411,7 +411,7 @@ fn redis_behind_a_sentinel() {
     let is_found = wait::until(Duration::from_secs(30), || {
         (0..32_u8).all(|n| {
             let stored = cache.ask(Request::Store { key: &[b'@', n], value: b"value", life: Life::FOREVER });
-            stored == Ok(Answer::Stored)
+            stored == Ok(CacheAnswer::Stored)
         })
     });
     assert!(is_found, "{:?}", say(sentinel.address(), &["SENTINEL master west"]));

@@ -19,14 +19,14 @@ use strowger_tests::wire::Wire;
 const SOON: Duration = Duration::from_secs(10);
 
 /// HTTP answer of a server.
-struct Answer {
+struct HttpAnswer {
     status: u16,
     head: String,
     body: Value,
 }
 
 /// Sends a request with these header lines, and with Host if it is not among them.
-fn send(address: SocketAddr, method: &str, path: &str, lines: &[&str]) -> Answer {
+fn send(address: SocketAddr, method: &str, path: &str, lines: &[&str]) -> HttpAnswer {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_read_timeout(Some(SOON)).expect("a socket takes a time-out");
     let mut text = format!("{method} {path} HTTP/1.1\r\n");
@@ -41,11 +41,11 @@ fn send(address: SocketAddr, method: &str, path: &str, lines: &[&str]) -> Answer
     let answer = String::from_utf8(answer).expect("it is text");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}"));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-    Answer { status, head: head.to_lowercase(), body: serde_json::from_str(body).expect("it is JSON") }
+    HttpAnswer { status, head: head.to_lowercase(), body: serde_json::from_str(body).expect("it is JSON") }
 }
 
 fn get(address: SocketAddr, path: &str) -> Value {
-    let Answer { status, body, .. } = send(address, "GET", path, &[]);
+    let HttpAnswer { status, body, .. } = send(address, "GET", path, &[]);
     assert_eq!(status, 200, "{path}: {body}");
     body
 }

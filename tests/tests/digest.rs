@@ -11,7 +11,7 @@ use strowger_core::Now;
 use strowger_core::digest::{
     Algorithm, Authenticator, BadRequest, Challenge, ChallengeAnswer, ChallengeHeader, ChallengeParams, Credentials,
     DigestSettings, Ha1, Ha1Set, Hash, Qop, QopOffer, ReplaySettings, ResponseInput, Secret, SignedRequest, Staleness,
-    UriCheck, Verdict, response, strongest,
+    UriCheck, Authentication, response, strongest,
 };
 
 const REALM: &[u8] = b"example.org";
@@ -229,7 +229,7 @@ const ATTEMPT: SignedRequest<'_> = SignedRequest {
     algorithms: OFFERED,
 };
 
-fn judge(server: &Authenticator, now: u64, header: &[u8], ha1: Option<&Ha1Set>) -> Verdict {
+fn judge(server: &Authenticator, now: u64, header: &[u8], ha1: Option<&Ha1Set>) -> Authentication {
     server.verify(at(now), REALM, &ATTEMPT, &Credentials::parse(header).expect("valid"), ha1)
 }
 
@@ -275,14 +275,14 @@ fn every_algorithm_and_quality_from_challenge_to_verdict() {
                 let header = phone.answer();
                 let read = Credentials::parse(&header).expect("valid");
                 let verdict = server.verify(at(1_010), REALM, &attempt, &read, Some(&ha1));
-                assert_eq!(verdict, Verdict::Ok, "{algorithm} {qop:?}");
+                assert_eq!(verdict, Authentication::Ok, "{algorithm} {qop:?}");
             }
             let body = SignedRequest { body: b"another body", ..attempt };
             let header = phone.answer();
             let read = Credentials::parse(&header).expect("valid");
             let verdict = server.verify(at(1_010), REALM, &body, &read, Some(&ha1));
             let covered = qop == QopOffer::AUTH_INT;
-            assert_eq!(verdict, if covered { Verdict::WrongPassword } else { Verdict::Ok });
+            assert_eq!(verdict, if covered { Authentication::WrongPassword } else { Authentication::Ok });
         }
     }
 }
@@ -297,11 +297,11 @@ fn the_strongest_algorithm_offered_is_answered() {
     let header = phone.answer();
     let read = Credentials::parse(&header).expect("valid");
     assert_eq!(read.algorithm(), Some(Algorithm::SHA_256));
-    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Authentication::Ok);
     // A subscriber with an MD5 value only fails with SHA-256, as with a wrong password.
     let old: Ha1Set = [Ha1::new(Hash::Md5, b"bob", REALM, b"zanzibar")].into_iter().collect();
     let header = phone.answer();
-    assert_eq!(judge(&server, 1_000, &header, Some(&old)), Verdict::WrongPassword);
+    assert_eq!(judge(&server, 1_000, &header, Some(&old)), Authentication::WrongPassword);
 }
 
 #[test]
@@ -312,12 +312,12 @@ fn wrong_passwords_and_unknown_users_look_alike_and_leave_no_trace() {
     let mut wrong = Phone::new("bob", "Zanzibar");
     wrong.challenge = phone.challenge.clone();
     let header = wrong.answer();
-    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::WrongPassword);
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Authentication::WrongPassword);
     let header = phone.answer_with(1);
-    assert_eq!(judge(&server, 1_000, &header, None), Verdict::WrongPassword);
-    assert_eq!(judge(&server, 1_000, &header, Some(&Ha1Set::default())), Verdict::WrongPassword);
+    assert_eq!(judge(&server, 1_000, &header, None), Authentication::WrongPassword);
+    assert_eq!(judge(&server, 1_000, &header, Some(&Ha1Set::default())), Authentication::WrongPassword);
     assert_eq!(server.used().entries(), 0, "only a right response enters");
-    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Ok, "and nobody used up the count");
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Authentication::Ok, "and nobody used up the count");
     assert_eq!(server.used().entries(), 1);
 }
 
@@ -329,11 +329,11 @@ fn a_nonce_that_went_to_another_address_is_not_judged_by_udp() {
     let mut wrong = Phone::new("bob", "Zanzibar");
     wrong.challenge = phone.challenge.clone();
     let elsewhere = SignedRequest { source: &[127, 0, 0, 3], ..ATTEMPT };
-    for (phone, by_tcp) in [(&mut wrong, Verdict::WrongPassword), (&mut phone, Verdict::Ok)] {
+    for (phone, by_tcp) in [(&mut wrong, Authentication::WrongPassword), (&mut phone, Authentication::Ok)] {
         let header = phone.answer();
         let read = Credentials::parse(&header).expect("valid");
         let by_udp = server.verify(at(1_000), REALM, &elsewhere, &read, Some(&ha1));
-        assert_eq!(by_udp, Verdict::Stale(Staleness::OtherSource));
+        assert_eq!(by_udp, Authentication::Stale(Staleness::OtherSource));
         assert!(by_udp.stale());
         // A handshake proves the source: a phone may have moved from one network to another.
         let proven = SignedRequest { source_is_proven: true, ..elsewhere };
@@ -348,11 +348,11 @@ fn replayed_counts_are_refused_and_reordered_ones_are_not() {
     phone.take(&challenge(&server, 1_000, 1));
     let headers: Vec<_> = (1..=5).map(|nc| phone.answer_with(nc)).collect();
     for index in [0, 2, 1, 4, 3] {
-        assert_eq!(judge(&server, 1_000, &headers[index], Some(&ha1)), Verdict::Ok, "{index}");
+        assert_eq!(judge(&server, 1_000, &headers[index], Some(&ha1)), Authentication::Ok, "{index}");
     }
     for header in &headers {
         let verdict = judge(&server, 1_000, header, Some(&ha1));
-        assert_eq!(verdict, Verdict::Replay);
+        assert_eq!(verdict, Authentication::Replay);
         assert!(verdict.stale());
     }
 }
@@ -363,11 +363,11 @@ fn another_spelling_of_the_user_does_not_make_a_replay_new() {
     let (mut phone, ha1) = bob();
     phone.take(&challenge(&server, 1_000, 1));
     let header = String::from_utf8(phone.answer()).expect("ASCII");
-    assert_eq!(judge(&server, 1_000, header.as_bytes(), Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&server, 1_000, header.as_bytes(), Some(&ha1)), Authentication::Ok);
     // A store may find the same subscriber by each of these; the response covers none of them.
     for name in ["username=\"BOB\"", "username=\"bob@example.org\"", "username*=UTF-8''bob"] {
         let again = header.replace("username=\"bob\"", name);
-        assert_eq!(judge(&server, 1_000, again.as_bytes(), Some(&ha1)), Verdict::Replay, "{name}");
+        assert_eq!(judge(&server, 1_000, again.as_bytes(), Some(&ha1)), Authentication::Replay, "{name}");
     }
 }
 
@@ -377,11 +377,11 @@ fn expired_nonces_are_stale_only_to_who_knows_the_password() {
     let (mut phone, ha1) = bob();
     phone.take(&challenge(&server, 1_000, 1));
     let header = phone.answer();
-    assert_eq!(judge(&server, 1_301, &header, Some(&ha1)), Verdict::Stale(Staleness::Expired));
-    assert_eq!(judge(&server, 1_301, &header, None), Verdict::WrongPassword);
-    assert_eq!(judge(&server, 980, &header, Some(&ha1)), Verdict::Stale(Staleness::Expired), "from the future");
+    assert_eq!(judge(&server, 1_301, &header, Some(&ha1)), Authentication::Stale(Staleness::Expired));
+    assert_eq!(judge(&server, 1_301, &header, None), Authentication::WrongPassword);
+    assert_eq!(judge(&server, 980, &header, Some(&ha1)), Authentication::Stale(Staleness::Expired), "from the future");
     assert_eq!(server.used().entries(), 0);
-    assert_eq!(judge(&server, 1_300, &header, Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&server, 1_300, &header, Some(&ha1)), Authentication::Ok);
     server.purge(at(2_000));
     assert_eq!(server.used().entries(), 0);
 
@@ -390,7 +390,7 @@ fn expired_nonces_are_stale_only_to_who_knows_the_password() {
     phone.take(&again);
     assert!(Challenge::parse(phone.challenge.as_bytes()).expect("valid").stale);
     let header = phone.answer();
-    assert_eq!(judge(&server, 1_301, &header, Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&server, 1_301, &header, Some(&ha1)), Authentication::Ok);
 }
 
 #[test]
@@ -401,10 +401,10 @@ fn forged_nonces_reach_no_secret() {
         phone.challenge = format!("Digest realm=\"example.org\", nonce=\"{nonce}\", algorithm=SHA-256, qop=\"auth\"");
         let header = phone.answer();
         let verdict = judge(&server, 1_000, &header, Some(&ha1));
-        assert_eq!(verdict, Verdict::ForgedNonce, "{nonce}");
+        assert_eq!(verdict, Authentication::ForgedNonce, "{nonce}");
         assert!(verdict.stale());
         let read = Credentials::parse(&header).expect("valid");
-        assert_eq!(server.check(at(1_000), REALM, &ATTEMPT, &read).map(|_| ()), Err(Verdict::ForgedNonce));
+        assert_eq!(server.check(at(1_000), REALM, &ATTEMPT, &read).map(|_| ()), Err(Authentication::ForgedNonce));
     }
     // A nonce for another realm of the same server.
     let mut lines = Vec::new();
@@ -412,7 +412,7 @@ fn forged_nonces_reach_no_secret() {
     phone.take(&lines);
     phone.challenge = phone.challenge.replace("other.org", "example.org");
     let header = phone.answer();
-    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::ForgedNonce);
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Authentication::ForgedNonce);
 }
 
 #[test]
@@ -438,8 +438,8 @@ fn shards_share_one_table() {
     });
     // A thread far behind the others finds its counts outside of the window, so some may pass nowhere, but none twice.
     assert!((1..=500).contains(&settled), "{settled}");
-    assert_eq!(judge(&server, 1_000, &phone.answer_with(500), Some(&ha1)), Verdict::Replay);
-    assert_eq!(judge(&server, 1_000, &phone.answer_with(501), Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&server, 1_000, &phone.answer_with(500), Some(&ha1)), Authentication::Replay);
+    assert_eq!(judge(&server, 1_000, &phone.answer_with(501), Some(&ha1)), Authentication::Ok);
     assert_eq!(server.used().entries(), 1);
 }
 
@@ -452,11 +452,11 @@ fn servers_with_one_secret_accept_each_others_nonces() {
     phone.take(&challenge(&first, 1_000, 1));
     let header = phone.answer();
     // The clock of the second server is behind by no more than the allowed skew.
-    assert_eq!(judge(&second, 990, &header, Some(&ha1)), Verdict::Ok);
-    assert_eq!(judge(&second, 1_000, &header, Some(&ha1)), Verdict::Replay);
-    assert_eq!(judge(&stranger, 1_000, &header, Some(&ha1)), Verdict::ForgedNonce);
+    assert_eq!(judge(&second, 990, &header, Some(&ha1)), Authentication::Ok);
+    assert_eq!(judge(&second, 1_000, &header, Some(&ha1)), Authentication::Replay);
+    assert_eq!(judge(&stranger, 1_000, &header, Some(&ha1)), Authentication::ForgedNonce);
     // Tables are not shared between servers: this is documented, and ends with the nonce's lifetime.
-    assert_eq!(judge(&first, 1_000, &header, Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&first, 1_000, &header, Some(&ha1)), Authentication::Ok);
 }
 
 #[test]
@@ -465,19 +465,19 @@ fn nonces_from_before_the_start_are_stale() {
     let first = server();
     phone.take(&challenge(&first, 1_000, 1));
     let header = phone.answer();
-    assert_eq!(judge(&first, 1_000, &header, Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&first, 1_000, &header, Some(&ha1)), Authentication::Ok);
     // The process restarts within the second. It does not know that the count was used.
     let settings = DigestSettings { clock_skew: 2, ..DigestSettings::default() };
     let again = Authenticator::new(settings.clone(), b"one secret", 2, at(1_000));
-    let stale = Verdict::Stale(Staleness::BeforeStart);
+    let stale = Authentication::Stale(Staleness::BeforeStart);
     assert_eq!(judge(&again, 1_001, &header, Some(&ha1)), stale);
     assert_eq!(judge(&again, 1_001, &header, None), stale, "and says nothing of the password");
     // Nonces of the restarted server are valid from its start.
     phone.take(&challenge(&again, 1_000, 1));
     let header = phone.answer();
-    assert_eq!(judge(&again, 1_000, &header, Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&again, 1_000, &header, Some(&ha1)), Authentication::Ok);
     // Nonces of another server with the secret are valid, too, once its clock cannot be behind the start any more.
-    for (issued, verdict) in [(1_002, stale), (1_003, Verdict::Ok)] {
+    for (issued, verdict) in [(1_002, stale), (1_003, Authentication::Ok)] {
         phone.take(&challenge(&first, issued, 2));
         let header = phone.answer();
         assert_eq!(judge(&again, 1_003, &header, Some(&ha1)), verdict, "{issued}");
@@ -489,7 +489,7 @@ fn nonces_from_before_the_start_are_stale() {
     phone.take(&lines);
     let header = phone.answer();
     let read = Credentials::parse(&header).expect("valid");
-    assert_eq!(again.verify(stepped, REALM, &ATTEMPT, &read, Some(&ha1)), Verdict::Ok);
+    assert_eq!(again.verify(stepped, REALM, &ATTEMPT, &read, Some(&ha1)), Authentication::Ok);
 }
 
 #[test]
@@ -499,8 +499,8 @@ fn passwords_are_right_after_32_bits_of_seconds_too() {
     for now in [1 << 32, (1 << 32) - 1, (1 << 32) + 1_000_000] {
         phone.take(&challenge(&server, now, 1));
         let header = phone.answer();
-        assert_eq!(judge(&server, now + 1, &header, Some(&ha1)), Verdict::Ok, "{now}");
-        assert_eq!(judge(&server, now + 1, &header, Some(&ha1)), Verdict::Replay, "{now}");
+        assert_eq!(judge(&server, now + 1, &header, Some(&ha1)), Authentication::Ok, "{now}");
+        assert_eq!(judge(&server, now + 1, &header, Some(&ha1)), Authentication::Replay, "{now}");
     }
 }
 
@@ -514,9 +514,9 @@ fn credentials_lead_to_no_other_number() {
     // The phone's request was for sip:example.org.
     let to = |uri| SignedRequest { uri, to_registrar: false, ..ATTEMPT };
     let elsewhere = server.verify(at(1_000), REALM, &to(b"sip:+1900@example.org"), &read, Some(&ha1));
-    assert_eq!(elsewhere, Verdict::BadRequest(BadRequest::Uri));
+    assert_eq!(elsewhere, Authentication::BadRequest(BadRequest::Uri));
     let there = server.verify(at(1_000), REALM, &to(b"sip:EXAMPLE.org:5060;transport=tcp"), &read, Some(&ha1));
-    assert_eq!(there, Verdict::Ok);
+    assert_eq!(there, Authentication::Ok);
 }
 
 #[test]
@@ -526,15 +526,15 @@ fn answers_without_qop_use_up_their_nonce() {
     phone.take(&challenge(&server, 1_000, 1));
     phone.challenge = phone.challenge.replace(", qop=\"auth\"", "");
     let header = phone.answer();
-    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Ok);
-    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Verdict::Replay);
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Authentication::Ok);
+    assert_eq!(judge(&server, 1_000, &header, Some(&ha1)), Authentication::Replay);
 
     for settings in [
         DigestSettings { without_qop: false, ..DigestSettings::default() },
         DigestSettings { qop: QopOffer::AUTH_INT, ..DigestSettings::default() },
     ] {
         let strict = Authenticator::new(settings, b"one secret", 1, STARTED);
-        assert_eq!(judge(&strict, 1_000, &header, Some(&ha1)), Verdict::BadRequest(BadRequest::Qop));
+        assert_eq!(judge(&strict, 1_000, &header, Some(&ha1)), Authentication::BadRequest(BadRequest::Qop));
     }
 }
 
@@ -548,16 +548,16 @@ fn a_full_table_makes_new_nonces_stale() {
         phone.take(&challenge(&server, 1_000, entropy));
         verdicts.push(judge(&server, 1_000, &phone.answer(), Some(&ha1)));
     }
-    assert_eq!(verdicts, [Verdict::Ok, Verdict::Ok, Verdict::Stale(Staleness::TableFull)]);
+    assert_eq!(verdicts, [Authentication::Ok, Authentication::Ok, Authentication::Stale(Staleness::TableFull)]);
     // One user may use only a part of the table; others find space.
     let ann = Ha1Set::of_password(b"ann", REALM, b"her own");
     let mut other = Phone::new("ann", "her own");
     other.take(&challenge(&server, 1_000, 4));
-    assert_eq!(judge(&server, 1_000, &other.answer(), Some(&ann)), Verdict::Ok);
+    assert_eq!(judge(&server, 1_000, &other.answer(), Some(&ann)), Authentication::Ok);
     assert_eq!(server.used().entries(), server.used().capacity());
     // Space is freed with time.
     phone.take(&challenge(&server, 2_000, 4));
-    assert_eq!(judge(&server, 2_000, &phone.answer(), Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&server, 2_000, &phone.answer(), Some(&ha1)), Authentication::Ok);
 }
 
 #[test]
@@ -587,9 +587,9 @@ fn unusable_credentials_say_why() {
     ] {
         let bad = good.replace(from, to);
         assert_ne!(bad, good, "{from}");
-        assert_eq!(judge(&server, 1_000, bad.as_bytes(), Some(&ha1)), Verdict::BadRequest(why), "{to}");
+        assert_eq!(judge(&server, 1_000, bad.as_bytes(), Some(&ha1)), Authentication::BadRequest(why), "{to}");
     }
-    assert_eq!(judge(&server, 1_000, good.as_bytes(), Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&server, 1_000, good.as_bytes(), Some(&ha1)), Authentication::Ok);
 }
 
 #[test]
@@ -607,12 +607,12 @@ fn a_changed_request_is_a_wrong_response() {
         let bad = good.replace(from, to);
         assert_ne!(bad, good, "{from}");
         let verdict = judge(&server, 1_000, bad.as_bytes(), Some(&ha1));
-        assert_eq!(verdict, Verdict::WrongPassword, "{to}");
+        assert_eq!(verdict, Authentication::WrongPassword, "{to}");
     }
     let invite = SignedRequest { method: b"INVITE", ..ATTEMPT };
     let read = Credentials::parse(good.as_bytes()).expect("valid");
     let verdict = server.verify(at(1_000), REALM, &invite, &read, Some(&ha1));
-    assert_eq!(verdict, Verdict::WrongPassword);
+    assert_eq!(verdict, Authentication::WrongPassword);
 }
 
 #[test]
@@ -621,7 +621,7 @@ fn no_changed_header_passes_a_second_time_or_panics() {
     let (mut phone, ha1) = bob();
     phone.take(&challenge(&server, 1_000, 1));
     let good = phone.answer();
-    assert_eq!(judge(&server, 1_000, &good, Some(&ha1)), Verdict::Ok);
+    assert_eq!(judge(&server, 1_000, &good, Some(&ha1)), Authentication::Ok);
     // xorshift64: a failure can be reproduced.
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut below = |bound: usize| {
@@ -646,7 +646,7 @@ fn no_changed_header_passes_a_second_time_or_panics() {
         let _ = Challenge::parse(&header);
         if let Ok(read) = Credentials::parse(&header) {
             let verdict = server.verify(at(1_000), REALM, &ATTEMPT, &read, Some(&ha1));
-            assert_ne!(verdict, Verdict::Ok, "round {round}: {}", String::from_utf8_lossy(&header));
+            assert_ne!(verdict, Authentication::Ok, "round {round}: {}", String::from_utf8_lossy(&header));
         }
     }
 }
@@ -674,7 +674,7 @@ fn cost_of_a_judgement() {
         let start = std::time::Instant::now();
         for header in &headers {
             let read = Credentials::parse(header).expect("valid");
-            assert_eq!(server.verify(at(1_000), REALM, &attempt, &read, Some(&ha1)), Verdict::Ok);
+            assert_eq!(server.verify(at(1_000), REALM, &attempt, &read, Some(&ha1)), Authentication::Ok);
         }
         let verify = start.elapsed() / ROUNDS;
         println!("{algorithm}: challenge {challenge:?}, parse and verify {verify:?}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use strowger_tests::call::exchange;
 use strowger_tests::control::done;
-use strowger_tests::digest::{Answer, challenges};
+use strowger_tests::digest::{DigestAnswer, challenges};
 use strowger_tests::process::Process;
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{Request, field, respond, status, unique};
@@ -47,7 +47,7 @@ fn invite(wire: &Wire, from: &str, to: &str) -> Request {
 fn with_password_of(domain: &str, wire: &mut Wire, request: &Request) -> Vec<u8> {
     let refusal = exchange(wire, request);
     acknowledge(wire, request, &refusal);
-    let again = Answer::to(&refusal, request, "alice", &format!("password of {domain}")).on(request);
+    let again = DigestAnswer::to(&refusal, request, "alice", &format!("password of {domain}")).on(request);
     let answer = exchange(wire, &again);
     acknowledge(wire, &again, &answer);
     answer
@@ -98,7 +98,7 @@ fn alice_of_each_domain_registers_and_calls_the_other() {
         );
         let foreign =
             other.replace("realm=\"office\"", "realm=\"foreign\"").replace("realm=\"a.example\"", "realm=\"foreign\"");
-        let answer = Answer::to(&refusal, &request, "alice", &format!("password of {from}"));
+        let answer = DigestAnswer::to(&refusal, &request, "alice", &format!("password of {from}"));
         let request = answer.on(&request).with(other).with(foreign);
         caller.send(&request.bytes()).expect("loopback takes it");
         let got = callee.request("INVITE", SOON).expect("the INVITE arrives");
@@ -139,7 +139,7 @@ fn calls_count_for_the_user_of_one_domain() {
         let claim = format!(
             "Proxy-Authorization: Digest username=\"carol\", realm=\"{other}\", nonce=\"n\", uri=\"sip:x\", response=\"0123456789abcdef0123456789abcdef\""
         );
-        let answer = Answer::to(&refusal, &request, "alice", &format!("password of {domain}"));
+        let answer = DigestAnswer::to(&refusal, &request, "alice", &format!("password of {domain}"));
         let mut request = answer.on(&request);
         request.headers.insert(0, claim);
         request.call_id = unique("call");
@@ -186,7 +186,7 @@ fn a_password_of_one_domain_proves_nothing_in_the_other() {
                 // Her realm, with a nonce made for it.
                 let mine = Request { call_id: unique("mine"), ..register(&other, own) };
                 let challenge = exchange(&mut other, &mine);
-                let mut answer = Answer::to(&challenge, &request, "alice", &format!("password of {own}"));
+                let mut answer = DigestAnswer::to(&challenge, &request, "alice", &format!("password of {own}"));
                 if refused == 407 {
                     answer.header = "Proxy-Authorization";
                 }
@@ -213,7 +213,7 @@ fn a_caller_that_withholds_its_identity_shows_the_password_of_its_domain() {
     let request = request.with("P-Preferred-Identity: <sip:alice@b.example>");
     let refusal = exchange(&mut caller, &request);
     assert_eq!(realm(&refusal), "office");
-    let request = Answer::to(&refusal, &request, "alice", "password of b.example").on(&request);
+    let request = DigestAnswer::to(&refusal, &request, "alice", "password of b.example").on(&request);
     caller.send(&request.bytes()).expect("loopback takes it");
     let got = callee.request("MESSAGE", SOON).expect("the request is relayed");
     assert!(!String::from_utf8_lossy(&got).contains("alice@b.example"), "{}", String::from_utf8_lossy(&got));
@@ -230,7 +230,7 @@ fn guesses_at_one_alice_keep_the_other_from_nothing() {
     let registers = |wire: &mut Wire, domain: &str, password: &str| {
         let request = register(wire, domain);
         let refusal = exchange(wire, &request);
-        code(&exchange(wire, &Answer::to(&refusal, &request, "alice", password).on(&request)))
+        code(&exchange(wire, &DigestAnswer::to(&refusal, &request, "alice", password).on(&request)))
     };
     for source in 2..6 {
         assert_eq!(registers(&mut at(source), "a.example", "a guess"), 401);

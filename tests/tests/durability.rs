@@ -44,14 +44,14 @@ fn whose(answer: &[u8]) -> Option<usize> {
 }
 
 /// Results of registrations at a rate: the status of each answered one, and the delay of its answer.
-struct Outcome {
+struct StormResult {
     statuses: HashMap<usize, u16>,
     delays: Vec<Duration>,
 }
 
 /// Registers users from `first` on at a rate, for a time or until `stop`, then waits `more` for answers. Nothing is
 /// retransmitted, so each answer belongs to one request.
-fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Duration, stop: &AtomicBool) -> Outcome {
+fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Duration, stop: &AtomicBool) -> StormResult {
     let socket = UdpSocket::bind(loopback(0)).expect("loopback has a port");
     let here = socket.local_addr().expect("it is bound");
     let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(8 << 20);
@@ -87,7 +87,7 @@ fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Du
         sending.store(false, Ordering::Relaxed);
         (sent_at, receive.join().expect("receiving does not panic"))
     });
-    let mut outcome = Outcome { statuses: HashMap::new(), delays: Vec::new() };
+    let mut outcome = StormResult { statuses: HashMap::new(), delays: Vec::new() };
     for (at, message) in received {
         let (Some(n), Some(status)) = (whose(&message), text::status(&message)) else { continue };
         if status < 200 {
@@ -139,7 +139,7 @@ fn known(server: SocketAddr, users: &[usize]) -> HashSet<usize> {
     known
 }
 
-fn acknowledged(outcome: &Outcome) -> Vec<usize> {
+fn acknowledged(outcome: &StormResult) -> Vec<usize> {
     let mut users: Vec<usize> =
         outcome.statuses.iter().filter(|(_, status)| **status == 200).map(|(n, _)| *n).collect();
     users.sort_unstable();

@@ -45,9 +45,9 @@ while True:
         pass
 ";
 
-struct Place(TempDir);
+struct RunsFolder(TempDir);
 
-impl Place {
+impl RunsFolder {
     fn lab(&self, words: &[&str]) -> Output {
         let mut command = Command::new(binary::strowger());
         command.arg("lab").args(words).current_dir(self.0.path()).output().expect("it runs")
@@ -101,7 +101,7 @@ const SLOWED_RUNS: [&str; 3] = ["slower", "slower-again", "slower-at-last"];
 #[ignore = "takes minutes; make test-long"]
 fn equal_builds_do_not_differ_and_a_slower_server_is_claimed() {
     let _alone = alone();
-    let place = Place(tempfile::tempdir().expect("a temporary folder"));
+    let place = RunsFolder(tempfile::tempdir().expect("a temporary folder"));
     std::fs::write(place.0.path().join("mine.toml"), EXPERIMENT).expect("it is written");
     let build = binary::strowger();
     let (mut last, mut differences, mut is_equal) = (place.run(RUNS[0], build), 0, false);

@@ -40,9 +40,9 @@ y = ["server.cpu.call", "server.pss"]
 "#;
 
 /// Folder of a test, with an experiment and the files of a run.
-struct Place(TempDir);
+struct ExperimentFolder(TempDir);
 
-impl Place {
+impl ExperimentFolder {
     fn new(load: u32) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let text = EXPERIMENT.replace("@LOAD@", &load.to_string());
@@ -136,7 +136,7 @@ fn runs_are_made_ended_and_resumed() {
 }
 
 fn a_run_has_rows_of_system_and_floor_and_reports() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let output = place.run(&[]);
     let said = said(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -177,7 +177,7 @@ fn a_run_has_rows_of_system_and_floor_and_reports() {
 
 /// A later report has the loads and repetitions of the command line, and a run with others cannot be resumed.
 fn values_of_the_command_line_are_those_of_the_run() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let words = ["--load", "60", "--window", "500ms", "--repetitions", "1"];
     let output = place.run(&words);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -201,7 +201,7 @@ fn values_of_the_command_line_are_those_of_the_run() {
 
 /// A shorter window and fewer trials than the document has; all figures of its report have their points.
 fn the_experiment_of_the_document_runs() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/lab.md");
     let page = std::fs::read_to_string(page).expect("it is there");
     let (_, rest) = page.split_once("```toml\n").expect("the document has an experiment");
@@ -225,7 +225,7 @@ fn the_experiment_of_the_document_runs() {
 /// The command gets the load, the times and the workers, and its figures go into the rows; if it fails, the trial
 /// reports it.
 fn a_command_of_a_system_measures() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let folder = place.path("measuring");
     std::fs::create_dir(&folder).expect("a folder");
     let driver = "title = \"A stub\"\nprogram = \"python3\"\nversion = [\"@PROGRAM@\", \"--version\"]\n\
@@ -257,14 +257,14 @@ fn a_command_of_a_system_measures() {
 }
 
 /// Starts a run and waits for its second row.
-fn under_way(place: &Place) -> Process {
+fn under_way(place: &ExperimentFolder) -> Process {
     let mut lab = Process::start("lab", place.0.path(), &mut place.command(&[])).expect("it starts");
     lab.comes_to("write two rows", LIMIT, |_| place.rows("mine-smoke").len() >= 2).expect("it does");
     lab
 }
 
 fn a_killed_run_leaves_no_process_and_goes_on() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let mut lab = under_way(&place);
     lab.kill();
     let before = place.rows("mine-smoke");
@@ -279,7 +279,7 @@ fn a_killed_run_leaves_no_process_and_goes_on() {
 }
 
 fn an_interrupted_run_is_a_valid_part() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let mut lab = under_way(&place);
     let sent = Command::new("kill").args(["-INT", &lab.id().to_string()]).status();
     assert!(sent.is_ok_and(|status| status.success()));
@@ -296,7 +296,7 @@ fn an_interrupted_run_is_a_valid_part() {
 
 /// A caller that rests half of the time is late for its calls. Its rows are kept with the reason; the profile smoke judges no figure of them.
 fn a_weak_generator_is_named() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let mut lab = place.command(&["--repetitions", "1"]);
     let mut lab = Process::start("lab", place.0.path(), &mut lab).expect("it starts");
     let rest = Duration::from_millis(60);
@@ -321,7 +321,7 @@ fn a_weak_generator_is_named() {
 
 /// Callers see calls answered of which the answering side knows nothing.
 fn a_server_that_answers_itself_is_named() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let script = "import socket
 port = @PORT@
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -346,7 +346,7 @@ while True:
 }
 
 fn a_server_that_dies_is_named() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let script = "import socket, sys\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
                   s.bind(('127.0.0.1', @PORT@))\n\
                   while not s.recv(9000).startswith(b'INVITE'): pass\n\
@@ -365,7 +365,7 @@ fn a_server_that_dies_is_named() {
 
 /// The root process of the system continues.
 fn a_worker_that_is_started_again_is_named() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let script = "import os, socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n\
                   s.bind(('127.0.0.1', @PORT@))\n\
                   while True:\n  if os.fork() == 0:\n    while not s.recv(9000).startswith(b'INVITE'): pass\n    os._exit(1)\n  os.wait()\n";
@@ -378,7 +378,7 @@ fn a_worker_that_is_started_again_is_named() {
 }
 
 fn a_taken_port_is_named() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     let taken = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("it is bound").port();
     let script = format!(
@@ -396,7 +396,7 @@ fn a_taken_port_is_named() {
 }
 
 fn a_full_disk_is_named() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     // Space for the rows of the floor, and for little more.
     let Some(disk) = SmallDisk::mount("256k") else { return };
     let out = disk.folder().join("run");
@@ -413,7 +413,7 @@ fn a_full_disk_is_named() {
 }
 
 fn what_cannot_be_run_is_said_before() {
-    let place = Place::new(50);
+    let place = ExperimentFolder::new(50);
     for (words, part) in [
         (&["--system", "strowgre"][..], "write strowger"),
         (&["--system", "other=/no/such/file"][..], "/no/such/file"),

@@ -11,10 +11,10 @@ use strowger_tests::peer::{sends_back, until_read};
 use strowger_tests::{binary, undisturbed};
 
 /// Answer: milliseconds after the request, start line (and further header fields).
-type Answer = (u64, &'static str);
+type DelayedAnswer = (u64, &'static str);
 
 /// Answers of the peer to a request, by its method and the number of this method's requests in this call.
-type Flow = fn(method: &str, time: usize) -> &'static [Answer];
+type Flow = fn(method: &str, time: usize) -> &'static [DelayedAnswer];
 
 /// Delays measured by the peer, from the arrival of a request to the departure of each answer: (method and number,
 /// answer, µs).
@@ -125,7 +125,7 @@ fn near(measured: f64, seen: f64) {
     assert!((measured - seen).abs() < 1_000.0, "{measured} µs measured, {seen} µs seen by the peer");
 }
 
-const BYE: &[Answer] = &[(20, "200 OK")];
+const BYE: &[DelayedAnswer] = &[(20, "200 OK")];
 
 #[test]
 fn a_call_that_rings() {

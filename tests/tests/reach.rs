@@ -126,14 +126,14 @@ impl Trap {
 }
 
 /// A server with a public and a private address, a host in its private network, and a host on the Internet.
-struct Place {
+struct NatNetwork {
     server: Server,
     middle: Namespace,
     world: Namespace,
     lan: Namespace,
 }
 
-impl Place {
+impl NatNetwork {
     fn new(lines: &str, inside: impl FnOnce(&Namespace) -> String) -> Self {
         let [middle, world, lan] = ["middle", "world", "lan"].map(Namespace::new);
         middle.join(("w0", "203.0.113.1/24"), &world, ("w1", "203.0.113.2/24"));
@@ -251,7 +251,7 @@ fn no_target_of_a_peer_leads_to_what_is_no_sip_peer() {
         return;
     }
     let mut name_server = None;
-    let place = Place::new(OPEN, |middle| {
+    let place = NatNetwork::new(OPEN, |middle| {
         name_server = names(middle);
         name_server.as_ref().map(NameServer::line).unwrap_or_default()
     });
@@ -376,7 +376,7 @@ fn calls_lead_nowhere(stranger: &mut Wire, bob: &mut Wire) {
 }
 
 /// Phones of the private network and of the machine itself are reached.
-fn telephones_inside_are_reached(place: &Place) {
+fn telephones_inside_are_reached(place: &NatNetwork) {
     let inside = Ipv4Addr::new(10, 9, 8, 2);
     for (of, from, to) in [
         (&place.lan, inside, Ipv4Addr::new(10, 9, 8, 1)),
@@ -417,7 +417,7 @@ fn caches_hear_of_no_peer_and_nobody_becomes_another_user() {
     for engine in ["redis", "memcached"] {
         let mut started = None;
         let lines = "store.cache = \"shared\"\nmetrics.listen = \"127.0.0.1:9060\"\nproxy.reachable = [\"0.0.0.0/0\"]";
-        let place = Place::new(lines, |middle| {
+        let place = NatNetwork::new(lines, |middle| {
             let start = || match engine {
                 "redis" => backend::redis(folder.path()),
                 _ => backend::memcached(folder.path()),

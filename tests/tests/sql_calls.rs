@@ -10,7 +10,7 @@ use strowger_backend::files::calls::{Folder, FolderSettings};
 use strowger_backend::sql::ServerSettings;
 use strowger_backend::sql::calls::{CallSettings, ServerCalls};
 use strowger_backend::sql::lease::{self, Claim, Holder, Purpose};
-use strowger_store::calls::{CallStore, Engine, Left, LoadReport, Settings};
+use strowger_store::calls::{CallStore, CallEngine, Left, LoadReport, Settings};
 use strowger_tests::certificate::Certificate;
 use strowger_tests::control::metric;
 use strowger_tests::database::Database;
@@ -36,7 +36,7 @@ fn settings() -> Settings {
     Settings { interval: ms(1), retry: ms(50), grace: Duration::ZERO, end: ms(200) }
 }
 
-fn keep(engine: Box<dyn Engine>, settings: Settings) -> (CallStore, Found, LoadReport) {
+fn keep(engine: Box<dyn CallEngine>, settings: Settings) -> (CallStore, Found, LoadReport) {
     let mut found = Found::new();
     let (store, report) = CallStore::open(engine, settings, |number, left| {
         let of = match left {
@@ -70,7 +70,7 @@ fn is_written(store: &CallStore, kept: u64) {
 }
 
 /// Tests the rules of every engine. Each call of `open` opens one on the same place; it fails while another is open.
-fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
+fn conforms(open: impl Fn() -> Result<Box<dyn CallEngine>, String>) {
     let start = |settings| keep(open().expect("it is free"), settings);
     let long = Settings { grace: Duration::from_secs(600), ..settings() };
     let (store, left, report) = start(long);
@@ -132,7 +132,7 @@ fn conforms(open: impl Fn() -> Result<Box<dyn Engine>, String>) {
     assert_eq!(start(settings()).1, Found::new());
 }
 
-fn open_of(url: &str, node: u16) -> Result<Box<dyn Engine>, String> {
+fn open_of(url: &str, node: u16) -> Result<Box<dyn CallEngine>, String> {
     let server = ServerSettings { url: url.parse().expect("a URL"), authorities: None };
     let holder = Holder { name: "this test".into(), process: String::new(), has_ended: |_| false };
     let wanted = [(server.clone(), Purpose::Calls(node))];

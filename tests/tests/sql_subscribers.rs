@@ -14,7 +14,7 @@ use strowger_lab::backend::{self, Backend, MariaDb, PostgreSql};
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::ReadThroughSettings;
-use strowger_store::subscriber::{Answer, Ha1s, Question, Subscribers};
+use strowger_store::subscriber::{SubscriberAnswer, Ha1s, Question, Subscribers};
 use strowger_store::ticket::Ticket;
 use strowger_tests::account::authorized;
 use strowger_tests::binary::strowger;
@@ -590,7 +590,7 @@ fn a_thousand_users_are_few_statements() {
     let cache = ReadThroughSettings { deadline: Duration::from_secs(20), ..ReadThroughSettings::default() };
     let started = subscribers::start(&settings, None, cache, clock).expect("it starts");
     let (tx, answers) = mpsc::channel();
-    let sink = started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
+    let sink = started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
         for result in results {
             let _gone = tx.send(result.clone());
         }
@@ -610,11 +610,11 @@ fn a_thousand_users_are_few_statements() {
     for _ in 0..1000 {
         let (n, answer) = answers.recv_timeout(Duration::from_secs(20)).expect("each is answered");
         match answer.expect("the database answers") {
-            Answer::Credential(credential) => {
+            SubscriberAnswer::Credential(credential) => {
                 assert!(n % 2 == 0 && *credential.username == format!("user{n}") && credential.ha1.md5.is_some());
                 found += 1;
             }
-            answer => assert!(n % 2 == 1 && answer == Answer::Absent, "{n} {answer:?}"),
+            answer => assert!(n % 2 == 1 && answer == SubscriberAnswer::Absent, "{n} {answer:?}"),
         }
     }
     let statements = executed() - before;

@@ -44,7 +44,7 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("load", "Call", 50, MACHINE),
     ("load", "Campaign", 24, VALUES),
     ("load", "GeneratorPart", 17, VALUES),
-    ("load", "Ledger", 18, VALUES),
+    ("load", "SippStats", 18, VALUES),
     ("load", "Live", 21, VALUES),
     ("load", "Options", 86, VALUES),
     ("load", "Plan", 38, VALUES),

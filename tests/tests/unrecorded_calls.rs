@@ -32,7 +32,7 @@ struct Office {
 }
 
 /// Outcome of a request of alice.
-enum Outcome {
+enum RequestResult {
     /// Answered without a password: refused, or passed to the gateway. With the final response.
     Open(Vec<u8>),
     /// Challenged by the server.
@@ -75,7 +75,7 @@ impl Office {
     }
 
     /// Sends a request; the gateway answers with this status, if the request arrives there.
-    fn once(&mut self, request: &Request, code: u16) -> Outcome {
+    fn once(&mut self, request: &Request, code: u16) -> RequestResult {
         self.alice.send(&request.bytes()).expect("loopback");
         let since = Instant::now();
         loop {
@@ -93,9 +93,9 @@ impl Office {
                 self.alice.send(&request.ack(&answer).bytes()).expect("loopback");
             }
             return if matches!(status(&answer), Some(401 | 407)) {
-                Outcome::Challenged(answer)
+                RequestResult::Challenged(answer)
             } else {
-                Outcome::Open(answer)
+                RequestResult::Open(answer)
             };
         }
     }
@@ -121,14 +121,14 @@ impl Office {
     fn attack(&mut self, request: &Request) -> Vec<u8> {
         let (before, answered) = (self.standing.len(), self.answered);
         match self.once(request, 200) {
-            Outcome::Open(answer) => {
+            RequestResult::Open(answer) => {
                 assert_eq!((self.standing.len(), self.answered), (before, answered), "without a password: {request:?}");
                 answer
             }
-            Outcome::Challenged(challenge) => {
+            RequestResult::Challenged(challenge) => {
                 let again = authorized(request, &challenge, self.user, self.user);
                 match self.once(&again, 200) {
-                    Outcome::Open(answer) | Outcome::Challenged(answer) => answer,
+                    RequestResult::Open(answer) | RequestResult::Challenged(answer) => answer,
                 }
             }
         }
@@ -136,17 +136,17 @@ impl Office {
 
     /// Checks that a request is challenged, and creates no call.
     fn is_challenged(&mut self, request: &Request) {
-        assert!(matches!(self.once(request, 200), Outcome::Challenged(_)), "{request:?}");
+        assert!(matches!(self.once(request, 200), RequestResult::Challenged(_)), "{request:?}");
     }
 
     /// Creates a dialog with the gateway by a request with this method; returns the end of the caller.
     fn dialog(&mut self, method: &str, code: u16) -> End {
         let request = self.request(method);
-        let Outcome::Challenged(challenge) = self.once(&request, 200) else { panic!("{method} needs no password") };
+        let RequestResult::Challenged(challenge) = self.once(&request, 200) else { panic!("{method} needs no password") };
         let again = authorized(&request, &challenge, self.user, self.user);
         match self.once(&again, code) {
-            Outcome::Open(answer) => End::caller(&again, &answer),
-            Outcome::Challenged(answer) => panic!("{}", String::from_utf8_lossy(&answer)),
+            RequestResult::Open(answer) => End::caller(&again, &answer),
+            RequestResult::Challenged(answer) => panic!("{}", String::from_utf8_lossy(&answer)),
         }
     }
 
@@ -154,14 +154,14 @@ impl Office {
     fn ended(&mut self) -> End {
         let mut end = self.dialog("INVITE", 200);
         let bye = end.request("BYE");
-        assert!(matches!(self.once(&bye, 200), Outcome::Open(_)));
+        assert!(matches!(self.once(&bye, 200), RequestResult::Open(_)));
         end
     }
 
     /// Returns the caller's end, from the ringing, of a call that the gateway then refused.
     fn rang(&mut self) -> End {
         let request = self.request("INVITE");
-        let Outcome::Challenged(challenge) = self.once(&request, 200) else { panic!("it needs no password") };
+        let RequestResult::Challenged(challenge) = self.once(&request, 200) else { panic!("it needs no password") };
         let again = authorized(&request, &challenge, self.user, self.user);
         self.alice.send(&again.bytes()).expect("loopback");
         let got = self.gateway.request("INVITE", LIMIT).expect("it arrives");
@@ -262,7 +262,7 @@ fn in_dialog_of(office: &mut Office, method: &str) {
 /// Refreshes a dialog, and keeps only the sealed Contact of the gateway, without the route set.
 fn by_seal_in(office: &mut Office, end: &mut End) {
     let refresh = office.within(end, "UPDATE");
-    let Outcome::Open(answer) = office.once(&refresh, 200) else { panic!("an UPDATE passes") };
+    let RequestResult::Open(answer) = office.once(&refresh, 200) else { panic!("an UPDATE passes") };
     end.uri = End::caller(&refresh, &answer).uri;
     end.routes.clear();
 }
@@ -280,7 +280,7 @@ fn without_account(office: &mut Office, user: &'static str, command: &str) {
     done(&office.server, &[command, "remove", &format!("{user}@example.org")]);
     let mut refused = |office: &mut Office| {
         let request = office.within(&mut subscription, "SUBSCRIBE");
-        matches!(office.once(&request, 200), Outcome::Challenged(_))
+        matches!(office.once(&request, 200), RequestResult::Challenged(_))
     };
     assert!(wait::until(LIMIT, || refused(office)), "subscriptions go on");
     for end in [&mut subscription, &mut call] {
@@ -301,7 +301,7 @@ const WAYS: &[Way] = &[
     }),
     ("the To tag of this server's own answers", |o| {
         let mut request = o.request("INVITE");
-        let Outcome::Challenged(challenge) = o.once(&request, 200) else { panic!("no challenge") };
+        let RequestResult::Challenged(challenge) = o.once(&request, 200) else { panic!("no challenge") };
         request.to = field(&challenge, "To").expect("To");
         request.cseq += 1;
         request.branch = unique("z9hG4bK");
@@ -330,14 +330,14 @@ const WAYS: &[Way] = &[
     ("a SUBSCRIBE dialog that was refreshed", |o| {
         let mut end = o.dialog("SUBSCRIBE", 200);
         let refresh = o.within(&mut end, "SUBSCRIBE");
-        let Outcome::Open(answer) = o.once(&refresh, 200) else { panic!("a refresh passes") };
+        let RequestResult::Open(answer) = o.once(&refresh, 200) else { panic!("a refresh passes") };
         end.uri = End::caller(&refresh, &answer).uri;
         invite_in(o, &mut end);
     }),
     ("the seal of a SUBSCRIBE dialog", |o| {
         let mut end = o.dialog("SUBSCRIBE", 200);
         let refresh = o.within(&mut end, "SUBSCRIBE");
-        let Outcome::Open(answer) = o.once(&refresh, 200) else { panic!("a refresh passes") };
+        let RequestResult::Open(answer) = o.once(&refresh, 200) else { panic!("a refresh passes") };
         (end.uri, end.routes) = (End::caller(&refresh, &answer).uri, Vec::new());
         invite_in(o, &mut end);
     }),
@@ -467,7 +467,7 @@ const WAYS: &[Way] = &[
     ("a REFER within a call, and its dialog", |o| {
         let mut end = o.dialog("INVITE", 200);
         let refer = o.within(&mut end, "REFER").with(format!("Refer-To: <{NUMBER}>"));
-        assert!(matches!(o.once(&refer, 202), Outcome::Open(_)));
+        assert!(matches!(o.once(&refer, 202), RequestResult::Open(_)));
         o.settles("it ends");
         invite_in(o, &mut end);
     }),
@@ -502,10 +502,10 @@ fn a_call_goes_on_when_its_bye_is_refused() {
     for (name, code) in REFUSED_BYES {
         let mut end = office.dialog("INVITE", 200);
         let bye = end.request("BYE");
-        assert!(matches!(office.once(&bye, *code), Outcome::Open(_)), "{name}");
+        assert!(matches!(office.once(&bye, *code), RequestResult::Open(_)), "{name}");
         let records = office.records();
         let info = office.within(&mut end, "INFO");
-        assert!(matches!(office.once(&info, 200), Outcome::Open(_)), "{name}");
+        assert!(matches!(office.once(&info, 200), RequestResult::Open(_)), "{name}");
         invite_in(&mut office, &mut end);
         assert_eq!((office.counted(), office.records()), (1, records), "{name}");
         office.settles(name);

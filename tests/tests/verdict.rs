@@ -23,7 +23,7 @@ use site::Site;
 
 /// Result of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum AttemptResult {
     /// The verdict is the truth.
     Right,
     /// The verdict is not the truth, but the machine spoilt the attempt: it delayed the generator by itself, or the planted condition
@@ -38,7 +38,7 @@ fn thresholds(reasons: &serde_json::Value) -> Vec<String> {
 }
 
 /// Compares a report with the truth.
-fn judge(truth: Truth, ran: &Ran, testimony: Testimony) -> (Outcome, String) {
+fn judge(truth: Truth, ran: &Ran, testimony: Testimony) -> (AttemptResult, String) {
     let valid = ran.json["verdict"]["valid"].as_bool();
     let generator = &ran.json["generators"][0];
     let reasons = thresholds(&generator["reasons"]);
@@ -53,15 +53,15 @@ fn judge(truth: Truth, ran: &Ran, testimony: Testimony) -> (Outcome, String) {
             Truth::Spoilt(by) => valid == Some(true) && named(by, &spoilt),
         };
     let outcome = match truth {
-        _ if right => Outcome::Right,
-        _ if valid.is_none() || !code => Outcome::Wrong,
+        _ if right => AttemptResult::Right,
+        _ if valid.is_none() || !code => AttemptResult::Wrong,
         // A disturbance by the machine cannot explain any other wrong VALID.
-        Truth::Starved(_) if valid == Some(true) && !testimony.is_starved() => Outcome::Disturbed,
-        Truth::Valid | Truth::Spoilt(_) if valid == Some(false) && !testimony.is_quiet() => Outcome::Disturbed,
-        Truth::Valid | Truth::Invalid(_) | Truth::Starved(_) | Truth::Spoilt(_) => Outcome::Wrong,
+        Truth::Starved(_) if valid == Some(true) && !testimony.is_starved() => AttemptResult::Disturbed,
+        Truth::Valid | Truth::Spoilt(_) if valid == Some(false) && !testimony.is_quiet() => AttemptResult::Disturbed,
+        Truth::Valid | Truth::Invalid(_) | Truth::Starved(_) | Truth::Spoilt(_) => AttemptResult::Wrong,
     };
     let said = format!("{truth:?}, said {valid:?} {reasons:?} {spoilt:?}, exit {}, witness {testimony:?}", ran.code);
-    (outcome, if outcome == Outcome::Wrong { format!("{said}\n{}", ran.said) } else { said })
+    (outcome, if outcome == AttemptResult::Wrong { format!("{said}\n{}", ran.said) } else { said })
 }
 
 /// Results of a condition.
@@ -94,16 +94,16 @@ fn judged(condition: &Condition, privileged: bool, tally: &mut Tally) -> Result<
         }
         let (outcome, said) = judge(condition.truth, &ran, testimony);
         match outcome {
-            Outcome::Right => {
+            AttemptResult::Right => {
                 tally.right += 1;
                 tally.ordinary += usize::from(*scheduling == Scheduling::Ordinary);
                 return Ok(());
             }
-            Outcome::Disturbed => {
+            AttemptResult::Disturbed => {
                 eprintln!("passed over ({scheduling:?}): {said}");
                 tally.disturbed += 1;
             }
-            Outcome::Wrong => return Err(format!("{} ({scheduling:?}): {said}", condition.name)),
+            AttemptResult::Wrong => return Err(format!("{} ({scheduling:?}): {said}", condition.name)),
         }
     }
     Ok(())

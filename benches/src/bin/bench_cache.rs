@@ -17,7 +17,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use references::{Order, Random, hit_rate, zipf};
+use references::{EvictionOrder, Random, hit_rate, zipf};
 use serde_json::{Map, Value, json};
 use strowger_benches::bar::Bar;
 use strowger_benches::command_line::{Output, beside, run};
@@ -176,7 +176,7 @@ fn hits(entries: usize, seen: &mut Seen) {
     }
     let ours = hits as f64 / (requests.len() - requests.len() / 2) as f64 * 100.0;
     let [lru, lfu, perfect] =
-        [Order::Lru, Order::Lfu, Order::PerfectLfu].map(|order| hit_rate(order, capacity, &requests) * 100.0);
+        [EvictionOrder::Lru, EvictionOrder::Lfu, EvictionOrder::PerfectLfu].map(|order| hit_rate(order, capacity, &requests) * 100.0);
     seen.other("hits, Zipf 0.9, room for a tenth", ours, "%");
     seen.other("those of exact LRU", lru, "%");
     seen.other("those of exact LFU", lfu, "%");

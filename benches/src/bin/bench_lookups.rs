@@ -22,7 +22,7 @@ use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::ReadThroughSettings;
-use strowger_store::subscriber::{Answer, Ha1s, Question, Subscribers};
+use strowger_store::subscriber::{SubscriberAnswer, Ha1s, Question, Subscribers};
 use strowger_store::ticket::{SinkId, Ticket};
 
 #[global_allocator]
@@ -62,7 +62,7 @@ struct Asker<'a> {
     database: &'a Backend,
     subscribers: CachedSubscribers,
     sink: SinkId,
-    answers: mpsc::Receiver<(u64, Result<Answer, StoreError>)>,
+    answers: mpsc::Receiver<(u64, Result<SubscriberAnswer, StoreError>)>,
     begun: Instant,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Asker<'a> {
         let cache = ReadThroughSettings { found_ttl, absent_ttl, ..ReadThroughSettings::default() };
         let started = subscribers::start(&settings, None, cache, clock).map_err(|error| format!("{name}: {error}"))?;
         let (tx, answers) = mpsc::channel();
-        let sink = started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
+        let sink = started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
             for (value, result) in results {
                 let _gone = tx.send((*value, result.clone()));
             }
@@ -103,7 +103,7 @@ impl<'a> Asker<'a> {
 
     fn heard(&self) -> Result<(), String> {
         match self.answers.recv_timeout(Duration::from_secs(10)) {
-            Ok((_, Ok(Answer::Credential(_)))) => Ok(()),
+            Ok((_, Ok(SubscriberAnswer::Credential(_)))) => Ok(()),
             other => Err(format!("{}: {other:?} for the HA1 of a user", self.name)),
         }
     }

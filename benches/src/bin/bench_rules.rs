@@ -22,7 +22,7 @@ use strowger_benches::engine_alone::{self, BEGIN, address};
 use strowger_benches::median;
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_rules::{
-    AddressField, Condition, Facts, FlagField, Kind, NumberField, Rule, Rules, Set, SetNames, Sets, TextField,
+    AddressField, Condition, Facts, FlagField, LookupKind, NumberField, Rule, Rules, Set, SetNames, Sets, TextField,
 };
 use strowger_server::engine::Engine;
 use strowger_tests::random::Random;
@@ -85,16 +85,16 @@ fn measure(arguments: &Arguments) -> Result<bool, String> {
 fn over_ready_facts(data: &Data, output: Output) -> Result<Vec<Bar>, String> {
     let mut names = SetNames::default();
     let mut name = |name: &str, kind| names.add(name, kind).map_err(|fault| format!("{fault:?}"));
-    let rates = name("rates", Kind::Prefixes)?;
-    let users = name("users", Kind::Texts)?;
-    let offices = name("offices", Kind::Networks)?;
+    let rates = name("rates", LookupKind::Prefixes)?;
+    let users = name("users", LookupKind::Texts)?;
+    let offices = name("offices", LookupKind::Networks)?;
     let mut sets = Sets::empty(&names);
     let some = |(key, value): (&String, &String)| (key.clone(), Some(value.clone()));
     let began = Instant::now();
     for (id, kind, entries) in [
-        (rates, Kind::Prefixes, data.rates.iter().map(some).collect::<Vec<_>>()),
-        (users, Kind::Texts, data.users.iter().map(|(key, value)| some((key, value))).collect()),
-        (offices, Kind::Networks, data.offices.iter().map(|key| (key.clone(), None)).collect()),
+        (rates, LookupKind::Prefixes, data.rates.iter().map(some).collect::<Vec<_>>()),
+        (users, LookupKind::Texts, data.users.iter().map(|(key, value)| some((key, value))).collect()),
+        (offices, LookupKind::Networks, data.offices.iter().map(|key| (key.clone(), None)).collect()),
     ] {
         let set = Set::new(kind, entries).map_err(|fault| format!("{fault:?}"))?;
         output.say(&format!("{} {kind:?}: {:.1} bytes each", set.len(), set.memory() as f64 / set.len() as f64));

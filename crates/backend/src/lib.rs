@@ -4,8 +4,8 @@
 //! | | [`sqlite`] | [`sql`]: MariaDB, MySQL, PostgreSQL | [`files`] |
 //! |---|---|---|---|
 //! | bindings, a `BindingEngine` of the journal | [`sqlite::bindings`] | [`sql::bindings`] | |
-//! | subscribers, an `Engine` of the look-ups | [`sqlite::subscribers`] | [`sql::subscribers`] | |
-//! | kept calls, an `Engine` of the call store | [`sqlite::calls`] | [`sql::calls`] | [`files::calls`] |
+//! | subscribers, a `LookupEngine` | [`sqlite::subscribers`] | [`sql::subscribers`] | |
+//! | kept calls, a `CallEngine` | [`sqlite::calls`] | [`sql::calls`] | [`files::calls`] |
 //! | rows of accounting, a `Sink` | [`sqlite::accounting`] | [`sql::accounting`] | [`files::accounting`] |
 //! | rows of data sets | [`sqlite::rows`] | [`sql::rows`] | |
 //!
@@ -19,7 +19,7 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | table of the technologies; place of data | `technology.rs`, `TECHNOLOGIES`, `Place` |
+//! | table of the technologies; place of data | `technology.rs`, `TECHNOLOGIES`, `DataPlace` |
 //! | tables of the SQLite file; one that another program overwrites | `sqlite/schema.rs`; `database_header.rs` |
 //! | second server on a database file | `files/src/lock.rs`; `backend/src/sqlite/bindings.rs` |
 //! | subscribers of other programs: columns, HA1, differences of servers, lost connections | `sql/table.rs`; `dialect.rs`; `credential.rs`; `subscribers.rs`; `back_off.rs` |

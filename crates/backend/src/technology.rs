@@ -30,12 +30,12 @@ pub struct Technology {
     /// Bindings.
     pub bindings: Option<KeepBindings>,
     /// Kept calls.
-    pub calls: Option<Open<dyn calls::Engine>>,
+    pub calls: Option<Open<dyn calls::CallEngine>>,
     /// Rows of accounting. The sink has opened nothing yet.
     pub accounting: Option<Open<dyn Sink>>,
 }
 
-/// Kind of a [`Place`].
+/// Kind of a [`DataPlace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
     /// File, made if it is missing.
@@ -50,16 +50,16 @@ pub enum PlaceKind {
 pub type Unusable = Box<dyn std::error::Error + Send + Sync>;
 
 /// Opens an engine.
-pub type Open<T> = fn(&Place) -> Result<Box<T>, Unusable>;
+pub type Open<T> = fn(&DataPlace) -> Result<Box<T>, Unusable>;
 
 /// Fills the table from a place and keeps its changes there from then on. Returns the writer and the number of bindings loaded; there is no writer
 /// with [`Durability::None`].
 pub type KeepBindings =
-    fn(&Place, &Arc<LocationTable>, JournalSettings, Clock) -> Result<(Option<Journal>, usize), Unusable>;
+    fn(&DataPlace, &Arc<LocationTable>, JournalSettings, Clock) -> Result<(Option<Journal>, usize), Unusable>;
 
 /// Place of data, and what the process asks of its engine. Each engine reads the fields that concern it.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct DataPlace {
     /// File or folder.
     pub path: PathBuf,
     /// Database server.
@@ -82,7 +82,7 @@ pub struct Place {
     pub removes: bool,
 }
 
-impl Place {
+impl DataPlace {
     /// Returns a file or folder with the defaults of the engines.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let sqlite::SqliteSettings { path, durability, busy_timeout: patience, cache_kib, max_bytes, .. } =
@@ -109,7 +109,7 @@ impl Place {
 }
 
 /// Shows no password.
-impl fmt::Display for Place {
+impl fmt::Display for DataPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.server {
             Some(server) => server.url.fmt(f),
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_file_is_no_server() {
-        let place = Place::new("rows.csv");
+        let place = DataPlace::new("rows.csv");
         let sql = find("sql", |technology| technology.accounting).unwrap();
         assert_eq!(sql(&place).map(drop).unwrap_err().to_string(), "rows.csv is no database server");
         assert!(place.lease().is_err());

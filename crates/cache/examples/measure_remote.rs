@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use strowger_cache::engine::Engine;
+use strowger_cache::engine::CacheHandle;
 use strowger_cache::remote::{RemoteCache, RemoteSettings};
-use strowger_cache::request::{Answer, Life, Promise, Request};
+use strowger_cache::request::{CacheAnswer, Life, Promise, Request};
 use strowger_cache::servers::Service;
 use strowger_cache::waiting::WaitingCache;
 
@@ -38,7 +38,7 @@ fn elsewhere(service: Service, server: &str, connections: Option<usize>) {
     let mut settings = RemoteSettings::new(service, vec![server.parse().expect("a server")]);
     settings.connections = connections.unwrap_or(settings.connections);
     println!("{:?}, {} connections; processor time of this process alone", settings.service, settings.connections);
-    let mut cache = WaitingCache::new(Engine::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
+    let mut cache = WaitingCache::new(CacheHandle::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
     const WAIT: Duration = Duration::from_secs(5);
     for (rounds, of_one, pause) in [(1_000, 1, 1_000), (1_000, 2, 2_000), (1_000, 10, 10_000), (2_000, 100, 0)] {
         for is_store in [true, false] {
@@ -55,7 +55,7 @@ fn elsewhere(service: Service, server: &str, connections: Option<usize>) {
                 let asked = Instant::now();
                 let outcomes = cache.ask(&requests, Promise::Held, 0, WAIT);
                 times.push(asked.elapsed());
-                let want = if is_store { Answer::Stored } else { Answer::Found };
+                let want = if is_store { CacheAnswer::Stored } else { CacheAnswer::Found };
                 assert!(outcomes.iter().all(|outcome| outcome.result == Ok(want)), "{:?}", outcomes[0]);
                 if pause > 0 {
                     // At a rate, as calls arrive.

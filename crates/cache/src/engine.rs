@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::CacheError;
 use crate::gauges::{Gauges, RemoteGauges};
 use crate::local::LocalCache;
-use crate::request::{Answer, Promise, Request};
+use crate::request::{CacheAnswer, Promise, Request};
 use crate::ticket::{Receiver, ReceiverId, Receivers, Ticket};
 
 /// Future that a thread runs in its runtime, beside its own work.
@@ -54,21 +54,21 @@ pub trait RemoteEngine: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The answer; a found value was appended. The ticket does not come back.
-    Now(Result<Answer, CacheError>),
+    Now(Result<CacheAnswer, CacheError>),
     /// The ticket comes back with the answer.
     Later,
 }
 
-/// Cache of any kind.
+/// Handle of a cache of any kind.
 #[derive(Clone)]
-pub enum Engine {
+pub enum CacheHandle {
     /// Cache in this process.
     Local(Arc<LocalCache>),
     /// Cache in another process.
     Remote(Arc<dyn RemoteEngine>),
 }
 
-impl Engine {
+impl CacheHandle {
     /// Sends a request without waiting. A value found at once is appended to `into`; a later one comes with the ticket.
     pub fn ask(&self, request: &Request<'_>, promise: Promise, ticket: Ticket, now: u64, into: &mut Vec<u8>) -> Reply {
         match self {

@@ -1,7 +1,7 @@
 //! Caches of byte strings with lifetimes, and counters: data that the server may lose, and data that several servers
 //! share.
 //!
-//! The one rule of use: no shard waits. An [`Engine`](engine::Engine) answers a request at once or with a [`ticket`]. A
+//! The one rule of use: no shard waits. A [`CacheHandle`](engine::CacheHandle) answers a request at once or with a [`ticket`]. A
 //! fetch may find nothing or fail; the caller must work without it.
 //!
 //! ```

@@ -22,7 +22,7 @@ use crate::error::CacheError;
 use crate::gauges::{Gauges, LogGauges};
 use crate::log::changes::{Change, Changes};
 use crate::log::{Keeper, LoadReport, LogState, Moment, OpenSegment, Receipt, create, load};
-use crate::request::{Answer, Count, Life, Promise, Request};
+use crate::request::{CacheAnswer, Count, Life, Promise, Request};
 use crate::settings::{LocalSettings, LogSettings};
 use crate::ticket::{Receivers, Ticket};
 
@@ -179,23 +179,23 @@ impl LocalCache {
         ticket: Ticket,
         now: u64,
         into: &mut Vec<u8>,
-    ) -> Option<Result<Answer, CacheError>> {
+    ) -> Option<Result<CacheAnswer, CacheError>> {
         let done = match *request {
             Request::Fetch { key } => {
-                let answer = |found| if found { Answer::Found } else { Answer::Absent };
+                let answer = |found| if found { CacheAnswer::Found } else { CacheAnswer::Absent };
                 return Some(self.fetch(key, now, into).map(answer));
             }
             Request::Store { key, value, life } => {
-                self.store_as(promise, (key, value), life, now).map(|receipt| (Answer::Stored, receipt))
+                self.store_as(promise, (key, value), life, now).map(|receipt| (CacheAnswer::Stored, receipt))
             }
             Request::Add { key, value, life } => match self.add(key, value, life, now) {
-                Ok(None) => return Some(Ok(Answer::Present)),
-                Ok(Some(receipt)) => Ok((Answer::Stored, receipt)),
+                Ok(None) => return Some(Ok(CacheAnswer::Present)),
+                Ok(Some(receipt)) => Ok((CacheAnswer::Stored, receipt)),
                 Err(error) => Err(error),
             },
-            Request::Count { key, count } => self.count(key, count, now).map(|(n, r)| (Answer::Count(n), r)),
+            Request::Count { key, count } => self.count(key, count, now).map(|(n, r)| (CacheAnswer::Count(n), r)),
             Request::Remove { key } => {
-                let answer = |removed| if removed { Answer::Removed } else { Answer::Absent };
+                let answer = |removed| if removed { CacheAnswer::Removed } else { CacheAnswer::Absent };
                 self.remove(key, now).map(|(removed, receipt)| (answer(removed), receipt))
             }
         };

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::CacheError;
 use crate::gauges::LogGauges;
-use crate::request::Answer;
+use crate::request::CacheAnswer;
 use crate::ticket::{Answered, Receivers, Ticket};
 
 pub(crate) use self::keeper::{Keeper, OpenSegment};
@@ -92,7 +92,7 @@ struct Figures {
 
 #[derive(Default)]
 struct Waiting {
-    tickets: Vec<(Receipt, Ticket, Answer)>,
+    tickets: Vec<(Receipt, Ticket, CacheAnswer)>,
     /// Reason why the log is not written at present.
     error: Option<CacheError>,
 }
@@ -133,8 +133,8 @@ impl LogState {
         &self,
         receipt: Receipt,
         ticket: Ticket,
-        answer: Answer,
-    ) -> Option<Result<Answer, CacheError>> {
+        answer: CacheAnswer,
+    ) -> Option<Result<CacheAnswer, CacheError>> {
         let mut waiting = self.waiting();
         if self.kept() >= receipt {
             return Some(Ok(answer));
@@ -222,7 +222,7 @@ impl LogState {
         self.hand_out(answers);
     }
 
-    fn hand_out(&self, answers: Vec<(Ticket, Result<Answer, CacheError>)>) {
+    fn hand_out(&self, answers: Vec<(Ticket, Result<CacheAnswer, CacheError>)>) {
         let answered = |(ticket, result): (Ticket, _)| {
             (ticket.receiver, Answered { ticket: ticket.value, result, value: Box::default() })
         };

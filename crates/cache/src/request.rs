@@ -74,12 +74,12 @@ pub enum Promise {
 /// Request to a cache. Keys and values are bytes, within the bounds of the engine; a key has at least one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request<'a> {
-    /// Fetches the value of a key: [`Answer::Found`] or [`Answer::Absent`].
+    /// Fetches the value of a key: [`CacheAnswer::Found`] or [`CacheAnswer::Absent`].
     Fetch {
         /// Key.
         key: &'a [u8],
     },
-    /// Stores a value, replacing an existing one: [`Answer::Stored`].
+    /// Stores a value, replacing an existing one: [`CacheAnswer::Stored`].
     Store {
         /// Key.
         key: &'a [u8],
@@ -88,7 +88,7 @@ pub enum Request<'a> {
         /// Lifetime.
         life: Life,
     },
-    /// Stores a value for a key without one: [`Answer::Stored`] or [`Answer::Present`].
+    /// Stores a value for a key without one: [`CacheAnswer::Stored`] or [`CacheAnswer::Present`].
     Add {
         /// Key.
         key: &'a [u8],
@@ -97,14 +97,14 @@ pub enum Request<'a> {
         /// Lifetime.
         life: Life,
     },
-    /// Changes a counter: [`Answer::Count`].
+    /// Changes a counter: [`CacheAnswer::Count`].
     Count {
         /// Key.
         key: &'a [u8],
         /// Change of the counter.
         count: Count,
     },
-    /// Removes a key: [`Answer::Removed`] or [`Answer::Absent`].
+    /// Removes a key: [`CacheAnswer::Removed`] or [`CacheAnswer::Absent`].
     Remove {
         /// Key.
         key: &'a [u8],
@@ -113,7 +113,7 @@ pub enum Request<'a> {
 
 /// Answer of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
+pub enum CacheAnswer {
     /// The key has a value, returned beside the answer.
     Found,
     /// The key has no value.

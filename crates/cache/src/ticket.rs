@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::error::CacheError;
-use crate::request::Answer;
+use crate::request::CacheAnswer;
 
 /// Name of a receiver of answers, usually a shard. Numbers are never reused: a late answer reaches no wrong receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,8 +34,8 @@ pub struct Answered {
     /// Number of the caller.
     pub ticket: u64,
     /// Answer.
-    pub result: Result<Answer, CacheError>,
-    /// Value of [`Answer::Found`]; otherwise empty.
+    pub result: Result<CacheAnswer, CacheError>,
+    /// Value of [`CacheAnswer::Found`]; otherwise empty.
     pub value: Box<[u8]>,
 }
 
@@ -107,7 +107,7 @@ mod tests {
         let receivers = Receivers::default();
         let (a, b) = (Arc::new(Got::default()), Arc::new(Got::default()));
         let (to_a, to_b) = (receivers.register(a.clone()), receivers.register(b.clone()));
-        let of = |id, ticket| (id, Answered { ticket, result: Ok(Answer::Stored), value: Box::default() });
+        let of = |id, ticket| (id, Answered { ticket, result: Ok(CacheAnswer::Stored), value: Box::default() });
         receivers.hand_out(vec![of(to_b, 9), of(to_a, 3), of(Ticket::NONE.receiver, 5), of(to_b, 1), of(to_a, 2)]);
         assert_eq!(*a.0.lock().unwrap(), [[3, 2]]);
         assert_eq!(*b.0.lock().unwrap(), [[9, 1]]);
@@ -118,7 +118,7 @@ mod tests {
         let gone = receivers.register(got.clone());
         receivers.deregister(gone);
         let there = receivers.register(got.clone());
-        let of = |id, ticket| (id, Answered { ticket, result: Ok(Answer::Stored), value: Box::default() });
+        let of = |id, ticket| (id, Answered { ticket, result: Ok(CacheAnswer::Stored), value: Box::default() });
         receivers.hand_out(vec![of(gone, 1), of(there, 2)]);
         assert_eq!(*got.0.lock().unwrap(), [[2]]);
         receivers.deregister(there);

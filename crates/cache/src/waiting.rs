@@ -6,23 +6,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::engine::{Engine, Reply};
+use crate::engine::{CacheHandle, Reply};
 use crate::error::CacheError;
-use crate::request::{Answer, Promise, Request};
+use crate::request::{CacheAnswer, Promise, Request};
 use crate::ticket::{Answered, Receiver, ReceiverId, Ticket};
 
-/// Outcome of a request.
+/// Response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CacheResponse {
     /// Answer.
-    pub result: Result<Answer, CacheError>,
-    /// Value of [`Answer::Found`]; otherwise empty.
+    pub result: Result<CacheAnswer, CacheError>,
+    /// Value of [`CacheAnswer::Found`]; otherwise empty.
     pub value: Box<[u8]>,
 }
 
 /// Client that sends requests to a cache of any kind and waits for the answers. Each thread or task has its own.
 pub struct WaitingCache {
-    engine: Engine,
+    engine: CacheHandle,
     mailbox: Arc<Mailbox>,
     receiver: ReceiverId,
     next: u64,
@@ -30,20 +30,20 @@ pub struct WaitingCache {
 
 impl WaitingCache {
     /// Creates a client of this engine.
-    pub fn new(engine: Engine) -> Self {
+    pub fn new(engine: CacheHandle) -> Self {
         let mailbox = Arc::<Mailbox>::default();
         let receiver = engine.register(mailbox.clone());
         Self { engine, mailbox, receiver, next: 0 }
     }
 
     /// Returns the engine.
-    pub const fn engine(&self) -> &Engine {
+    pub const fn engine(&self) -> &CacheHandle {
         &self.engine
     }
 
     /// Sends all of these requests at once, and waits for the answers, which are in the order of the requests. Waits at
-    /// most for `most`, which must exceed the deadline of the engine. `now`: see [`Engine::ask`].
-    pub fn ask(&mut self, requests: &[Request<'_>], promise: Promise, now: u64, most: Duration) -> Vec<Outcome> {
+    /// most for `most`, which must exceed the deadline of the engine. `now`: see [`CacheHandle::ask`].
+    pub fn ask(&mut self, requests: &[Request<'_>], promise: Promise, now: u64, most: Duration) -> Vec<CacheResponse> {
         let mut asking = self.begin(requests, promise, now);
         let end = Instant::now() + most;
         while asking.open > 0 {
@@ -57,7 +57,7 @@ impl WaitingCache {
     }
 
     /// Does the same in a task, while its thread does other work. The engine has a deadline.
-    pub async fn ask_in_task(&mut self, requests: &[Request<'_>], promise: Promise, now: u64) -> Vec<Outcome> {
+    pub async fn ask_in_task(&mut self, requests: &[Request<'_>], promise: Promise, now: u64) -> Vec<CacheResponse> {
         let mut asking = self.begin(requests, promise, now);
         while asking.open > 0 {
             let mailbox = &self.mailbox;
@@ -69,12 +69,12 @@ impl WaitingCache {
     fn begin(&mut self, requests: &[Request<'_>], promise: Promise, now: u64) -> Asking {
         let first = self.next;
         self.next += requests.len() as u64;
-        let mut outcomes: Vec<Option<Outcome>> = Vec::with_capacity(requests.len());
+        let mut outcomes: Vec<Option<CacheResponse>> = Vec::with_capacity(requests.len());
         for (ticket, request) in (first..).zip(requests) {
             let (ticket, mut value) = (Ticket { receiver: self.receiver, value: ticket }, Vec::new());
             let reply = self.engine.ask(request, promise, ticket, now, &mut value);
             outcomes.push(match reply {
-                Reply::Now(result) => Some(Outcome { result, value: value.into() }),
+                Reply::Now(result) => Some(CacheResponse { result, value: value.into() }),
                 Reply::Later => None,
             });
         }
@@ -84,7 +84,7 @@ impl WaitingCache {
     }
 
     /// Sends one request and waits for the answer, as [`ask`](Self::ask) does.
-    pub fn ask_one(&mut self, request: &Request<'_>, now: u64, most: Duration) -> Outcome {
+    pub fn ask_one(&mut self, request: &Request<'_>, now: u64, most: Duration) -> CacheResponse {
         let mut outcomes = self.ask(std::slice::from_ref(request), Promise::Held, now, most);
         outcomes.pop().expect("a request has an outcome")
     }
@@ -100,7 +100,7 @@ impl Drop for WaitingCache {
 struct Asking {
     /// Ticket of the first.
     first: u64,
-    outcomes: Vec<Option<Outcome>>,
+    outcomes: Vec<Option<CacheResponse>>,
     /// Number of requests without an outcome.
     open: usize,
 }
@@ -111,14 +111,14 @@ impl Asking {
             // Late answers to an earlier call do not match.
             let place = answered.ticket.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
             if let Some(outcome @ None) = place.and_then(|place| self.outcomes.get_mut(place)) {
-                *outcome = Some(Outcome { result: answered.result, value: answered.value });
+                *outcome = Some(CacheResponse { result: answered.result, value: answered.value });
                 self.open -= 1;
             }
         }
     }
 
-    fn outcomes(self) -> Vec<Outcome> {
-        let late = || Outcome { result: Err(CacheError::TimedOut), value: Box::default() };
+    fn outcomes(self) -> Vec<CacheResponse> {
+        let late = || CacheResponse { result: Err(CacheError::TimedOut), value: Box::default() };
         self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(late)).collect()
     }
 }
@@ -211,7 +211,7 @@ mod tests {
         fn answer(&self) {
             let asked = std::mem::take(&mut *self.asked.lock().unwrap());
             let of =
-                |ticket: Ticket| Answered { ticket: ticket.value, result: Ok(Answer::Absent), value: Box::default() };
+                |ticket: Ticket| Answered { ticket: ticket.value, result: Ok(CacheAnswer::Absent), value: Box::default() };
             self.receivers.hand_out(asked.into_iter().map(|ticket| (ticket.receiver, of(ticket))).collect());
         }
     }
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_task_is_woken_when_it_has_its_answers() {
         let (engine, wakes) = (Arc::new(Late::default()), Arc::new(Wakes::default()));
-        let mut cache = WaitingCache::new(Engine::Remote(engine.clone()));
+        let mut cache = WaitingCache::new(CacheHandle::Remote(engine.clone()));
         let waker = Waker::from(wakes.clone());
         let mut context = Context::from_waker(&waker);
         let requests = [b"key".as_slice(), b"full", b"other"].map(|key| Request::Fetch { key });
@@ -262,13 +262,13 @@ mod tests {
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         let Poll::Ready(outcomes) = asked.as_mut().poll(&mut context) else { panic!("it has its answers") };
         let results: Vec<_> = outcomes.into_iter().map(|outcome| outcome.result).collect();
-        assert_eq!(results, [Ok(Answer::Absent), Err(CacheError::Full), Ok(Answer::Absent)]);
+        assert_eq!(results, [Ok(CacheAnswer::Absent), Err(CacheError::Full), Ok(CacheAnswer::Absent)]);
     }
 
     /// Each command of an operator has its own client.
     #[test]
     fn however_many_come_and_go_none_leaves_anything_behind() {
-        let engine = Engine::Remote(Arc::new(Silent::default()));
+        let engine = CacheHandle::Remote(Arc::new(Silent::default()));
         for _ in 0..70_000 {
             let cache = WaitingCache::new(engine.clone());
             let mailbox = Arc::downgrade(&cache.mailbox);

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use strowger_cache::engine::{Engine, RemoteEngine as _};
+use strowger_cache::engine::{CacheHandle, RemoteEngine as _};
 use strowger_cache::error::CacheError;
 use strowger_cache::remote::{RemoteCache, RemoteSettings};
-use strowger_cache::request::{Answer, Life, Promise, Request};
+use strowger_cache::request::{CacheAnswer, Life, Promise, Request};
 use strowger_cache::servers::{Endpoint, Service};
 use strowger_cache::waiting::WaitingCache;
 
@@ -172,7 +172,7 @@ fn cache(service: Service, address: SocketAddr) -> (Arc<RemoteCache>, WaitingCac
     let endpoint = Endpoint::Tcp(address.ip().to_string(), address.port());
     let settings = RemoteSettings { timeout: TIMEOUT, ..RemoteSettings::new(service, vec![endpoint]) };
     let remote = Arc::new(RemoteCache::start(settings).unwrap());
-    (remote.clone(), WaitingCache::new(Engine::Remote(remote)))
+    (remote.clone(), WaitingCache::new(CacheHandle::Remote(remote)))
 }
 
 /// Sends a round of requests. Returns how many got their value. An answer belongs to its request, or says that there is
@@ -192,14 +192,14 @@ fn round(cache: &mut WaitingCache, number: u64) -> usize {
     for (key, outcomes) in keys.iter().zip(outcomes.chunks(2)) {
         for outcome in outcomes {
             match outcome.result {
-                Ok(Answer::Found) => assert_eq!(*outcome.value, *value_of(key), "the answer to another request"),
-                Ok(Answer::Stored) | Err(CacheError::TimedOut | CacheError::Unavailable) => {}
+                Ok(CacheAnswer::Found) => assert_eq!(*outcome.value, *value_of(key), "the answer to another request"),
+                Ok(CacheAnswer::Stored) | Err(CacheError::TimedOut | CacheError::Unavailable) => {}
                 // Reaction to an unknown line.
                 Err(CacheError::Denied) => {}
                 other => panic!("{other:?}"),
             }
         }
-        right += usize::from(outcomes[1].result == Ok(Answer::Found));
+        right += usize::from(outcomes[1].result == Ok(CacheAnswer::Found));
     }
     right
 }
@@ -283,7 +283,7 @@ fn more_than_the_bound_is_refused() {
     let settings =
         RemoteSettings { queue: 10, timeout: TIMEOUT, ..RemoteSettings::new(Service::Memcached, vec![endpoint]) };
     let remote = Arc::new(RemoteCache::start(settings).unwrap());
-    let mut cache = WaitingCache::new(Engine::Remote(remote.clone()));
+    let mut cache = WaitingCache::new(CacheHandle::Remote(remote.clone()));
     let fetches = [Request::Fetch { key: b"key" }; 25];
     let outcomes = cache.ask(&fetches, Promise::Held, 0, Duration::from_secs(20));
     let full = outcomes.iter().filter(|outcome| outcome.result == Err(CacheError::Full)).count();

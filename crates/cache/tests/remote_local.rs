@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use strowger_cache::engine::RemoteEngine;
 use strowger_cache::error::CacheError;
 use strowger_cache::remote::{RemoteCache, RemoteSettings};
-use strowger_cache::request::{Answer, Life, Request};
+use strowger_cache::request::{CacheAnswer, Life, Request};
 use strowger_cache::servers::{Endpoint, Service};
 use strowger_cache::ticket::{Answered, Receiver, ReceiverId, Ticket};
 use tokio::runtime::LocalRuntime;
@@ -146,7 +146,7 @@ impl Asker {
     }
 
     /// Returns the next answers, and whether each came on this thread.
-    fn answers(&self, count: usize) -> Vec<(u64, Result<Answer, CacheError>, bool)> {
+    fn answers(&self, count: usize) -> Vec<(u64, Result<CacheAnswer, CacheError>, bool)> {
         let got = std::cell::RefCell::new(Vec::new());
         self.run(|| {
             got.borrow_mut().extend(self.answers.try_iter());
@@ -176,13 +176,13 @@ fn a_thread_has_its_answers_by_itself() {
     let asker = Asker::new(&remote);
     asker.store(1, "a");
     asker.ask(2, &Request::Fetch { key: b"a" }).unwrap();
-    assert_eq!(asker.answers(2), [(1, Ok(Answer::Stored), true), (2, Ok(Answer::Absent), true)]);
+    assert_eq!(asker.answers(2), [(1, Ok(CacheAnswer::Stored), true), (2, Ok(CacheAnswer::Absent), true)]);
     let by = server.heard("a", 2);
     assert_eq!(by[0], by[1]);
     // Requests of other threads use the thread of the engine, and the figures count all together.
     remote.ask(&Request::Fetch { key: b"b" }, Ticket { receiver: asker.receiver, value: 3 }, 0).unwrap();
     remote.flush();
-    assert_eq!(asker.answers(1), [(3, Ok(Answer::Absent), false)]);
+    assert_eq!(asker.answers(1), [(3, Ok(CacheAnswer::Absent), false)]);
     assert_ne!(server.heard("b", 1), by[..1]);
     let (gauges, of_servers) = (remote.gauges(), remote.remote_gauges());
     assert_eq!((gauges.stores, gauges.misses), (1, 2));
@@ -203,12 +203,12 @@ fn changes_of_a_key_keep_their_order_among_threads() {
     asker.store(2, "a");
     asker.ask(3, &Request::Fetch { key: b"a" }).unwrap();
     server.shut(false);
-    let want = [(1, Ok(Answer::Stored), false), (2, Ok(Answer::Stored), false), (3, Ok(Answer::Absent), false)];
+    let want = [(1, Ok(CacheAnswer::Stored), false), (2, Ok(CacheAnswer::Stored), false), (3, Ok(CacheAnswer::Absent), false)];
     assert_eq!(asker.answers(3), want);
     assert_eq!(server.heard("a", 3), [first[0]; 3]);
     // No change is in progress any more.
     asker.store(4, "a");
-    assert_eq!(asker.answers(1), [(4, Ok(Answer::Stored), true)]);
+    assert_eq!(asker.answers(1), [(4, Ok(CacheAnswer::Stored), true)]);
     assert_ne!(server.heard("a", 4)[3], first[0]);
 }
 

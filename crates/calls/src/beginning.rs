@@ -96,10 +96,10 @@ pub enum Context {
     Merged,
 }
 
-/// Places to which a request may go, if the call counts under limits at each of them.
+/// Targets to which a request may go, with the limits under which its call then counts.
 #[derive(Debug, Default)]
-pub struct Ways<'a> {
-    /// Index of each place among the candidates, with these limits.
+pub struct LimitedTargets<'a> {
+    /// Index of each target among the candidates, with its limits.
     pub claims: Vec<(usize, &'a [Claim])>,
     /// Candidate to try first.
     pub first: usize,
@@ -109,9 +109,9 @@ pub struct Ways<'a> {
 struct Room<'a> {
     /// Limits taken for its call, to the end of the call.
     of_call: Vec<Claim>,
-    /// Limits under which its call counts while it is led to its place.
-    led: &'a [Claim],
-    /// Limits of `led` that this request has taken.
+    /// Limits under which its call counts while it is sent to its target.
+    held: &'a [Claim],
+    /// Limits of `held` that this request has taken.
     taken: Vec<Claim>,
 }
 
@@ -125,12 +125,12 @@ pub enum Again {
 }
 
 impl CallTable {
-    /// Enters an INVITE that begins a call or comes again in one, on its way to its target or to the first of these ways that has room.
+    /// Enters an INVITE that begins a call or comes again in one, on its way to its target or to the first of `targets` that has room.
     pub fn begin(
         &mut self,
         env: &mut Environment<'_>,
         facts: &Beginning<'_, '_>,
-        ways: &mut Ways<'_>,
+        targets: &mut LimitedTargets<'_>,
         policy: &impl Admission,
     ) -> Context {
         let &Beginning { request, in_dialog, tracks, logs, accounts, claims: all, .. } = facts;
@@ -165,7 +165,7 @@ impl CallTable {
                 let is_more = |claim: &&Claim| is_forked || !call.counts_to_its_end(claim);
                 let more: Vec<Claim> = all.iter().filter(is_more).cloned().collect();
                 let counts = |claim: &Claim| !is_forked && call.counts_under(claim);
-                return match self.take_room(all, &more, ways, counts) {
+                return match self.take_room(all, &more, targets, counts) {
                     Ok(room) => Context::Notices(self.pass_again(env, facts, policy, (key, &more, &room))),
                     Err(claim) => limited(policy, claim),
                 };
@@ -204,11 +204,11 @@ impl CallTable {
                 None => return refusal,
             }
         }
-        let room = match self.take_room(all, all, ways, |_| false) {
+        let room = match self.take_room(all, all, targets, |_| false) {
             Ok(room) => room,
             Err(claim) => {
                 let context = limited(policy, claim);
-                // The INVITE comes here again, led elsewhere.
+                // The INVITE comes here again, for another target.
                 if let Some(before) = retried.filter(|_| context == Context::PassedOver) {
                     self.put_back(before);
                 }
@@ -225,7 +225,7 @@ impl CallTable {
         let mut call = self.new_call(env, request, tracks, policy);
         (call.open, call.logged, call.legs, call.parties) = (1, is_logged, facts.legs, parties);
         call.count(all, all);
-        call.lead(room.led, &room.taken);
+        call.hold(room.held, &room.taken);
         call.account = accounts.then(|| self.open_account(env, policy, tracks.then(|| call.names())));
         if let Some(before) = retried {
             call.began = before.began;
@@ -297,7 +297,7 @@ impl CallTable {
             }
             call.account = call.account.take().or(account);
             call.count(more, &room.of_call);
-            call.lead(room.led, &room.taken);
+            call.hold(room.held, &room.taken);
             call.context()
         });
         self.has_changed(key);
@@ -316,8 +316,8 @@ impl CallTable {
         if index.parse(sent, &Limits::UNLIMITED).is_ok() {
             let message = Message::new(sent, &index);
             match purpose {
-                Purpose::Invite => self.hear_caller(router, key, &message, source),
-                _ => self.hear_renewal(key, context, &message, source),
+                Purpose::Invite => self.note_caller(router, key, &message, source),
+                _ => self.note_renewal(key, context, &message, source),
             }
         }
         self.index = index;
@@ -335,7 +335,7 @@ impl CallTable {
         false
     }
 
-    fn hear_caller(&mut self, router: &Router, key: u64, message: &Message<'_>, source: SocketAddr) {
+    fn note_caller(&mut self, router: &Router, key: u64, message: &Message<'_>, source: SocketAddr) {
         let (way, offer) = (way(router, message), SessionOffer::of(message));
         self.change(key, |call| {
             call.offer = offer;
@@ -353,32 +353,32 @@ impl CallTable {
         self.key_of(context).and_then(|key| self.get(key)).is_some_and(|call| call.tracked)
     }
 
-    /// Takes room under all limits of `more`, and under the limits of the first way that has room. `all`: limits under
+    /// Takes room under all limits of `more`, and under the limits of the first target that has room. `all`: limits under
     /// which the call then counts. `counts`: tells whether the call counts under a limit already. The error is a limit
     /// without room.
     fn take_room<'a>(
         &self,
         all: &[Claim],
         more: &[Claim],
-        ways: &mut Ways<'a>,
+        targets: &mut LimitedTargets<'a>,
         counts: impl Fn(&Claim) -> bool,
     ) -> Result<Room<'a>, Claim> {
         let limits = &self.settings.limits;
         let of_call: Vec<Claim> = more.iter().filter(|claim| !counts(claim)).cloned().collect();
         limits.take(&of_call).map_err(Claim::clone)?;
         let mut full = None;
-        for &(candidate, led) in &ways.claims {
+        for &(candidate, held) in &targets.claims {
             let is_new = |claim: &&Claim| !all.iter().any(|other| other.counted == claim.counted) && !counts(claim);
-            let taken: Vec<Claim> = led.iter().filter(is_new).cloned().collect();
+            let taken: Vec<Claim> = held.iter().filter(is_new).cloned().collect();
             match limits.take(&taken) {
                 Ok(()) => {
-                    ways.first = candidate;
-                    return Ok(Room { of_call, led, taken });
+                    targets.first = candidate;
+                    return Ok(Room { of_call, held, taken });
                 }
                 Err(claim) => full = full.or_else(|| Some(claim.clone())),
             }
         }
-        let Some(full) = full else { return Ok(Room { of_call, led: &[], taken: Vec::new() }) };
+        let Some(full) = full else { return Ok(Room { of_call, held: &[], taken: Vec::new() }) };
         of_call.iter().for_each(|claim| limits.give_back(&claim.counted));
         Err(full)
     }

@@ -169,7 +169,7 @@ impl Dialog {
     }
 
     /// Notes the CSeq of a request of this party. Returns whether it is higher than all before.
-    pub(crate) fn hear(&mut self, party: Party, cseq: u32) -> bool {
+    pub(crate) fn note_cseq(&mut self, party: Party, cseq: u32) -> bool {
         let last = &mut self.cseqs[party as usize];
         let is_new = cseq > *last;
         *last = cseq.max(*last);

@@ -10,21 +10,21 @@ pub enum CallEffect {
     /// Row of accounting to be written.
     Account(Box<Row>),
     /// State of a call for the next process ([`CallTable::take_over`](crate::CallTable::take_over)). It replaces earlier state of the call.
-    Keep {
+    PersistCall {
         /// Key of the call, equal in all shards.
         call: u64,
         /// State, read by [`read_kept`](crate::read_kept).
         state: Box<[u8]>,
     },
     /// End of a call that may have been kept. Its rows are on their way to the writer.
-    Close {
+    FinishCall {
         /// Key of the call.
         call: u64,
         /// Copy of the rows, in case they are lost on their way; read by [`Row::read_all`].
         rows: Box<[u8]>,
     },
     /// End of a kept call.
-    Forget {
+    DeleteCall {
         /// Key of the call.
         call: u64,
     },

@@ -50,8 +50,8 @@ impl CallTable {
                 continue;
             };
             let number = request.cseq;
-            let hear = |call: &mut Call| call.dialog(other).is_some_and(|dialog| dialog.hear(party, number));
-            if self.change(key, hear) == Some(true) {
+            let note_cseq = |call: &mut Call| call.dialog(other).is_some_and(|dialog| dialog.note_cseq(party, number));
+            if self.change(key, note_cseq) == Some(true) {
                 self.has_changed(key);
             }
             return if matches!(request.method, Method::Invite | Method::Update) { context } else { 0 };
@@ -153,7 +153,7 @@ impl CallTable {
             }
             match call.dialog(callee_tag) {
                 Some(dialog) if is_tracked => {
-                    dialog.hear(party, request.cseq);
+                    dialog.note_cseq(party, request.cseq);
                     dialog.begin_bye(party, bye);
                     dialog.logged &= !is_early;
                 }
@@ -163,7 +163,7 @@ impl CallTable {
         context.filter(|_| is_tracked).unwrap_or_default()
     }
 
-    pub(crate) fn hear_renewal(&mut self, key: u64, context: u64, message: &Message<'_>, source: SocketAddr) {
+    pub(crate) fn note_renewal(&mut self, key: u64, context: u64, message: &Message<'_>, source: SocketAddr) {
         let (contact, offer) = (contact_of(message).map(Box::from), SessionOffer::of(message));
         self.change(key, |call| {
             let Some((at, sender)) = call.dialog_at(context) else { return };

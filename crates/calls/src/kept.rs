@@ -58,8 +58,8 @@ impl Call {
         bytes.push(VERSION);
         bytes.extend_from_slice(&now.wall.to_le_bytes());
         self.turn(moment(now));
-        // In the next process it is led nowhere else.
-        let scopes = self.stays_led().map(|stays| self.scopes.replace(stays));
+        // In the next process it is sent nowhere else.
+        let scopes = self.without_target().map(|stays| self.scopes.replace(stays));
         let bytes = postcard::to_extend(self, bytes).expect("a vector takes all, and every sequence knows its length");
         if let Some(scopes) = scopes {
             self.scopes = scopes;
@@ -87,7 +87,7 @@ impl CallTable {
             let Some(call) = self.get_mut(key).filter(|call| call.changed) else { continue };
             call.changed = false;
             let state = call.write(now);
-            self.effects.push(CallEffect::Keep { call: key, state });
+            self.effects.push(CallEffect::PersistCall { call: key, state });
         }
         self.changed = changed;
     }
@@ -100,9 +100,9 @@ impl CallTable {
             }
             let rows: Vec<Box<Row>> = account.into_iter().flat_map(|account| account.close(names(&texts))).collect();
             match (is_kept, rows.is_empty()) {
-                (true, true) => self.effects.push(CallEffect::Forget { call: key }),
+                (true, true) => self.effects.push(CallEffect::DeleteCall { call: key }),
                 (true, false) => {
-                    self.effects.push(CallEffect::Close { call: key, rows: Row::write_all(&rows).into() });
+                    self.effects.push(CallEffect::FinishCall { call: key, rows: Row::write_all(&rows).into() });
                 }
                 (false, _) => (),
             }

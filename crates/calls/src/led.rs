@@ -1,11 +1,11 @@
-//! Limits under which a call counts while it is led to a place: a gateway, or a group of them.
+//! Limits under which a call counts while it is sent to a target: a gateway, or a group of them.
 //!
-//! Each INVITE of the call holds the limits of the place where it was led last. The call takes room once under a limit
+//! Each INVITE of the call holds the limits of its last target. The call takes room once under a limit
 //! that several INVITEs hold, unless a server before this one has forked it.
 
 use crate::call::Call;
 use crate::limits::{Claim, LimitScope};
-use crate::scopes::{CallScopes, LedScope};
+use crate::scopes::{CallScopes, HeldLimit};
 use smallvec::SmallVec;
 
 impl Call {
@@ -13,23 +13,23 @@ impl Call {
         self.scopes.as_ref().map_or(&[], |scopes| &scopes.counted)
     }
 
-    fn led(&self) -> &[LedScope] {
-        self.scopes.as_ref().map_or(&[], |scopes| &scopes.led)
+    fn held(&self) -> &[HeldLimit] {
+        self.scopes.as_ref().map_or(&[], |scopes| &scopes.held)
     }
 
     /// Returns all limits under which it takes room, each as often as it does.
     pub(crate) fn taken(&self) -> impl Iterator<Item = &LimitScope> {
-        let led = self.led().iter().flat_map(|led| std::iter::repeat_n(&led.scope, led.takes as usize));
-        self.counted().iter().chain(led)
+        let held = self.held().iter().flat_map(|held| std::iter::repeat_n(&held.scope, held.takes as usize));
+        self.counted().iter().chain(held)
     }
 
-    fn led_to(&self, claim: &Claim) -> Option<&LedScope> {
-        self.led().iter().find(|led| led.scope == claim.counted && led.takes > 0)
+    fn held_under(&self, claim: &Claim) -> Option<&HeldLimit> {
+        self.held().iter().find(|held| held.scope == claim.counted && held.takes > 0)
     }
 
     /// Tells whether it takes room under this limit already.
     pub fn counts_under(&self, claim: &Claim) -> bool {
-        self.counts_to_its_end(claim) || self.led_to(claim).is_some()
+        self.counts_to_its_end(claim) || self.held_under(claim).is_some()
     }
 
     pub(crate) fn counts_to_its_end(&self, claim: &Claim) -> bool {
@@ -37,68 +37,68 @@ impl Call {
     }
 
     /// Makes the call count under these limits to its end. Under those that are not in `taken` it has room already,
-    /// where it was led.
+    /// at its target.
     pub(crate) fn count(&mut self, claims: &[Claim], taken: &[Claim]) {
         if claims.is_empty() {
             return;
         }
         let scopes = self.scopes.get_or_insert_default();
         for claim in claims.iter().filter(|claim| !taken.contains(claim)) {
-            let led = scopes.led.iter_mut().find(|led| led.scope == claim.counted && led.takes > 0);
-            led.into_iter().for_each(|led| led.takes -= 1);
+            let held = scopes.held.iter_mut().find(|held| held.scope == claim.counted && held.takes > 0);
+            held.into_iter().for_each(|held| held.takes -= 1);
         }
         scopes.counted.extend(claims.iter().map(|claim| claim.counted.clone()));
     }
 
-    /// Notes that one of its INVITEs was led to a place with these limits. `taken`: limits under which room was taken
+    /// Notes that one of its INVITEs is sent to a target with these limits. `taken`: limits under which room was taken
     /// for that.
-    pub(crate) fn lead(&mut self, claims: &[Claim], taken: &[Claim]) {
+    pub(crate) fn hold(&mut self, claims: &[Claim], taken: &[Claim]) {
         if claims.is_empty() {
             return;
         }
-        let all = &mut self.scopes.get_or_insert_default().led;
+        let all = &mut self.scopes.get_or_insert_default().held;
         for claim in claims {
-            let place = all.iter().position(|led| led.scope == claim.counted).unwrap_or_else(|| {
-                all.push(LedScope { scope: claim.counted.clone(), holds: 0, takes: 0 });
+            let place = all.iter().position(|held| held.scope == claim.counted).unwrap_or_else(|| {
+                all.push(HeldLimit { scope: claim.counted.clone(), holds: 0, takes: 0 });
                 all.len() - 1
             });
-            let led = &mut all[place];
-            led.holds += 1;
-            led.takes += u32::from(taken.contains(claim));
+            let held = &mut all[place];
+            held.holds += 1;
+            held.takes += u32::from(taken.contains(claim));
         }
     }
 
-    /// Notes that one of its INVITEs leaves a place with these limits. Returns the limits to be given back.
+    /// Notes that one of its INVITEs leaves a target with these limits. Returns the limits to be given back.
     pub(crate) fn leave(&mut self, claims: &[Claim]) -> Vec<LimitScope> {
         let mut given = Vec::new();
         let Some(scopes) = &mut self.scopes else { return given };
         for claim in claims {
-            let Some(led) = scopes.led.iter_mut().find(|led| led.scope == claim.counted) else { continue };
-            led.holds = led.holds.saturating_sub(1);
-            if led.takes > led.holds {
-                led.takes -= 1;
-                given.push(led.scope.clone());
+            let Some(held) = scopes.held.iter_mut().find(|held| held.scope == claim.counted) else { continue };
+            held.holds = held.holds.saturating_sub(1);
+            if held.takes > held.holds {
+                held.takes -= 1;
+                given.push(held.scope.clone());
             }
         }
-        scopes.led.retain(|led| led.holds > 0);
+        scopes.held.retain(|held| held.holds > 0);
         given
     }
 
-    /// Returns its limits for a process in which it is led nowhere else: it counts under all of them to its end.
-    /// `None`: it is led nowhere now.
-    pub(crate) fn stays_led(&self) -> Option<Box<CallScopes>> {
-        let is_led = !self.led().is_empty();
-        is_led.then(|| Box::new(CallScopes { counted: self.taken().cloned().collect(), led: SmallVec::new() }))
+    /// Returns its limits for a process in which it is sent nowhere else: it counts under all of them to its end.
+    /// `None`: it has no target now.
+    pub(crate) fn without_target(&self) -> Option<Box<CallScopes>> {
+        let is_held = !self.held().is_empty();
+        is_held.then(|| Box::new(CallScopes { counted: self.taken().cloned().collect(), held: SmallVec::new() }))
     }
 
-    /// Takes out the limits of the place that the call is led to.
-    pub(crate) fn take_led(&mut self) -> Box<[LedScope]> {
+    /// Takes out the limits of the target of the call.
+    pub(crate) fn take_held(&mut self) -> Box<[HeldLimit]> {
         let scopes = self.scopes.as_mut();
-        scopes.map(|scopes| std::mem::take(&mut scopes.led).into_vec().into()).unwrap_or_default()
+        scopes.map(|scopes| std::mem::take(&mut scopes.held).into_vec().into()).unwrap_or_default()
     }
 
-    /// Sets the limits of the place that the call is led to.
-    pub(crate) fn set_led(&mut self, led: Box<[LedScope]>) {
-        self.scopes.get_or_insert_default().led = led.into_vec().into();
+    /// Sets the limits of the target of the call.
+    pub(crate) fn set_held(&mut self, held: Box<[HeldLimit]>) {
+        self.scopes.get_or_insert_default().held = held.into_vec().into();
     }
 }

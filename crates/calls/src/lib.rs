@@ -5,7 +5,7 @@
 //!
 //! 1. [`CallTable::begin`] enters an INVITE: shares of the table, limits, log, account. It returns the *context*, eight bytes that the role
 //!    repeats in each notice about the INVITE.
-//! 2. [`CallTable::hear`] takes the notices: rang, answered, refused by which next hop, timed out, cancelled, ended.
+//! 2. [`CallTable::on_notice`] takes the notices: rang, answered, refused by which next hop, timed out, cancelled, ended.
 //! 3. [`CallTable::close_accounts`], after the notices of a round, turns the ended calls into rows of accounting;
 //!    [`CallTable::keep_changed`], at the end of the round, writes the state of changed calls for the next process.
 //! 4. [`CallTable::end_due`] ends calls at their lifetime, and asks about doubted ones. [`CallTable::end_call`] ends one by order.
@@ -58,16 +58,16 @@
 //!     may_count: false,
 //!     places: 1_000,
 //! };
-//! let entry = calls.begin(&mut env, &facts, &mut Ways::default(), &Policy);
+//! let entry = calls.begin(&mut env, &facts, &mut LimitedTargets::default(), &Policy);
 //! let Context::Notices(context) = entry else { panic!("{entry:?}") };
 //!
 //! // Its 200 goes upstream. Five seconds later the caller hangs up.
 //! let ok = format!("SIP/2.0 200 OK\r\n{fields}To: <sip:bob@example.org>;tag=b\r\nContact: <sip:192.0.2.1>\r\n\r\n");
 //! let answered = NoticeEvent::Answered { status: 200, first: true, bytes: 0..ok.len(), after: Some(0) };
-//! calls.hear(&mut env, &Notice { context, event: answered }, ok.as_bytes());
+//! calls.on_notice(&mut env, &Notice { context, event: answered }, ok.as_bytes());
 //! assert_eq!(calls.list_calls(env.now, 0, 10, None).calls[0].state, CallState::Answered);
 //! env.now.mono += 5_000;
-//! calls.hear(&mut env, &Notice { context, event: NoticeEvent::HungUp { by: Party::Caller, cause: None } }, b"");
+//! calls.on_notice(&mut env, &Notice { context, event: NoticeEvent::HungUp { by: Party::Caller, cause: None } }, b"");
 //!
 //! // The table orders a BYE to the callee, whose answer the role reports as well.
 //! let effects: Vec<CallEffect> = calls.effects().drain(..).collect();
@@ -76,7 +76,7 @@
 //! };
 //! calls.has_sent(env.now, dialog);
 //! let answered = NoticeEvent::Answered { status: 200, first: true, bytes: 0..0, after: None };
-//! calls.hear(&mut env, &Notice { context, event: answered }, b"");
+//! calls.on_notice(&mut env, &Notice { context, event: answered }, b"");
 //! calls.close_accounts(env.now);
 //! assert!(calls.is_empty());
 //! let rows: Vec<_> = calls.effects().drain(..).filter(|effect| matches!(effect, CallEffect::Account(_))).collect();
@@ -111,13 +111,13 @@
 //! | call, its legs | `call.rs`; `legs.rs`, `Legs` |
 //! | table by key and deadline; keys; contexts | `table.rs`; `keys.rs`; `context.rs` |
 //! | INVITE that begins a call; room under limits | `beginning.rs`, `begin`, `take_room` |
-//! | notices | `notices.rs`, `hear` |
+//! | notices | `notices.rs`, `on_notice` |
 //! | dialog, requests within it | `dialog.rs`; `in_dialog.rs`; `membership.rs` |
 //! | remote target and route set | `way.rs`, `leads_along` |
 //! | end of a dialog by this server; its requests | `ending.rs`, `Ending`; `own_bye.rs`; `own_request.rs`; `due.rs`, `end_due` |
 //! | doubt, its questions; late responses; calls that cannot be ended | `doubt.rs`, `Doubt`; `probe.rs`; `answers.rs`; `endable.rs`, `unendable` |
 //! | ended calls of the process | `ended_calls.rs`, `recall` |
-//! | limits; of a gateway or group; shared by servers | `limits.rs`; `scopes.rs`; `led.rs`; `table.rs`, `lead_on`; `shared_counts.rs`, `Member` |
+//! | limits; of a gateway or group; shared by servers | `limits.rs`; `scopes.rs`; `led.rs`; `table.rs`, `change_target`; `shared_counts.rs`, `Member` |
 //! | shares of the table | `shares.rs`, `are_used_up` |
 //! | account of a call; texts of its rows | `account.rs`, `Account`; `account_text.rs` |
 //! | log of calls | `call_log.rs` |
@@ -168,7 +168,7 @@ mod way;
 
 pub use account::AccountFacts;
 pub use answers::Passage;
-pub use beginning::{Admission, Again, Beginning, Context, Ways, passes_again};
+pub use beginning::{Admission, Again, Beginning, Context, LimitedTargets, passes_again};
 pub use call::{Call, parties};
 pub use context::{NO_CALL, begins_call};
 pub use counts::CallCounts;
@@ -179,6 +179,6 @@ pub use environment::Environment;
 pub use kept::{VERSION as KEPT_VERSION, read_kept};
 pub use legs::Legs;
 pub use list::{CallPage, CallState, CallView, DialogView};
-pub use scopes::LedScopes;
+pub use scopes::HeldLimits;
 pub use table::{CallTable, TableSettings};
 pub use times::CallTimes;

@@ -193,7 +193,7 @@ impl CallLimits {
     }
 
     /// Replaces the counts of other servers, and the names of the limits under which no call has room.
-    pub fn hear(&self, elsewhere: &std::collections::HashMap<LimitScope, u32>, closed: Vec<Box<str>>) {
+    pub fn set_elsewhere(&self, elsewhere: &std::collections::HashMap<LimitScope, u32>, closed: Vec<Box<str>>) {
         for partition in &self.partitions {
             let mut calls = partition.lock().expect("nothing panics while it holds this");
             calls.retain(|_, entry| {
@@ -238,14 +238,14 @@ mod tests {
         let (alice, bob) = ([claim("alice", 3)], [claim("bob", 3)]);
         assert!(limits.take(&alice).is_ok());
         let heard = [(alice[0].counted.clone(), 2), (bob[0].counted.clone(), 3)].into_iter().collect();
-        limits.hear(&heard, Vec::new());
+        limits.set_elsewhere(&heard, Vec::new());
         assert!(limits.is_full(&alice[0]) && limits.take(&alice).is_err());
         assert!(limits.is_full(&bob[0]) && limits.take(&bob).is_err());
         assert_eq!(limits.list(), [(alice[0].counted.clone(), 1)], "those of this server");
         // One call ends here, and all of them there.
         limits.give_back(&alice[0].counted);
         assert!(!limits.is_full(&alice[0]));
-        limits.hear(&Default::default(), Vec::new());
+        limits.set_elsewhere(&Default::default(), Vec::new());
         assert!(!limits.is_full(&bob[0]) && limits.list().is_empty());
         let held: usize = limits.partitions.iter().map(|calls| calls.lock().unwrap().len()).sum();
         assert_eq!(held, 0, "nothing is kept of what has ended");
@@ -255,11 +255,11 @@ mod tests {
     fn a_limit_that_is_closed_has_no_room() {
         let limits = CallLimits::new(1);
         let claims = [claim("alice", 3)];
-        limits.hear(&Default::default(), vec!["other".into()]);
+        limits.set_elsewhere(&Default::default(), vec!["other".into()]);
         assert!(!limits.is_full(&claims[0]));
-        limits.hear(&Default::default(), vec!["line".into()]);
+        limits.set_elsewhere(&Default::default(), vec!["line".into()]);
         assert!(limits.is_full(&claims[0]) && limits.take(&claims).is_err());
-        limits.hear(&Default::default(), Vec::new());
+        limits.set_elsewhere(&Default::default(), Vec::new());
         assert!(limits.take(&claims).is_ok());
     }
 }

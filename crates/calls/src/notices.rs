@@ -28,14 +28,14 @@ use strowger_message::{Index, Limits, Message, Name};
 
 impl CallTable {
     /// Handles a notice of the role that carries a call. `sent`: bytes of the outbox with the response that the notice names.
-    pub fn hear(&mut self, env: &mut Environment<'_>, notice: &Notice, sent: &[u8]) {
+    pub fn on_notice(&mut self, env: &mut Environment<'_>, notice: &Notice, sent: &[u8]) {
         let Some(key) = self.key_of(notice.context) else { return };
         let name = (key, notice.context);
         match Purpose::of(notice.context) {
-            Some(Purpose::Invite) => self.hear_of_invite(env, key, &notice.event, sent),
-            Some(Purpose::Renewal) => self.hear_of_renewal(env, name, &notice.event, sent),
-            Some(Purpose::Bye) => self.hear_of_bye(env, name, &notice.event),
-            Some(Purpose::Question) => self.hear_of_question(env, name, &notice.event, sent),
+            Some(Purpose::Invite) => self.on_invite_notice(env, key, &notice.event, sent),
+            Some(Purpose::Renewal) => self.on_renewal_notice(env, name, &notice.event, sent),
+            Some(Purpose::Bye) => self.on_bye_notice(env, name, &notice.event),
+            Some(Purpose::Question) => self.on_question_notice(env, name, &notice.event, sent),
             None => (),
         }
     }
@@ -52,7 +52,7 @@ impl CallTable {
         }
     }
 
-    fn hear_of_invite(&mut self, env: &mut Environment<'_>, key: u64, event: &NoticeEvent, sent: &[u8]) {
+    fn on_invite_notice(&mut self, env: &mut Environment<'_>, key: u64, event: &NoticeEvent, sent: &[u8]) {
         self.tell_account(env.now, key, event);
         match event {
             NoticeEvent::Rang { branch, bytes, .. } => {
@@ -207,7 +207,7 @@ impl CallTable {
 
     /// Handles the result of a renewal. Afterwards both parties are reached at their new Contacts (RFC 3261 section
     /// 12.2.1.2).
-    fn hear_of_renewal(&mut self, env: &Environment<'_>, (key, context): (u64, u64), event: &NoticeEvent, sent: &[u8]) {
+    fn on_renewal_notice(&mut self, env: &Environment<'_>, (key, context): (u64, u64), event: &NoticeEvent, sent: &[u8]) {
         match event {
             NoticeEvent::Answered { bytes, .. } => {
                 self.read_response(bytes, sent, |table, response| table.renewed(env.now, key, context, response));
@@ -251,8 +251,8 @@ impl CallTable {
 
     /// Handles the final response to a BYE. A 2xx, 481, 408 or a timeout ends the dialog (RFC 3261 sections 12.2.1.2 and 15.1.1). After any
     /// other response the session may continue.
-    fn hear_of_bye(&mut self, env: &mut Environment<'_>, (key, context): (u64, u64), event: &NoticeEvent) {
-        if self.hear_of_hang_up(env, (key, context), event) {
+    fn on_bye_notice(&mut self, env: &mut Environment<'_>, (key, context): (u64, u64), event: &NoticeEvent) {
+        if self.on_hang_up(env, (key, context), event) {
             return;
         }
         let status = match event {

@@ -76,7 +76,7 @@ impl CallTable {
             self.change(key, |call| {
                 let Some(dialog) = call.dialogs.iter_mut().find(|dialog| dialog.salt == salt) else { return };
                 if is_sent {
-                    dialog.hear(from, number);
+                    dialog.note_cseq(from, number);
                 }
                 let Some(end) = dialog.ending_mut().map(|ending| &mut ending.parties[party as usize]) else { return };
                 end.byes = end.byes.saturating_add(1);
@@ -143,7 +143,7 @@ impl CallTable {
     }
 
     /// Handles the result of a BYE of this server to a party.
-    pub(crate) fn hear_of_own_bye(&mut self, env: &Environment<'_>, (key, context): (u64, u64), event: &NoticeEvent) {
+    pub(crate) fn on_own_bye(&mut self, env: &Environment<'_>, (key, context): (u64, u64), event: &NoticeEvent) {
         let now = env.now;
         let is_peer = self.responded.is_some();
         let (status, is_confirmed) = match event {

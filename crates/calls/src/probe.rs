@@ -65,7 +65,7 @@ impl CallTable {
 
     /// Notes the ACK for a 2xx on its way to the callee.
     #[inline]
-    pub fn hear_ack(&mut self, router: &Router, request: &Request<'_>) {
+    pub fn on_ack(&mut self, router: &Router, request: &Request<'_>) {
         if self.counts().tracked > 0 {
             self.acknowledge_dialog(router, request);
         }
@@ -219,7 +219,7 @@ impl CallTable {
     }
 
     /// Handles the result of a question.
-    pub(crate) fn hear_of_question(
+    pub(crate) fn on_question_notice(
         &mut self,
         env: &mut Environment<'_>,
         (key, context): (u64, u64),
@@ -230,7 +230,7 @@ impl CallTable {
         let is_ending =
             |call: &Call| call.dialog_at(context).is_some_and(|(at, _)| call.dialogs[at].ending().is_some());
         if self.get(key).is_some_and(is_ending) {
-            return self.hear_of_own_bye(env, (key, context), event);
+            return self.on_own_bye(env, (key, context), event);
         }
         let (is_gone, is_silent, asked_at) = match event {
             NoticeEvent::Answered { bytes, .. } => (false, false, self.moment_of_question(bytes, sent)),
@@ -277,7 +277,7 @@ impl CallTable {
     }
 
     /// Handles the final response to a [`HangUp`]. Returns false if the context is of another BYE.
-    pub(crate) fn hear_of_hang_up(
+    pub(crate) fn on_hang_up(
         &mut self,
         env: &mut Environment<'_>,
         (key, context): (u64, u64),

@@ -1,4 +1,4 @@
-//! Limits under which a call counts: those that it has until its end, and those of the place to which it is led.
+//! Limits under which a call counts: those that it has until its end, and those of its target.
 
 use crate::limits::LimitScope;
 use serde::{Deserialize, Serialize};
@@ -9,19 +9,19 @@ use smallvec::SmallVec;
 pub(crate) struct CallScopes {
     /// Limits until the call ends.
     pub(crate) counted: SmallVec<[LimitScope; 1]>,
-    /// Limits of the gateway or group that the call is led to. A record of a bucket stores these apart.
+    /// Limits of the gateway or group that the call is sent to. A record of a bucket stores these apart.
     #[serde(skip)]
-    pub(crate) led: SmallVec<[LedScope; 1]>,
+    pub(crate) held: SmallVec<[HeldLimit; 1]>,
 }
 
-/// Key of a call, and the limits of the gateway or group to which it is led.
-pub type LedScopes = (u64, Box<[LedScope]>);
+/// Key of a call, and the limits of the gateway or group to which it is sent.
+pub type HeldLimits = (u64, Box<[HeldLimit]>);
 
-/// Limit under which a call counts at the place to which it is led.
+/// Limit under which a call counts at its target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LedScope {
+pub struct HeldLimit {
     pub(crate) scope: LimitScope,
-    /// INVITEs of the call that were led there.
+    /// INVITEs of the call that were sent there.
     pub(crate) holds: u32,
     /// Number of times that room was taken for them.
     pub(crate) takes: u32,

@@ -14,8 +14,8 @@ use crate::limits::{CallLimits, LimitScope};
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 use strowger_cache::error::CacheError;
-use strowger_cache::request::{Answer, Life, Request};
-use strowger_cache::waiting::Outcome;
+use strowger_cache::request::{CacheAnswer, Life, Request};
+use strowger_cache::waiting::CacheResponse;
 
 /// Format version of values.
 const VERSION: u8 = 1;
@@ -67,7 +67,7 @@ pub fn publish<'a>(
             closed.extend(refuses.map(|limit| limit.name.clone()));
         }
     }
-    call_limits.hear(&elsewhere, closed);
+    call_limits.set_elsewhere(&elsewhere, closed);
 }
 
 /// This server among those that share counts through one cache.
@@ -171,7 +171,7 @@ impl Member {
     }
 
     /// Takes the answers to [`Exchange::requests`], in order.
-    pub fn answered(&mut self, exchange: &mut Exchange, mut outcomes: Vec<Outcome>) {
+    pub fn answered(&mut self, exchange: &mut Exchange, mut outcomes: Vec<CacheResponse>) {
         let stores = exchange.stores.len();
         let fetched = outcomes.split_off(stores.min(outcomes.len()));
         let refused = outcomes.iter().find_map(|outcome| outcome.result.err());
@@ -183,14 +183,14 @@ impl Member {
         }
         for ((node, _), outcome) in std::mem::take(&mut exchange.others).into_iter().zip(fetched) {
             let (mut counts, found) = (CallCounts::new(), outcome.result);
-            match found.map(|answer| decode(&outcome.value, &mut counts).filter(|_| answer == Answer::Found)) {
-                Ok(Some(0 | 1)) => self.hear_of(node, exchange.began, Some(counts)),
+            match found.map(|answer| decode(&outcome.value, &mut counts).filter(|_| answer == CacheAnswer::Found)) {
+                Ok(Some(0 | 1)) => self.note_counts(node, exchange.began, Some(counts)),
                 Ok(Some(parts)) => {
                     exchange.further_keys.extend((1..usize::from(parts)).map(|part| key(node, part)));
                     exchange.further.push((node, parts, counts));
                 }
                 // The server has stored nothing, or no readable value.
-                Ok(None) => self.hear_of(node, exchange.began, None),
+                Ok(None) => self.note_counts(node, exchange.began, None),
                 Err(error) => exchange.fails(error),
             }
             exchange.others.push((node, Vec::new()));
@@ -199,13 +199,13 @@ impl Member {
 
     /// Takes the answers to [`Exchange::further_requests`]. Counts that the cache did not return stay until they are
     /// too old. Returns whether every answer came.
-    pub fn end(&mut self, mut exchange: Exchange, outcomes: Vec<Outcome>) -> bool {
+    pub fn end(&mut self, mut exchange: Exchange, outcomes: Vec<CacheResponse>) -> bool {
         let mut outcomes = outcomes.into_iter();
         for (node, parts, mut counts) in std::mem::take(&mut exchange.further) {
             let (mut is_whole, mut failure) = (true, None);
             for outcome in outcomes.by_ref().take(usize::from(parts) - 1) {
                 match outcome.result {
-                    Ok(Answer::Found) => is_whole &= decode(&outcome.value, &mut counts).is_some(),
+                    Ok(CacheAnswer::Found) => is_whole &= decode(&outcome.value, &mut counts).is_some(),
                     // The cache had no room for this part: the others count all the same.
                     Ok(_) => (),
                     Err(error) => failure = Some(error),
@@ -213,7 +213,7 @@ impl Member {
             }
             match failure {
                 Some(error) => exchange.fails(error),
-                None => self.hear_of(node, exchange.began, Some(counts).filter(|_| is_whole)),
+                None => self.note_counts(node, exchange.began, Some(counts).filter(|_| is_whole)),
             }
         }
         let (began, lifetime) = (exchange.began, millis(exchange.lifetime));
@@ -221,18 +221,18 @@ impl Member {
         let known = self.others.keys().filter(|node| is_of(node)).count();
         self.others.retain(|node, other| is_of(node) && began.saturating_sub(other.read_at) < lifetime);
         self.outdated += (known - self.others.len()) as u64;
-        self.hear(began, exchange.error);
+        self.note_error(began, exchange.error);
         exchange.error.is_none()
     }
 
-    fn hear_of(&mut self, node: u16, read_at: u64, counts: Option<CallCounts>) {
+    fn note_counts(&mut self, node: u16, read_at: u64, counts: Option<CallCounts>) {
         match counts {
             Some(counts) => self.others.insert(node, Other { read_at, counts }),
             None => self.others.remove(&node),
         };
     }
 
-    fn hear(&mut self, now: u64, error: Option<CacheError>) {
+    fn note_error(&mut self, now: u64, error: Option<CacheError>) {
         let cache = &self.cache;
         match error {
             Some(error) if !self.is_silent => {
@@ -383,15 +383,15 @@ mod tests {
     }
 
     /// Answers as a cache does.
-    fn ask(cache: &mut HashMap<Vec<u8>, Vec<u8>>, requests: &[Request<'_>]) -> Vec<Outcome> {
+    fn ask(cache: &mut HashMap<Vec<u8>, Vec<u8>>, requests: &[Request<'_>]) -> Vec<CacheResponse> {
         let one = |request: &Request<'_>| match *request {
             Request::Store { key, value, .. } => {
                 cache.insert(key.to_vec(), value.to_vec());
-                Outcome { result: Ok(Answer::Stored), value: Box::default() }
+                CacheResponse { result: Ok(CacheAnswer::Stored), value: Box::default() }
             }
             Request::Fetch { key } => match cache.get(key) {
-                Some(value) => Outcome { result: Ok(Answer::Found), value: value.as_slice().into() },
-                None => Outcome { result: Ok(Answer::Absent), value: Box::default() },
+                Some(value) => CacheResponse { result: Ok(CacheAnswer::Found), value: value.as_slice().into() },
+                None => CacheResponse { result: Ok(CacheAnswer::Absent), value: Box::default() },
             },
             _ => panic!("{request:?}"),
         };
@@ -429,20 +429,20 @@ mod tests {
     #[test]
     fn a_store_without_an_answer_is_repeated() {
         let (settings, mut member) = (settings(), Member::new("far", 1, 0));
-        let mut turn = |now, calls: u32, result: Result<Answer, CacheError>| {
+        let mut turn = |now, calls: u32, result: Result<CacheAnswer, CacheError>| {
             let own: Vec<_> = (0..calls.min(1)).map(|_| (scope("line", "a".into()), calls)).collect();
             let mut exchange = member.begin(now, &settings, &own);
-            let outcomes: Vec<Outcome> =
-                exchange.requests().iter().map(|_| Outcome { result, value: Box::default() }).collect();
+            let outcomes: Vec<CacheResponse> =
+                exchange.requests().iter().map(|_| CacheResponse { result, value: Box::default() }).collect();
             let stores = outcomes.len() - 1;
             member.answered(&mut exchange, outcomes);
             (stores, member.end(exchange, Vec::new()))
         };
-        assert_eq!(turn(100, 0, Ok(Answer::Stored)), (1, true));
-        assert_eq!(turn(200, 0, Ok(Answer::Stored)), (0, true));
+        assert_eq!(turn(100, 0, Ok(CacheAnswer::Stored)), (1, true));
+        assert_eq!(turn(200, 0, Ok(CacheAnswer::Stored)), (0, true));
         // Other servers may read 1 now, or still 0.
         assert_eq!(turn(300, 1, Err(CacheError::TimedOut)), (1, false));
-        assert_eq!(turn(400, 0, Ok(Answer::Stored)), (1, true));
-        assert_eq!(turn(500, 0, Ok(Answer::Stored)), (0, true));
+        assert_eq!(turn(400, 0, Ok(CacheAnswer::Stored)), (1, true));
+        assert_eq!(turn(500, 0, Ok(CacheAnswer::Stored)), (0, true));
     }
 }

@@ -8,7 +8,7 @@ use crate::effect::CallEffect;
 use crate::ended_calls::EndedCalls;
 use crate::keys::CallSeed;
 use crate::limits::{CallLimits, Claim};
-use crate::scopes::LedScopes;
+use crate::scopes::HeldLimits;
 use crate::shares::{Parties, Shares};
 use crate::texts::Texts;
 use crate::times::{CallTimes, moment};
@@ -229,9 +229,9 @@ impl CallTable {
         true
     }
 
-    /// Leads an INVITE of a call from a place with the limits `before` to one with the limits `next`. False: that has
+    /// Moves an INVITE of a call from a target with the limits `before` to one with the limits `next`. False: that has
     /// no room, or the call is not there, and the INVITE stays where it was.
-    pub fn lead_on(&mut self, key: Option<u64>, before: &[Claim], next: &[Claim]) -> bool {
+    pub fn change_target(&mut self, key: Option<u64>, before: &[Claim], next: &[Claim]) -> bool {
         let Some((key, call)) = key.and_then(|key| Some((key, self.get(key)?))) else { return next.is_empty() };
         let without = |claims: &[Claim], others: &[Claim]| -> Vec<Claim> {
             let is_other = |claim: &&Claim| !others.iter().any(|other| other.counted == claim.counted);
@@ -245,7 +245,7 @@ impl CallTable {
             return false;
         }
         let given = self.change(key, |call| {
-            call.lead(&new, &taken);
+            call.hold(&new, &taken);
             call.leave(&left)
         });
         given.iter().flatten().for_each(|scope| self.settings.limits.give_back(scope));
@@ -347,18 +347,18 @@ impl CallTable {
     }
 
     /// Takes the limits of gateways and groups out of calls that move to another shard.
-    pub fn export_led(calls: &mut [Call]) -> Vec<LedScopes> {
-        let led = calls.iter_mut().map(|call| (call.key, call.take_led()));
-        led.filter(|(_, led)| !led.is_empty()).collect()
+    pub fn export_held(calls: &mut [Call]) -> Vec<HeldLimits> {
+        let held = calls.iter_mut().map(|call| (call.key, call.take_held()));
+        held.filter(|(_, held)| !held.is_empty()).collect()
     }
 
-    /// Inserts calls that another shard exported. `led`: limits of gateways and groups of some of them, in the same order.
-    pub fn import(&mut self, now: Now, calls: Vec<Call>, led: Vec<LedScopes>) {
-        let mut led = led.into_iter().peekable();
+    /// Inserts calls that another shard exported. `held`: limits of gateways and groups of some of them, in the same order.
+    pub fn import(&mut self, now: Now, calls: Vec<Call>, held: Vec<HeldLimits>) {
+        let mut held = held.into_iter().peekable();
         for mut call in calls {
             call.turn(moment(now));
-            if let Some((_, led)) = led.next_if(|(key, _)| *key == call.key) {
-                call.set_led(led);
+            if let Some((_, held)) = held.next_if(|(key, _)| *key == call.key) {
+                call.set_held(held);
             }
             self.put_back(call);
         }

@@ -4,7 +4,7 @@ use crate::call::{Call, LONGEST_WAY};
 use crate::dialog::Dialog;
 use smallvec::SmallVec;
 use strowger_core::notice::Party;
-use strowger_core::routing::{Place, Request, Router};
+use strowger_core::routing::{UriTarget, Request, Router};
 use strowger_message::header::Hop;
 use strowger_message::{Message, SipUri, Uri};
 
@@ -50,7 +50,7 @@ pub(crate) fn leads_along(router: &Router, request: &Request<'_>, call: &Call, d
         return true;
     }
     let is_target = match (Uri::parse(contact), &request.uri) {
-        (Ok(Uri::Sip(known)), Uri::Sip(uri)) => Place::of(&known) == Place::of(uri),
+        (Ok(Uri::Sip(known)), Uri::Sip(uri)) => UriTarget::of(&known) == UriTarget::of(uri),
         _ => request.message.request_uri() == contact,
     };
     is_target && has_routes(router, request, routes)
@@ -75,7 +75,7 @@ fn has_routes(router: &Router, request: &Request<'_>, routes: &[u8]) -> bool {
         if is_before || is_ours {
             continue;
         }
-        if known.next().is_none_or(|known| Place::of(&known) != Place::of(&uri)) {
+        if known.next().is_none_or(|known| UriTarget::of(&known) != UriTarget::of(&uri)) {
             return false;
         }
     }

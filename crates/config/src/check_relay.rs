@@ -1,7 +1,7 @@
 //! Checks for open relays: rules and settings that let unauthenticated callers reach other servers.
 
 use strowger_message::Uri;
-use strowger_rules::{Condition, FlagField, Kind, Network, Test, TextField};
+use strowger_rules::{Condition, FlagField, LookupKind, Network, Test, TextField};
 
 use super::failure::FailureTable;
 use super::listen::Listener;
@@ -130,7 +130,7 @@ fn is_narrow(config: &Config, condition: &Condition) -> bool {
         Test::There(field) => is_caller(field),
         Test::Listed(field) => is_caller(field) || is_target(field),
         Test::In(field, set) => {
-            let is_list = config.decisions.names.of(set).is_some_and(|(_, kind)| kind == Kind::Texts);
+            let is_list = config.decisions.names.of(set).is_some_and(|(_, kind)| kind == LookupKind::Texts);
             is_caller(field) || (is_target(field) && is_list)
         }
         Test::Address(_) => true,

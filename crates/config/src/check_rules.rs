@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use strowger_message::Method;
-use strowger_rules::{Condition, Kind, TextField};
+use strowger_rules::{Condition, LookupKind, TextField};
 
 use super::Config;
 use super::call_limit::OverLimit;
@@ -84,7 +84,7 @@ fn check_sets(config: &Config, reader: &mut Reader) {
     let asked: BTreeSet<&str> = conditions
         .flat_map(|condition| condition.sets_of(TextField::Number))
         .filter_map(|set| decisions.names.of(set))
-        .filter_map(|(name, kind)| (kind == Kind::Prefixes).then_some(name))
+        .filter_map(|(name, kind)| (kind == LookupKind::Prefixes).then_some(name))
         .collect();
     for (index, table) in config.sets.iter().enumerate() {
         if table.kind != SetKind::Prefixes || !asked.contains(table.name.as_str()) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use strowger_message::Uri;
 
 use super::domains::{Domain, LocalDomain};
-use super::gateway_group::Place;
+use super::gateway_group::RouteTarget;
 use super::key::Text;
 use super::proxy::SipUri;
 use super::{Config, own_addresses};
@@ -99,8 +99,8 @@ impl Config {
         let places = self.rules.iter().flat_map(|rule| &rule.to);
         let places = places.chain(self.failures.iter().flat_map(|failure| &failure.to)).chain(&self.emergency.target);
         let uris = places.filter_map(|place| match place {
-            Place::Uri(uri) => Some(uri),
-            Place::Group(_) => None,
+            RouteTarget::Uri(uri) => Some(uri),
+            RouteTarget::Group(_) => None,
         });
         uris.chain(self.gateway_groups.iter().flat_map(|group| &group.to)).any(has_host)
     }

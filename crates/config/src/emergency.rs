@@ -1,6 +1,6 @@
 //! `[emergency]`: emergency calls (RFC 5031), which pass before authentication.
 
-use super::gateway_group::Place;
+use super::gateway_group::RouteTarget;
 use super::identity::{EmergencyNumber, Identities};
 use super::reader::{ANY, section};
 
@@ -14,7 +14,7 @@ section! {
         /// Next hop of emergency calls: a URI, which replaces the Request-URI if it has a user, or the name of a `[[gateway_group]]`,
         /// whose targets are tried in order. A request for a service URN keeps its Request-URI and gets a Route that names the target. "":
         /// emergency calls are treated as other calls.
-        pub target: Option<Place> = None, ANY.or("");
+        pub target: Option<RouteTarget> = None, ANY.or("");
         /// P-Asserted-Identity of emergency calls, in the form of `rule.identity`; the account is the user of From, which has shown no
         /// password. "": the P-Asserted-Identity of the caller stays.
         pub identity: Option<Identities> = None, ANY.or("");

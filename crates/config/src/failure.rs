@@ -8,7 +8,7 @@ use strowger_rules::SetNames;
 
 use super::call_limit::{self, CallLimitTable};
 use super::check_action::{COUNT_ONCE, COUNTS_EACH_PLACE, NOT_TRANSLATING, counts_each_place, translates};
-use super::gateway_group::{GatewayGroup, Place, Targets};
+use super::gateway_group::{GatewayGroup, RouteTarget, Targets};
 use super::key::{Rule, Text};
 use super::name::{Name, Reference};
 use super::reader::{ANY, Reader, section};
@@ -28,7 +28,7 @@ section! {
         pub statuses: Vec<StatusRange> = Vec::new(), ANY.required();
         /// Next targets of the request, in order of trying, as in `rule.to`: voicemail, another user, another gateway or group of them. `[]`: it is
         /// tried no further.
-        pub to: Vec<Place> = Vec::new(), ANY;
+        pub to: Vec<RouteTarget> = Vec::new(), ANY;
         /// All of `to` ring at once (ring group), as in `rule.at_once`.
         pub at_once: bool = false, ANY;
         /// Status of the answer that the caller gets in place of the failure; "none": the failure's own.

@@ -45,14 +45,14 @@ section! {
 
 /// One entry of a `to`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Place {
+pub enum RouteTarget {
     /// A target.
     Uri(SipUri),
     /// All targets of a group.
     Group(Reference<GatewayGroupTable>),
 }
 
-impl Key for Place {
+impl Key for RouteTarget {
     const ROLE: Role = Role::Reference(GatewayGroupTable::NAME);
 
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self> {
@@ -134,12 +134,12 @@ pub struct Targets {
 }
 
 impl Targets {
-    pub(super) fn of(places: &[Place], at_once: bool, groups: &[Arc<GatewayGroup>]) -> Self {
+    pub(super) fn of(places: &[RouteTarget], at_once: bool, groups: &[Arc<GatewayGroup>]) -> Self {
         let (mut uris, mut parts) = (Vec::new(), Vec::new());
         for place in places {
             match place {
-                Place::Uri(uri) => uris.push(uri.clone()),
-                Place::Group(name) => {
+                RouteTarget::Uri(uri) => uris.push(uri.clone()),
+                RouteTarget::Group(name) => {
                     // A group that does not exist was noted when the reference was read.
                     let Some(group) = groups.iter().find(|group| group.name == *name.name()) else { continue };
                     let from = uris.len();

@@ -27,7 +27,7 @@
 //! | failures, limits of calls, filters, identities | `failure.rs`; `call_limit.rs`; `filter.rs`; `identity.rs` |
 //! | gateway groups; data sets | `gateway_group.rs`; `set.rs` |
 //! | domains: names, aliases, realms | `domains.rs`, `LocalDomain`; `domain_names.rs` |
-//! | positions of keys, for checks of the files that they name | `places.rs`, `Places` |
+//! | positions of keys, for checks of the files that they name | `places.rs`, `KeyPositions` |
 //! | services that the server uses, which no peer may name | `services.rs` |
 //! | warnings of `strowger check`: rules, open relay, certificates | `check_rules.rs`; `check_relay.rs`; `check_tls.rs` |
 
@@ -119,7 +119,7 @@ pub use self::effective::reference;
 pub use self::emergency::Emergency;
 pub use self::failure::{FailureAction, FailureTable, StatusRange};
 pub use self::filter::{FilterAction, FilterTable};
-pub use self::gateway_group::{GatewayGroup, GatewayGroupTable, GroupPlaces, Pick, Place, Targets};
+pub use self::gateway_group::{GatewayGroup, GatewayGroupTable, GroupPlaces, Pick, RouteTarget, Targets};
 pub use self::identity::{EmergencyNumber, Identities, IdentityEntry, IdentityList, IdentitySource};
 pub use self::limits::Limits;
 pub use self::listen::{Advertised, Identity, ListenAddress, Listener};
@@ -128,7 +128,7 @@ pub use self::machine::own_addresses;
 pub use self::metrics::Metrics;
 pub use self::name::{Name, Reference};
 pub use self::nat::{Nat, PingMethod};
-pub use self::places::Places;
+pub use self::places::KeyPositions;
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::report::{Fault, Report, Severity};

@@ -5,18 +5,18 @@ use std::ops::Range;
 
 /// Positions of a key and its value.
 #[derive(Debug, Clone)]
-struct Place {
+struct KeyPosition {
     key: Range<usize>,
     value: Range<usize>,
 }
 
 /// Positions of all keys of a text, by their names with table: `timers.t1`, `listener[0].port`.
 #[derive(Debug, Clone, Default)]
-pub struct Places(BTreeMap<String, Place>);
+pub struct KeyPositions(BTreeMap<String, KeyPosition>);
 
-impl Places {
+impl KeyPositions {
     pub(super) fn note(&mut self, path: &str, key: Range<usize>, value: Range<usize>) {
-        self.0.insert(path.to_owned(), Place { key, value });
+        self.0.insert(path.to_owned(), KeyPosition { key, value });
     }
 
     /// Tells whether the text has this key.

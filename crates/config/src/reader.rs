@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::change::Change;
 use super::key::{Role, Rule};
 use super::name::Names;
-use super::places::Places;
+use super::places::KeyPositions;
 use super::removed;
 use super::report::{Fault, Severity};
 
@@ -183,7 +183,7 @@ const MOVED: &[(&str, &str, &str, &str)] = &[("proxy", "emergency_target", "targ
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     faults: Vec<Fault>,
-    places: Places,
+    places: KeyPositions,
     /// All tables with their keys, to tell where a misplaced key belongs.
     tables: Vec<TableName>,
     /// Table that is being read.
@@ -220,12 +220,12 @@ impl Reader {
         self.faults
     }
 
-    pub(super) fn into_parts(self) -> (Vec<Fault>, Places) {
+    pub(super) fn into_parts(self) -> (Vec<Fault>, KeyPositions) {
         (self.faults, self.places)
     }
 
     /// Positions of the keys read so far.
-    pub(super) const fn places(&self) -> &Places {
+    pub(super) const fn places(&self) -> &KeyPositions {
         &self.places
     }
 

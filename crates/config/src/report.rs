@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::places::Places;
+use super::places::KeyPositions;
 use super::{Secret, mask};
 
 /// Severity of a [`Fault`].
@@ -56,7 +56,7 @@ pub struct Report {
     faults: Vec<Fault>,
     /// Parts of the text that are not shown.
     secrets: Vec<Range<usize>>,
-    places: Places,
+    places: KeyPositions,
 }
 
 impl Report {
@@ -65,10 +65,10 @@ impl Report {
         faults.sort_by_key(Fault::start);
         let text = text.into();
         let secrets = mask::secrets(&text);
-        Self { file: file.into(), text, faults, secrets, places: Places::default() }
+        Self { file: file.into(), text, faults, secrets, places: KeyPositions::default() }
     }
 
-    pub(super) fn with_places(self, places: Places) -> Self {
+    pub(super) fn with_places(self, places: KeyPositions) -> Self {
         Self { places, ..self }
     }
 
@@ -81,7 +81,7 @@ impl Report {
     }
 
     /// Returns the positions of the keys in the text.
-    pub const fn places(&self) -> &Places {
+    pub const fn places(&self) -> &KeyPositions {
         &self.places
     }
 

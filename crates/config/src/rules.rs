@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strowger_message::Name as HeaderName;
-use strowger_rules::{Condition, Kind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
+use strowger_rules::{Condition, LookupKind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
 
 use super::auth::Auth;
 use super::call_limit::{self, CallLimitTable};
@@ -16,7 +16,7 @@ use super::check_action::{self, Named};
 use super::emergency::Emergency;
 use super::failure::{self, FailureAction, FailureTable};
 use super::filter::{self, FilterAction, FilterTable};
-use super::gateway_group::{self, GatewayGroup, GatewayGroupTable, Place, Targets};
+use super::gateway_group::{self, GatewayGroup, GatewayGroupTable, RouteTarget, Targets};
 use super::identity::{self, Identities, IdentitySource};
 use super::key::Rule;
 use super::name::{Name, Reference};
@@ -57,7 +57,7 @@ section! {
         /// this user. Another URI with a user takes the place of the Request-URI, one without leads there with the Request-URI as it is; the name of
         /// a `[[gateway_group]]` stands for its targets. The Routes of the sender are removed. A request for a sips URI goes there by TLS or not at
         /// all. `[]`: the contacts of its user, or the target in the request itself.
-        pub to: Vec<Place> = Vec::new(), ANY;
+        pub to: Vec<RouteTarget> = Vec::new(), ANY;
         /// All of `to` ring at once (ring group); `false`: one after the other (hunt group).
         pub at_once: bool = false, ANY;
         /// Callers that may reach targets of `to` outside the local domains, with the values of `proxy.relay_for`; "as-set": the value of that key.
@@ -391,7 +391,7 @@ fn within(value: &Range<usize>, span: &Range<usize>) -> Range<usize> {
 }
 
 pub(super) fn of_entries<'a>(
-    kind: Kind,
+    kind: LookupKind,
     entries: impl Iterator<Item = (&'a str, Option<&'a str>)>,
     path: &str,
     key: &str,
@@ -412,13 +412,13 @@ fn of_sources(tables: &[SourceTable], reader: &mut Reader) -> Option<Set> {
     for (index, table) in tables.iter().enumerate() {
         let networks = table.networks.iter().map(|network| (network.as_str(), Some(table.name.as_str())));
         // Each table first alone: its faults get its position.
-        of_entries(Kind::Networks, networks.clone(), &format!("source[{index}]"), "networks", reader)?;
+        of_entries(LookupKind::Networks, networks.clone(), &format!("source[{index}]"), "networks", reader)?;
         all.extend(networks);
     }
     if all.is_empty() {
         return None;
     }
-    match Set::new(Kind::Networks, all) {
+    match Set::new(LookupKind::Networks, all) {
         Ok(set) => Some(set),
         Err(fault) => {
             let span = reader.value_of(&format!("source[{}].networks", tables.len() - 1));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use strowger_rules::{Columns, Kind, Set, SetId, SetNames};
+use strowger_rules::{Columns, LookupKind, Set, SetId, SetNames};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -32,11 +32,11 @@ words! {
 
 impl SetKind {
     /// Returns the kind of the compiled set.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> LookupKind {
         match self {
-            Self::Texts => Kind::Texts,
-            Self::Prefixes => Kind::Prefixes,
-            Self::Networks => Kind::Networks,
+            Self::Texts => LookupKind::Texts,
+            Self::Prefixes => LookupKind::Prefixes,
+            Self::Networks => LookupKind::Networks,
         }
     }
 }
@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn other_data_take_the_place_of_those_of_one_set() {
         let config = read("entries = [\"x\"]\n[[set]]\nname = \"b\"\n").unwrap_or_else(|report| panic!("{report}"));
-        let other = Arc::new(Set::new(Kind::Texts, [("y", None::<&str>), ("z", None)]).expect("a set"));
+        let other = Arc::new(Set::new(LookupKind::Texts, [("y", None::<&str>), ("z", None)]).expect("a set"));
         let changed = config.decisions.with_set("b", other.clone());
         let lengths = |name: &str| [&*config.decisions, &changed].map(|it| it.set(name).map(|set| set.len()));
         assert_eq!((lengths("a"), lengths("b")), ([Some(1); 2], [Some(0), Some(2)]));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::listen::ListenAddress;
-use super::places::Places;
+use super::places::KeyPositions;
 
 /// Input of a configuration.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ pub struct Source<'a> {
 
 impl Source<'_> {
     /// Returns the name of each of `all` listeners in the text; empty if listeners of the command line replace those of the text.
-    pub fn listeners(&self, all: usize, places: &Places) -> Vec<String> {
+    pub fn listeners(&self, all: usize, places: &KeyPositions) -> Vec<String> {
         match self.listen {
             [] => places.listeners(all),
             _ => vec![String::new(); all],

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use processor_time::processor_time;
 use strowger_allocations::{Counting, of_thread};
 use strowger_core::entropy::Entropy;
-use strowger_core::registrar::{ExistingBinding, Outcome, Registrar, RegistrarSettings};
+use strowger_core::registrar::{ExistingBinding, RegisterOutcome, Registrar, RegistrarSettings};
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::user_agent::{Endpoint, Event, Invite, UserAgentSettings};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
@@ -56,7 +56,7 @@ fn register() {
     measure("registrar: decide on a refresh, write the 200", 1_000_000, |times| {
         for _ in 0..times {
             let message = Message::new(black_box(text), &index);
-            assert_eq!(registrar.decide(now, &message, &current), Ok(Outcome::Changed));
+            assert_eq!(registrar.decide(now, &message, &current), Ok(RegisterOutcome::Changed));
             out.clear();
             registrar.write_ok(now, &message, &current, &mut out);
             black_box(&out);

@@ -24,7 +24,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use strowger_core::entropy::Entropy;
-//! use strowger_core::registrar::{Outcome, Registrar, RegistrarSettings};
+//! use strowger_core::registrar::{RegisterOutcome, Registrar, RegistrarSettings};
 //! use strowger_core::routing::{Identity, ListenerAddress};
 //! use strowger_core::user_agent::{Endpoint, Event, Register, UserAgentSettings};
 //! use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
@@ -65,7 +65,7 @@
 //! index.parse(&request, &Limits::default())?;
 //! let request = Message::new(&request, &index);
 //! let mut registrar = Registrar::new(RegistrarSettings::default());
-//! assert_eq!(registrar.decide(now, &request, &[]), Ok(Outcome::Changed));
+//! assert_eq!(registrar.decide(now, &request, &[]), Ok(RegisterOutcome::Changed));
 //! assert_eq!(registrar.upserts().len(), 1);
 //! let mut ok = Vec::new();
 //! let mut response = respond(&request, 200, None, Some(b"1928301774"), &mut ok);

@@ -9,9 +9,9 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Subject of a line. Each kind has its own share of lines, so that a loud one does not hide another.
+/// Subject of a line. Each subject has its own share of lines, so that a loud one does not hide another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum LogSubject {
     /// Connection that failed, or without a valid message.
     Connection,
     /// Message that could not be sent, or had no answer.
@@ -30,9 +30,9 @@ pub enum Kind {
     Lookup,
 }
 
-const KINDS: usize = Kind::ALL.len();
+const KINDS: usize = LogSubject::ALL.len();
 
-impl Kind {
+impl LogSubject {
     /// Every kind, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::Connection,
@@ -60,7 +60,7 @@ struct Minute {
     began: u64,
     said: [u32; KINDS],
     /// Lines of each source and kind; no more entries than lines.
-    sources: HashMap<(IpAddr, Kind), u32>,
+    sources: HashMap<(IpAddr, LogSubject), u32>,
     /// Suppressed lines since the last report.
     suppressed: Suppressed,
     asked: u64,
@@ -77,7 +77,7 @@ impl Suppressed {
     }
 
     /// Returns the number of this kind.
-    pub fn of(&self, kind: Kind) -> u64 {
+    pub fn of(&self, kind: LogSubject) -> u64 {
         self.0[kind as usize]
     }
 }
@@ -98,7 +98,7 @@ impl LogLimiter {
     }
 
     /// Tells whether a line of this kind about this source may be written at `now` (milliseconds). Counts it otherwise.
-    pub fn allow(&self, kind: Kind, source: IpAddr, now: u64) -> bool {
+    pub fn allow(&self, kind: LogSubject, source: IpAddr, now: u64) -> bool {
         let (key, most) = ((counted(source, self.ipv6_prefix), kind), self.most.load(Relaxed));
         let mut minute = self.minute();
         if now >= minute.began.saturating_add(MINUTE) {
@@ -130,7 +130,7 @@ impl LogLimiter {
 }
 
 /// Tells whether another line of this kind leaves the reserves of the other kinds free.
-fn has_room(said: &[u32; KINDS], kind: Kind, most: u32) -> bool {
+fn has_room(said: &[u32; KINDS], kind: LogSubject, most: u32) -> bool {
     let kept = most / (2 * KINDS as u32);
     let taken = said.iter().enumerate().map(|(of, said)| if of == kind as usize { *said } else { kept.max(*said) });
     taken.sum::<u32>() < most
@@ -148,36 +148,36 @@ mod tests {
     fn a_source_has_a_tenth_of_all_lines_for_each_kind() {
         let log_limiter = LogLimiter::new(160, 64);
         let said = |kind, source, now| (0..50).filter(|_| log_limiter.allow(kind, ip(source), now)).count();
-        assert_eq!(said(Kind::Scanner, 1, 5), 16);
-        assert_eq!(said(Kind::Authentication, 1, 5), 16, "scans hide no guesses");
+        assert_eq!(said(LogSubject::Scanner, 1, 5), 16);
+        assert_eq!(said(LogSubject::Authentication, 1, 5), 16, "scans hide no guesses");
         // Many sources together may have all lines except the reserves of the six kinds without a line.
-        assert_eq!((2..100).map(|source| said(Kind::Scanner, source, 10_000)).sum::<usize>(), 160 - 32 - 60);
+        assert_eq!((2..100).map(|source| said(LogSubject::Scanner, source, 10_000)).sum::<usize>(), 160 - 32 - 60);
         assert!(log_limiter.minute().sources.len() <= 100);
-        assert_eq!(said(Kind::Scanner, 200, 10_000), 0);
+        assert_eq!(said(LogSubject::Scanner, 200, 10_000), 0);
         // Each other kind has its part, even after a flood of all.
-        assert_eq!(said(Kind::Malformed, 200, 10_000), 10);
-        assert_eq!(said(Kind::Authentication, 200, 10_000), 0);
-        for kind in [Kind::Connection, Kind::Forwarding, Kind::Registration, Kind::Request, Kind::Lookup] {
+        assert_eq!(said(LogSubject::Malformed, 200, 10_000), 10);
+        assert_eq!(said(LogSubject::Authentication, 200, 10_000), 0);
+        for kind in [LogSubject::Connection, LogSubject::Forwarding, LogSubject::Registration, LogSubject::Request, LogSubject::Lookup] {
             assert_eq!(said(kind, 300, 10_000), 10);
         }
         assert_eq!(log_limiter.minute().said.iter().sum::<u32>(), 160);
         assert_eq!(log_limiter.suppressed(59_999), Suppressed::default(), "the minute is not over");
         let suppressed = log_limiter.suppressed(60_000);
-        assert_eq!(suppressed.of(Kind::Scanner), 100 * 50 - 16 - 68);
-        assert_eq!((suppressed.of(Kind::Authentication), suppressed.of(Kind::Malformed)), (84, 40));
+        assert_eq!(suppressed.of(LogSubject::Scanner), 100 * 50 - 16 - 68);
+        assert_eq!((suppressed.of(LogSubject::Authentication), suppressed.of(LogSubject::Malformed)), (84, 40));
         assert_eq!(log_limiter.suppressed(120_000), Suppressed::default(), "said once");
-        assert_eq!(said(Kind::Scanner, 1, 130_000), 16);
-        assert_eq!(said(Kind::Scanner, 1, 200_000), 16, "another minute");
-        assert_eq!(log_limiter.suppressed(200_000).of(Kind::Scanner), 2 * 34);
+        assert_eq!(said(LogSubject::Scanner, 1, 130_000), 16);
+        assert_eq!(said(LogSubject::Scanner, 1, 200_000), 16, "another minute");
+        assert_eq!(log_limiter.suppressed(200_000).of(LogSubject::Scanner), 2 * 34);
     }
 
     #[test]
     fn few_lines_and_none() {
         let log_limiter = LogLimiter::new(3, 64);
-        let may_say = |source| log_limiter.allow(Kind::Request, ip(source), 0);
+        let may_say = |source| log_limiter.allow(LogSubject::Request, ip(source), 0);
         assert_eq!([1, 1, 2, 3, 4].map(may_say), [true, false, true, true, false]);
         let silent = LogLimiter::new(0, 64);
-        assert!(!silent.allow(Kind::Request, ip(1), 0));
-        assert_eq!(silent.suppressed(u64::MAX).of(Kind::Request), 1);
+        assert!(!silent.allow(LogSubject::Request, ip(1), 0));
+        assert_eq!(silent.suppressed(u64::MAX).of(LogSubject::Request), 1);
     }
 }

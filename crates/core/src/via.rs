@@ -41,8 +41,8 @@ pub fn write_completed(
         return false;
     };
     let end = message.range_of(top.text).end;
-    let received = Place { given: top.received.map(|given| message.range_of(given)), end };
-    let rport = Place { given: top.rport.map(|given| message.range_of(given)), end };
+    let received = ParameterPosition { given: top.received.map(|given| message.range_of(given)), end };
+    let rport = ParameterPosition { given: top.rport.map(|given| message.range_of(given)), end };
     let mut text = Text { bytes: message.bytes(), at: line.value as usize, out };
     let write_received = |text: &mut Text<'_>| {
         text.put(&received, b";received=", |out| match source.ip().to_canonical() {
@@ -74,12 +74,12 @@ fn is_incomplete(top: &Via<'_>, source: &SocketAddr, force_rport: bool) -> bool 
 }
 
 /// Position of a parameter's value: replaces the given one, or follows its name at the end of the Via.
-struct Place {
+struct ParameterPosition {
     given: Option<Range<usize>>,
     end: usize,
 }
 
-impl Place {
+impl ParameterPosition {
     fn start(&self) -> usize {
         self.given.as_ref().map_or(self.end, |given| given.start)
     }
@@ -98,7 +98,7 @@ impl Text<'_> {
         self.at = to;
     }
 
-    fn put(&mut self, place: &Place, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+    fn put(&mut self, place: &ParameterPosition, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
         self.copy_to(place.start());
         match &place.given {
             None => self.out.extend_from_slice(name),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Answers by name. All times are of one clock, which the owner reads.
 #[derive(Debug)]
 pub(super) struct Kept<K> {
-    answers: HashMap<K, Answer>,
+    answers: HashMap<K, CachedAnswer>,
     /// Maximum number of answers.
     most: usize,
     /// Names that are being refreshed ahead now, and their maximum number.
@@ -28,7 +28,7 @@ pub(super) struct Kept<K> {
 }
 
 #[derive(Debug)]
-struct Answer {
+struct CachedAnswer {
     servers: Arc<[Server]>,
     until: Instant,
     /// Time from which a use refreshes the answer.
@@ -118,7 +118,7 @@ impl<K: Hash + Eq> Kept<K> {
         // The last fifth, but early enough before the end for the new answer to arrive in time.
         let ahead = until - (time / 5).max(self.deadline).min(time / 2);
         let is_asked = self.answers.get(&key).is_some_and(|answer| answer.is_asked);
-        self.answers.insert(key, Answer { servers, until, ahead, is_asked, has_failed: false });
+        self.answers.insert(key, CachedAnswer { servers, until, ahead, is_asked, has_failed: false });
     }
 
     /// Removes a name that no longer exists.

@@ -60,7 +60,7 @@
 //! | next trial; limits and their causes | `finder/search.rs`, `Search`; `rfc7502.rs`; `staircase.rs`; `cause.rs` |
 //! | formulas of the published measurements | `formula/` |
 //! | comparison of two runs, claimed differences | `compare/mod.rs`, `compare`; `ratio.rs`, `RatioInterval` |
-//! | report: figures, tables, gates, answer, pages | `report/mod.rs`, `Report`; `cells.rs`; `plot.rs`; `table.rs`; `gate.rs`; `answer.rs`; `html.rs` |
+//! | report: figures, tables, gates, headline, pages | `report/mod.rs`, `Report`; `cells.rs`; `plot.rs`; `table.rs`; `gate.rs`; `headline.rs`; `html.rs` |
 //! | figures, lines and points that a report lacks | `report/shape.rs`, `missing` |
 //! | databases and caches, also by name | `backend/mod.rs`, `Backend`; `beside.rs`, `Beside` |
 //! | stress tests A to K and H1 | `lab/experiments/stress.toml`; `lab/systems/strowger/stress-a.toml`; `lab/systems/kamailio/stress.cfg`; `run/credentials.rs` |

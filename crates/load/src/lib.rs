@@ -46,7 +46,7 @@
 //! * *Pace*: calls start by the integral of the rate over time, whatever the state of earlier calls. A late start
 //!   counts from its scheduled moment.
 //! * *Calls* are slots: a place in the program, variables, the last message. A call allocates nothing once warm.
-//! * *Figures*: each shard has its own recorder (books), which makes a page a second; a collector adds the pages and
+//! * *Figures*: each shard has its own recorder, which makes a page a second; a collector adds the pages and
 //!   writes the raw log. All reports are made from pages, during the run or later from the log. Delays end at the time
 //!   stamp of the kernel, and the delay until the message was read is a measure of its own (`lag.receive`). The start
 //!   delay of a call is split into the wait for the limit of concurrent calls and the lag of the generator.

@@ -21,11 +21,11 @@ pub(crate) struct Alarm {
 
 /// Chained entries of both rings, free ones included, so that no place allocates.
 struct Pool {
-    nodes: Vec<Node>,
+    nodes: Vec<WheelEntry>,
     free: u32,
 }
 
-struct Node {
+struct WheelEntry {
     alarm: Alarm,
     next: u32,
 }
@@ -34,7 +34,7 @@ const NONE: u32 = u32::MAX;
 
 impl Pool {
     fn take(&mut self, alarm: Alarm, next: u32) -> u32 {
-        let node = Node { alarm, next };
+        let node = WheelEntry { alarm, next };
         match self.nodes.get_mut(self.free as usize) {
             Some(place) => {
                 let at = self.free;

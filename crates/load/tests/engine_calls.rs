@@ -10,11 +10,11 @@ use strowger_allocations::{Counting, of_process, set_aside};
 use strowger_core::Transport;
 use strowger_load::engine::Halt;
 use strowger_load::engine::helper::Helper;
-use strowger_load::engine::ledger::Ledger;
+use strowger_load::engine::ledger::SippStats;
 use strowger_load::engine::pace::Part;
 use strowger_load::engine::run::{Behaviour, Load, Retransmission, Run};
 use strowger_load::engine::script::Script;
-use strowger_load::engine::traffic::{Event, Order, Traffic};
+use strowger_load::engine::traffic::{Event, ShardCommand, Traffic};
 use strowger_load::engine::watch::{Passage, Watch};
 use strowger_measure::{Clock, Collector, Counter, Delay, Page};
 use strowger_net::{Listener, Net, NetSettings, Node, Shards, UdpSettings, clock};
@@ -139,14 +139,14 @@ fn start_with_names(
     let now = clock::micros();
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 1);
     let (to, events) = channel();
-    let parts = Mutex::new(Some((collector.books(now), to, watch)));
+    let parts = Mutex::new(Some((collector.recorder(now), to, watch)));
     let node = net
         .spawn_with_sockets(move |shard, handle| {
-            let (books, to, watch) = parts.lock().unwrap().take().expect("one shard");
+            let (recorder, to, watch) = parts.lock().unwrap().take().expect("one shard");
             let (mailbox, names) = (handle.mailbox(shard), names.clone());
-            let deliver = move |answer| mailbox.send(Order::Helped(answer));
+            let deliver = move |answer| mailbox.send(ShardCommand::Helped(answer));
             let helper = Helper::with_lookup(deliver, move |host, port| names(host, port));
-            Traffic::new(run.clone(), script.clone(), None, books, to, helper).watched(watch)
+            Traffic::new(run.clone(), script.clone(), None, recorder, to, helper).watched(watch)
         })
         .expect("threads can be started");
     Side { node, address, events, collector }
@@ -154,16 +154,16 @@ fn start_with_names(
 
 impl Side {
     /// Returns the counts at the end, and the measurements.
-    fn wait(mut self) -> (Ledger, Page) {
-        let ledger = loop {
+    fn wait(mut self) -> (SippStats, Page) {
+        let stats = loop {
             match self.events.recv_timeout(Duration::from_millis(200)) {
-                Ok(Event::Finished(ledger)) => break *ledger,
+                Ok(Event::Finished(stats)) => break *stats,
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => self.collector.poll(clock::micros(), |_| {}),
             }
         };
         drop(self.node);
-        (ledger, self.collector.finish(|_| {}))
+        (stats, self.collector.finish(|_| {}))
     }
 }
 
@@ -184,8 +184,8 @@ fn allocations_of(caller: &str, callee: &str) -> (u64, Page) {
     // The time in which allocations are counted.
     std::thread::sleep(Duration::from_millis(1_500));
     let during = of_process() - before;
-    let (ledger, page) = caller.wait();
-    assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (8_000, 8_000, 0));
+    let (stats, page) = caller.wait();
+    assert_eq!((stats.outgoing, stats.successful, stats.failed), (8_000, 8_000, 0));
     assert_eq!(page.counter(Counter::CallsIntended), 8_000);
     (during, page)
 }
@@ -271,9 +271,9 @@ fn a_frozen_callee_shows_as_delay_from_the_intended_time_and_no_call_is_missing(
     let _alone = alone();
     let stall = Stall { messages: 3_000, length: Duration::from_millis(2_000) };
     let callee = start_watched(&callee(), None, Load::default(), Some(Box::new(stall)));
-    let (ledger, page) = start(CALLER, Some(callee.address), rate(1_000.0, 4_000)).wait();
+    let (stats, page) = start(CALLER, Some(callee.address), rate(1_000.0, 4_000)).wait();
     // Messages repeated meanwhile were answered again and not taken for new ones.
-    assert_eq!((ledger.outgoing, ledger.successful), (4_000, 4_000), "{ledger:?}");
+    assert_eq!((stats.outgoing, stats.successful), (4_000, 4_000), "{stats:?}");
     assert_eq!(page.counter(Counter::CallsIntended), 4_000);
     assert!(page.counter(Counter::RetransmissionsSent) > 1_000);
     // Two seconds of four: half of the calls wait one second on average.
@@ -289,11 +289,11 @@ fn a_callee_that_refuses_shows_as_delay_from_the_intended_time_and_no_call_is_mi
     // The pause begins in the middle of the load.
     std::thread::sleep(Duration::from_millis(500));
     // New calls are refused for a second, as by a server that drops: their INVITEs are sent again.
-    callee.node.handle().mailbox(0).send(Order::Pause(true));
+    callee.node.handle().mailbox(0).send(ShardCommand::Pause(true));
     std::thread::sleep(Duration::from_millis(1_000));
-    callee.node.handle().mailbox(0).send(Order::Pause(false));
-    let (ledger, page) = caller.wait();
-    assert_eq!((ledger.outgoing, ledger.successful), (3_000, 3_000), "{ledger:?}");
+    callee.node.handle().mailbox(0).send(ShardCommand::Pause(false));
+    let (stats, page) = caller.wait();
+    assert_eq!((stats.outgoing, stats.successful), (3_000, 3_000), "{stats:?}");
     assert_eq!(page.counter(Counter::CallsIntended), 3_000);
     assert!(page.counter(Counter::RetransmissionsSent) >= 900);
     let longest = page.delays(Delay::ResponseIntended).mean().expect("there were calls");
@@ -305,12 +305,12 @@ fn a_limit_holds_calls_back_and_users_call_one_after_the_other() {
     let _alone = alone();
     let callee = start(&callee(), None, Load::default());
     let load = Load { limit: 5, ..rate(5_000.0, 2_000) };
-    let (ledger, page) = start(CALLER, Some(callee.address), load).wait();
-    assert_eq!((ledger.successful, ledger.peak), (2_000, 5));
+    let (stats, page) = start(CALLER, Some(callee.address), load).wait();
+    assert_eq!((stats.successful, stats.peak), (2_000, 5));
     assert_eq!(page.counter(Counter::CallsSuccessful), 2_000);
     let load = Load { users: Some(7), calls: Some(3_000), ..Load::default() };
-    let (ledger, _) = start(CALLER, Some(callee.address), load).wait();
-    assert_eq!((ledger.successful, ledger.failed, ledger.peak), (3_000, 0, 7));
+    let (stats, _) = start(CALLER, Some(callee.address), load).wait();
+    assert_eq!((stats.successful, stats.failed, stats.peak), (3_000, 0, 7));
 }
 
 /// `auth` has no effect on a 200. `rrs` takes the route set from the first message that has a Record-Route. Both as in
@@ -334,8 +334,8 @@ fn auth_and_rrs_ignore_other_messages() {
     let end = callee.rfind("SIP/2.0 200 OK\n").expect("the answer to the BYE");
     let callee = format!("{}SIP/2.0 200 OK\nX-Was: [routes]\n{}", &callee[..end], &callee[end + 15..]);
     let callee = start(&callee, None, Load::default());
-    let (ledger, _) = start(&caller, Some(callee.address), rate(200.0, 20)).wait();
-    assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (20, 20, 0), "{ledger:?}");
+    let (stats, _) = start(&caller, Some(callee.address), rate(200.0, 20)).wait();
+    assert_eq!((stats.outgoing, stats.successful, stats.failed), (20, 20, 0), "{stats:?}");
 }
 
 /// Returns a look-up that blocks for `slow` names until the sender speaks, and finds every name at `address`.
@@ -355,7 +355,7 @@ fn slow_names(address: SocketAddr) -> (Sender<()>, Names) {
 fn wait_for(caller: &Side, successful: u64) {
     loop {
         let (to, from) = sync_channel(1);
-        caller.node.handle().mailbox(0).send(Order::Report(to));
+        caller.node.handle().mailbox(0).send(ShardCommand::Report(to));
         if from.recv().expect("the shard answers").successful >= successful {
             return;
         }
@@ -391,8 +391,8 @@ fn a_slow_name_delays_its_call_alone() {
     let caller = start_with_names(&caller, Some(target), rate(500.0, 100), None, names);
     wait_for(&caller, 99);
     go.send(()).expect("the look-up waits");
-    let (ledger, _) = caller.wait();
-    assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (100, 100, 0), "{ledger:?}");
+    let (stats, _) = caller.wait();
+    assert_eq!((stats.outgoing, stats.successful, stats.failed), (100, 100, 0), "{stats:?}");
     nowhere.set_nonblocking(true).expect("a socket option");
     assert!(nowhere.recv(&mut [0; 64]).is_err(), "no call sends before it has its address");
 }
@@ -419,10 +419,10 @@ fn a_slow_file_delays_its_call_alone() {
     let caller = start(&caller, Some(callee.address), rate(500.0, 100));
     wait_for(&caller, 99);
     std::fs::write(&pipe, "content").expect("the helper reads the pipe");
-    let (ledger, _) = caller.wait();
-    assert_eq!((ledger.outgoing, ledger.successful, ledger.failed), (100, 100, 0), "{ledger:?}");
+    let (stats, _) = caller.wait();
+    assert_eq!((stats.outgoing, stats.successful, stats.failed), (100, 100, 0), "{stats:?}");
     let (to, counts) = sync_channel(1);
-    callee.node.handle().mailbox(0).send(Order::Report(to));
+    callee.node.handle().mailbox(0).send(ShardCommand::Report(to));
     assert_eq!(counts.recv().expect("the shard answers").failed, 0, "each INVITE has its file");
 }
 
@@ -453,8 +453,8 @@ fn a_message_waits_for_the_address_of_setdest() {
     // Until the BYE has come, and once more after T1.
     std::thread::sleep(Duration::from_millis(700));
     go.send(()).expect("the look-up waits");
-    let (ledger, page) = caller.wait();
-    assert_eq!((ledger.successful, ledger.failed), (1, 0), "{ledger:?}");
+    let (stats, page) = caller.wait();
+    assert_eq!((stats.successful, stats.failed), (1, 0), "{stats:?}");
     assert_eq!(page.counter(Counter::Unexpected), 0);
 }
 

@@ -1,10 +1,10 @@
 //! Attempts of RFC 6076: each from its request to its single end.
 
 use super::call::{Side, State};
-use super::{Books, CallBook, Counter, Delay, Outcome};
+use super::{ShardRecorder, CallBook, Counter, Delay, CallOutcome};
 use strowger_message::Method;
 
-impl Books {
+impl ShardRecorder {
     /// Records a response to our INVITE (RFC 6076 sections 4.3, 4.6 to 4.9).
     pub(super) fn invite_answered(&mut self, call: &mut CallBook, now: u64, code: u16) {
         if call.modifying == State::Open {
@@ -164,11 +164,11 @@ impl Books {
     }
 
     /// Concludes the open request of this method, if any, without a final response.
-    pub(super) fn conclude(&mut self, call: &mut CallBook, now: u64, method: Method, outcome: Outcome) {
+    pub(super) fn conclude(&mut self, call: &mut CallBook, now: u64, method: Method, outcome: CallOutcome) {
         let (timeout, transport, stopped) = match outcome {
-            Outcome::Failed(failure) => (failure.is_timeout(), failure.is_transport(), false),
-            Outcome::Stopped => (false, false, true),
-            Outcome::Successful => (false, false, false),
+            CallOutcome::Failed(failure) => (failure.is_timeout(), failure.is_transport(), false),
+            CallOutcome::Stopped => (false, false, true),
+            CallOutcome::Successful => (false, false, false),
         };
         match method {
             Method::Invite if call.session.is_open() => {

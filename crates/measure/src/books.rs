@@ -2,7 +2,7 @@
 
 use super::call::{Open, Side, State};
 use super::warm_up::WarmUp;
-use super::{Attempt, CallBook, Clock, Counter, Delay, Failure, Outcome, Page, Role};
+use super::{Attempt, CallBook, Clock, Counter, Delay, Failure, CallOutcome, Page, Role};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use strowger_message::Method;
 
@@ -30,12 +30,12 @@ pub enum SendFailure {
 /// no lock, allocates nothing once warm (a histogram grows when a delay is twice as long as any before), and needs tens
 /// of nanoseconds an event.
 ///
-/// Times are microseconds of the engine's monotonic clock; those of one shard never go back. [`Books::tick`] MUST be
+/// Times are microseconds of the engine's monotonic clock; those of one shard never go back. [`ShardRecorder::tick`] MUST be
 /// called once a round before the round's events, and at least once a second: it turns the page when a wall-clock
 /// second has ended. Full pages go to the [`Collector`](super::Collector). If that is late, the page is kept longer, so
 /// the recorder never waits.
 #[derive(Debug)]
-pub struct Books {
+pub struct ShardRecorder {
     pub(super) page: Box<Page>,
     pub(super) shard: usize,
     pub(super) clock: Clock,
@@ -56,7 +56,7 @@ pub struct Books {
     pub(super) warm_up: Option<Box<WarmUp>>,
 }
 
-impl Books {
+impl ShardRecorder {
     pub(super) fn new(
         shard: usize,
         clock: Clock,
@@ -101,7 +101,7 @@ impl Books {
         }
     }
 
-    /// Opens the books again, for a shard that waited. The first `warm_up` µs are the warm-up.
+    /// Opens the recorder again, for a shard that waited. The first `warm_up` µs are the warm-up.
     pub fn reopen(&mut self, now: u64, warm_up: u64) {
         self.page.clear();
         self.begin_page(now);
@@ -160,7 +160,7 @@ impl Books {
         self.last(now);
     }
 
-    /// Closes as [`Books::close`], for use in `drop`. Gives up on a collector that takes nothing for a second.
+    /// Closes as [`ShardRecorder::close`], for use in `drop`. Gives up on a collector that takes nothing for a second.
     pub fn last(&mut self, now: u64) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -266,18 +266,18 @@ impl Books {
 
     /// Records the end of a call. The outcome concludes its open request: as timed out, as a transport failure, as left
     /// open by the end of the run, or as given up.
-    pub fn call_ended(&mut self, call: &mut CallBook, now: u64, outcome: Outcome) {
+    pub fn call_ended(&mut self, call: &mut CallBook, now: u64, outcome: CallOutcome) {
         self.open = self.open.saturating_sub(1);
         match outcome {
-            Outcome::Successful => {
+            CallOutcome::Successful => {
                 self.page.count(Counter::CallsSuccessful, 1);
                 self.delay(Delay::CallLength, now.saturating_sub(call.started));
             }
-            Outcome::Failed(failure) => {
+            CallOutcome::Failed(failure) => {
                 self.page.count(Counter::CallsFailed, 1);
                 self.page.count_failures(failure, 1);
             }
-            Outcome::Stopped => {
+            CallOutcome::Stopped => {
                 self.page.count(Counter::CallsStopped, 1);
                 if call.talking == Side::Originating || call.leaving == Side::Originating {
                     self.page.count(Counter::SessionCut, 1);
@@ -294,7 +294,7 @@ impl Books {
     }
 
     /// Records that the response `code` to a request of `method` makes a call fail; to be called before
-    /// [`Books::call_ended`].
+    /// [`ShardRecorder::call_ended`].
     #[inline]
     pub fn refused(&mut self, method: Method, code: u16) {
         self.page.count_refusals(method, code, 1);
@@ -303,7 +303,7 @@ impl Books {
     /// Records that the open request of this method got no final response in time (Timer B or F, RFC 3261 section
     /// 17.1), for scenarios that continue. Not needed if the call fails because of it.
     pub fn timed_out(&mut self, call: &mut CallBook, now: u64, method: Method) {
-        self.conclude(call, now, method, Outcome::Failed(Failure::TimeoutOnReceive));
+        self.conclude(call, now, method, CallOutcome::Failed(Failure::TimeoutOnReceive));
     }
 
     // ---- messages
@@ -316,7 +316,7 @@ impl Books {
         self.request_sent_as(call, now, method, attempt, bytes);
     }
 
-    /// Records as [`Books::request_sent_as`] an INVITE with a mark of its own (a hash of its branch, for example). If
+    /// Records as [`ShardRecorder::request_sent_as`] an INVITE with a mark of its own (a hash of its branch, for example). If
     /// another is open, both are measured; of three, the first is given up.
     pub fn invite_sent(&mut self, call: &mut CallBook, now: u64, attempt: Attempt, invite: u64, bytes: usize) {
         if attempt == Attempt::Initial && call.session.is_open() {
@@ -326,7 +326,7 @@ impl Books {
         call.invite = invite;
     }
 
-    /// Records as [`Books::request_sent`], where the engine knows the attempt better.
+    /// Records as [`ShardRecorder::request_sent`], where the engine knows the attempt better.
     pub fn request_sent_as(&mut self, call: &mut CallBook, now: u64, method: Method, attempt: Attempt, bytes: usize) {
         self.sent(bytes);
         self.page.requests_sent[method as usize] += 1;
@@ -337,7 +337,7 @@ impl Books {
         call.due = 0;
         let begun = Open { sent: now, intended, state: State::Open };
         if attempt == Attempt::Initial {
-            self.conclude(call, now, method, Outcome::Successful);
+            self.conclude(call, now, method, CallOutcome::Successful);
         }
         match method {
             Method::Invite => match attempt {
@@ -592,8 +592,8 @@ impl Books {
     }
 }
 
-impl Drop for Books {
-    /// Sends the last page of a shard that ends without closing its books, if the collector has room.
+impl Drop for ShardRecorder {
+    /// Sends the last page of a shard that ends without closing its recorder, if the collector has room.
     fn drop(&mut self) {
         if !self.closed {
             self.page.covered = self.page.covered.max(1);

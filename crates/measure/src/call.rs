@@ -24,7 +24,7 @@ pub enum Attempt {
 
 /// End of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The call finished its scenario.
     Successful,
     /// The call failed, by this first cause.
@@ -80,7 +80,7 @@ pub(super) enum Side {
 }
 
 /// Recorder state of one running call: part of the engine's call slot, made by
-/// [`Books::call_started`](super::Books::call_started), given to [`Books::call_ended`](super::Books::call_ended). Plain
+/// [`ShardRecorder::call_started`](super::ShardRecorder::call_started), given to [`ShardRecorder::call_ended`](super::ShardRecorder::call_ended). Plain
 /// data, nothing on the heap.
 #[derive(Clone, Copy, Debug)]
 pub struct CallBook {
@@ -196,7 +196,7 @@ impl CallBook {
         self.beside.invite != 0
     }
 
-    /// Selects the INVITE of the next response, by the mark given to [`Books::invite_sent`](super::Books::invite_sent).
+    /// Selects the INVITE of the next response, by the mark given to [`ShardRecorder::invite_sent`](super::ShardRecorder::invite_sent).
     #[inline]
     pub fn answers(&mut self, invite: u64) {
         if self.invite != invite && self.beside.invite == invite {

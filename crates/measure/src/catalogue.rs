@@ -193,7 +193,7 @@ impl Statistic {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum FigureKind {
     Delay(Delay, Statistic),
     Timer(usize, Statistic),
     Counter(Counter),
@@ -221,7 +221,7 @@ pub(super) enum Better {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
     name: String,
-    kind: Kind,
+    kind: FigureKind,
 }
 
 /// Error of an unknown or incomplete name.
@@ -252,7 +252,7 @@ impl Measure {
         Self::kind(name, timers).map(|kind| Self { name: name.into(), kind })
     }
 
-    fn kind(given: &str, timers: &[String]) -> Result<Kind, MeasureError> {
+    fn kind(given: &str, timers: &[String]) -> Result<FigureKind, MeasureError> {
         let lower = given.to_ascii_lowercase();
         let name = lower.as_str();
         if let Some(rest) = given.get(6..).filter(|_| name.starts_with("timer.")) {
@@ -262,26 +262,26 @@ impl Measure {
             let place = timers.iter().position(|known| known == timer);
             let place = place.or_else(|| timers.iter().position(|known| known.eq_ignore_ascii_case(timer)));
             return place
-                .map(|place| Kind::Timer(place, statistic))
+                .map(|place| FigureKind::Timer(place, statistic))
                 .ok_or_else(|| MeasureError::NoTimer { name: timer.into(), known: timers.to_vec() });
         }
         let simple = match name {
-            "concurrency" => Some(Kind::Open),
-            "concurrency.max" => Some(Kind::Peak),
-            "duration" => Some(Kind::Duration),
+            "concurrency" => Some(FigureKind::Open),
+            "concurrency.max" => Some(FigureKind::Peak),
+            "duration" => Some(FigureKind::Duration),
             _ => None,
         };
         simple
-            .or_else(|| Share::ALL.iter().find(|share| share.key() == name).map(|share| Kind::Share(*share)))
-            .or_else(|| Rate::ALL.iter().find(|rate| rate.key() == name).map(|rate| Kind::Rate(*rate)))
+            .or_else(|| Share::ALL.iter().find(|share| share.key() == name).map(|share| FigureKind::Share(*share)))
+            .or_else(|| Rate::ALL.iter().find(|rate| rate.key() == name).map(|rate| FigureKind::Rate(*rate)))
             .or_else(|| {
-                Counter::ALL.iter().find(|counter| counter.key() == name).map(|counter| Kind::Counter(*counter))
+                Counter::ALL.iter().find(|counter| counter.key() == name).map(|counter| FigureKind::Counter(*counter))
             })
-            .or_else(|| failure(name).map(Kind::Failure))
+            .or_else(|| failure(name).map(FigureKind::Failure))
             .or_else(|| messages(name))
             .or_else(|| {
                 let (base, statistic) = Statistic::split(name)?;
-                Some(Kind::Delay(delay(base)?, statistic))
+                Some(FigureKind::Delay(delay(base)?, statistic))
             })
             .ok_or_else(|| match delay(name) {
                 Some(_) => MeasureError::WhichFigure { name: given.into() },
@@ -295,13 +295,13 @@ impl Measure {
 
     pub fn unit(&self) -> Unit {
         match self.kind {
-            Kind::Delay(_, Statistic::Count) | Kind::Timer(_, Statistic::Count) => Unit::Count,
-            Kind::Delay(..) | Kind::Timer(..) => Unit::Microseconds,
-            Kind::Counter(Counter::BytesSent | Counter::BytesReceived) => Unit::Bytes,
-            Kind::Share(_) => Unit::Percent,
-            Kind::Rate(Rate::BytesSent | Rate::BytesReceived) => Unit::BytesPerSecond,
-            Kind::Rate(_) => Unit::PerSecond,
-            Kind::Duration => Unit::Seconds,
+            FigureKind::Delay(_, Statistic::Count) | FigureKind::Timer(_, Statistic::Count) => Unit::Count,
+            FigureKind::Delay(..) | FigureKind::Timer(..) => Unit::Microseconds,
+            FigureKind::Counter(Counter::BytesSent | Counter::BytesReceived) => Unit::Bytes,
+            FigureKind::Share(_) => Unit::Percent,
+            FigureKind::Rate(Rate::BytesSent | Rate::BytesReceived) => Unit::BytesPerSecond,
+            FigureKind::Rate(_) => Unit::PerSecond,
+            FigureKind::Duration => Unit::Seconds,
             _ => Unit::Count,
         }
     }
@@ -315,8 +315,8 @@ impl Measure {
         use Counter::*;
         let failed = count(CallsFailed);
         Some(match self.kind {
-            Kind::Counter(CallsFailed) | Kind::Rate(Rate::Failed) => (Better::Less, failed),
-            Kind::Share(share) => match share {
+            FigureKind::Counter(CallsFailed) | FigureKind::Rate(Rate::Failed) => (Better::Less, failed),
+            FigureKind::Share(share) => match share {
                 Share::CallSuccess => (Better::More, failed),
                 Share::Establishment => (Better::More, without(sessions, &[SessionAnswered, SessionRedirected])),
                 Share::EffectiveEstablishment => {
@@ -341,25 +341,25 @@ impl Measure {
     pub fn of(&self, page: &Page) -> Option<f64> {
         let count = |count: u64| Some(count as f64);
         match self.kind {
-            Kind::Delay(delay, statistic) => statistic.of(page.delays(delay)),
-            Kind::Timer(timer, statistic) => page.timers().get(timer).and_then(|delays| statistic.of(delays)),
-            Kind::Counter(counter) => count(page.counter(counter)),
-            Kind::Failure(failure) => count(page.failures(failure)),
-            Kind::Share(share) => share.of(page),
-            Kind::Rate(rate) => rate.of(page),
-            Kind::Responses(method, first, last) => count(
+            FigureKind::Delay(delay, statistic) => statistic.of(page.delays(delay)),
+            FigureKind::Timer(timer, statistic) => page.timers().get(timer).and_then(|delays| statistic.of(delays)),
+            FigureKind::Counter(counter) => count(page.counter(counter)),
+            FigureKind::Failure(failure) => count(page.failures(failure)),
+            FigureKind::Share(share) => share.of(page),
+            FigureKind::Rate(rate) => rate.of(page),
+            FigureKind::Responses(method, first, last) => count(
                 page.responses_received()
                     .iter()
                     .filter(|(of, code, _)| method.is_none_or(|method| method == *of) && (first..=last).contains(code))
                     .map(|(_, _, count)| count)
                     .sum(),
             ),
-            Kind::Sent(method) => count(page.requests_sent(method)),
-            Kind::Received(method) => count(page.requests_received(method)),
-            Kind::Resent(method) => count(page.requests_resent(method)),
-            Kind::Open => count(page.open),
-            Kind::Peak => count(page.peak),
-            Kind::Duration => Some(page.covered as f64 / 1e6),
+            FigureKind::Sent(method) => count(page.requests_sent(method)),
+            FigureKind::Received(method) => count(page.requests_received(method)),
+            FigureKind::Resent(method) => count(page.requests_resent(method)),
+            FigureKind::Open => count(page.open),
+            FigureKind::Peak => count(page.peak),
+            FigureKind::Duration => Some(page.covered as f64 / 1e6),
         }
     }
 }
@@ -381,12 +381,12 @@ fn method(name: &str) -> Option<Method> {
 }
 
 /// Parses `responses.486`, `responses.5xx`, `responses.invite.486`, `sent.invite`, `received.bye`, `resent.invite`.
-fn messages(name: &str) -> Option<Kind> {
+fn messages(name: &str) -> Option<FigureKind> {
     let (what, rest) = name.split_once('.')?;
     match what {
-        "sent" => method(rest).map(Kind::Sent),
-        "received" => method(rest).map(Kind::Received),
-        "resent" => method(rest).map(Kind::Resent),
+        "sent" => method(rest).map(FigureKind::Sent),
+        "received" => method(rest).map(FigureKind::Received),
+        "resent" => method(rest).map(FigureKind::Resent),
         "responses" => {
             let (of, code) = match rest.split_once('.') {
                 Some((of, code)) => (Some(method(of)?), code),
@@ -400,7 +400,7 @@ fn messages(name: &str) -> Option<Kind> {
                     .map(|class| (class * 100, class * 100 + 99))?,
                 None => code.parse().ok().map(|code| (code, code))?,
             };
-            ((100..700).contains(&first)).then_some(Kind::Responses(of, first, last))
+            ((100..700).contains(&first)).then_some(FigureKind::Responses(of, first, last))
         }
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! Collector: receives the pages of all shards, adds up each second, and keeps the sum.
 
 use super::books::Leaf;
-use super::{Books, Clock, Page};
+use super::{ShardRecorder, Clock, Page};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -57,27 +57,27 @@ impl Collector {
         }
     }
 
-    /// Creates the books of one more shard, open from `now` (µs).
-    pub fn books(&mut self, now: u64) -> Books {
+    /// Creates the recorder of one more shard, open from `now` (µs).
+    pub fn recorder(&mut self, now: u64) -> ShardRecorder {
         let (give, blanks) = sync_channel(UNDER_WAY);
         let timers = self.timers.len();
         // The first page turned finds a blank one ready.
         let _ = give.try_send(Box::new(Page::new(timers)));
         let shard = self.shards.len();
         self.shards.push(Shard { blanks: give, reached: Some(self.clock.second(now).saturating_sub(1)), own: None });
-        Books::new(shard, self.clock, timers, now, self.leaves.clone(), blanks)
+        ShardRecorder::new(shard, self.clock, timers, now, self.leaves.clone(), blanks)
     }
 
-    /// Creates the books of one more shard, which runs this document and has a sum of its own. `timers`: names of its
+    /// Creates the recorder of one more shard, which runs this document and has a sum of its own. `timers`: names of its
     /// timers, a subset of all.
-    pub fn books_of_document(&mut self, now: u64, document: usize, timers: &[String]) -> Books {
-        let mut books = self.books(now);
+    pub fn recorder_of_document(&mut self, now: u64, document: usize, timers: &[String]) -> ShardRecorder {
+        let mut recorder = self.recorder(now);
         let place = |name: &String| self.timers.iter().position(|known| known == name).unwrap_or(usize::MAX);
-        books.place_timers(timers.iter().map(|name| place(name) as u16).collect());
+        recorder.place_timers(timers.iter().map(|name| place(name) as u16).collect());
         if let Some(shard) = self.shards.last_mut() {
             shard.own = Some((document, Box::new(Page::new(self.timers.len()))));
         }
-        books
+        recorder
     }
 
     pub fn clock(&self) -> Clock {
@@ -149,7 +149,7 @@ impl Collector {
         &self.totals
     }
 
-    /// Adds up the rest once all shards have closed their books (or are given up), and returns the sum.
+    /// Adds up the rest once all shards have closed their recorders (or are given up), and returns the sum.
     pub fn finish(self, second: impl FnMut(&Page)) -> Page {
         self.finish_documents(second).0
     }
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn a_shard_that_slept_is_late_but_time_is_covered_once() {
         let mut collector = Collector::new(Clock::new(0, UNIX_EPOCH), vec![], 2);
-        let (mut busy, mut sleepy) = (collector.books(0), collector.books(0));
+        let (mut busy, mut sleepy) = (collector.recorder(0), collector.recorder(0));
         sleepy.calls_intended(7);
         let mut seconds = Vec::new();
         for tenth in 0..300 {
@@ -205,10 +205,10 @@ mod tests {
     #[test]
     fn what_a_shard_waited_before_it_began_is_no_time_of_the_run() {
         let mut collector = Collector::new(Clock::new(0, UNIX_EPOCH), vec![], 1);
-        let mut books = collector.books(S / 2);
-        books.reopen(4 * S + S / 4, 0);
-        books.tick(5 * S);
-        books.close(6 * S);
+        let mut recorder = collector.recorder(S / 2);
+        recorder.reopen(4 * S + S / 4, 0);
+        recorder.tick(5 * S);
+        recorder.close(6 * S);
         let mut seconds = Vec::new();
         let totals = collector.finish(|page| seconds.push((page.second, page.covered)));
         assert_eq!(seconds, [(4, 3 * S / 4), (5, S)]);
@@ -218,11 +218,11 @@ mod tests {
     #[test]
     fn when_all_sleep_the_time_is_covered_all_the_same() {
         let mut collector = Collector::new(Clock::new(0, UNIX_EPOCH), vec![], 2);
-        let mut both = [collector.books(S / 2), collector.books(S / 2)];
+        let mut both = [collector.recorder(S / 2), collector.recorder(S / 2)];
         for now in [S, 9 * S, 10 * S] {
-            both.iter_mut().for_each(|books| books.tick(now));
+            both.iter_mut().for_each(|recorder| recorder.tick(now));
         }
-        both.into_iter().for_each(|books| books.close(10 * S + S / 4));
+        both.into_iter().for_each(|recorder| recorder.close(10 * S + S / 4));
         let mut covered = Vec::new();
         let totals = collector.finish(|page| covered.push(page.covered));
         assert_eq!(covered, [S / 2, 8 * S, S, S / 4]);

@@ -196,7 +196,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
     use crate::layout::Layout;
-    use crate::{Clock, Collector, Counter, Delay, Failure, Outcome};
+    use crate::{Clock, Collector, Counter, Delay, Failure, CallOutcome};
     use proptest::prelude::*;
     use std::time::SystemTime;
     use strowger_message::Method;
@@ -207,12 +207,12 @@ mod tests {
 
     fn page() -> Page {
         let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec!["a".into()], 1);
-        let mut books = collector.books(0);
+        let mut recorder = collector.recorder(0);
         for n in 0..2_000u64 {
             let at = n * 10;
-            let mut call = books.call_started(at, at, 0);
-            books.request_sent(&mut call, at, Method::Invite, 400);
-            books.response_received(
+            let mut call = recorder.call_started(at, at, 0);
+            recorder.request_sent(&mut call, at, Method::Invite, 400);
+            recorder.response_received(
                 &mut call,
                 at + n * n,
                 Method::Invite,
@@ -220,11 +220,11 @@ mod tests {
                 false,
                 300,
             );
-            books.timer(0, n << 20);
-            books.refused(Method::Invite, 486);
-            books.call_ended(&mut call, at + n * n, Outcome::Failed(Failure::ALL[n as usize % Failure::ALL.len()]));
+            recorder.timer(0, n << 20);
+            recorder.refused(Method::Invite, 486);
+            recorder.call_ended(&mut call, at + n * n, CallOutcome::Failed(Failure::ALL[n as usize % Failure::ALL.len()]));
         }
-        books.close(5_000_000);
+        recorder.close(5_000_000);
         collector.finish(|_| {})
     }
 

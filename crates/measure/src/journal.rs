@@ -4,7 +4,7 @@ use super::heading::{Ending, Heading, Level, Note, ReceiveBuffer};
 use super::log::Log;
 use super::run::Run;
 use super::{
-    Books, Clock, Collector, DocumentName, DocumentTotals, FailedCall, Guard, Judgement, Page, Requirement, Sampler,
+    ShardRecorder, Clock, Collector, DocumentName, DocumentTotals, FailedCall, Guard, Judgement, Page, Requirement, Sampler,
 };
 
 /// Journal of a run. One thread beside the shards calls [`Journal::poll`] a few times a second.
@@ -31,18 +31,18 @@ impl Journal {
         Self { clock, collector, run, log, documents: Vec::new(), sampler, guard, sampled: 0, reported: false }
     }
 
-    /// Sets the documents of a run with several, see [`Journal::books_of_document`].
+    /// Sets the documents of a run with several, see [`Journal::recorder_of_document`].
     #[must_use]
     pub fn of_documents(self, documents: Vec<DocumentName>) -> Self {
         Self { documents, ..self }
     }
 
-    /// Creates the books of one more shard, as [`Journal::books`]; in a run with several documents, with the sum of
+    /// Creates the recorder of one more shard, as [`Journal::recorder`]; in a run with several documents, with the sum of
     /// this one.
-    pub fn books_of_document(&mut self, now: u64, document: usize, timers: &[String]) -> Books {
+    pub fn recorder_of_document(&mut self, now: u64, document: usize, timers: &[String]) -> ShardRecorder {
         match self.documents.is_empty() {
-            true => self.collector.books(now),
-            false => self.collector.books_of_document(now, document, timers),
+            true => self.collector.recorder(now),
+            false => self.collector.recorder_of_document(now, document, timers),
         }
     }
 
@@ -66,9 +66,9 @@ impl Journal {
         self
     }
 
-    /// Creates the books of one more shard, open from `now` (µs).
-    pub fn books(&mut self, now: u64) -> Books {
-        self.collector.books(now)
+    /// Creates the recorder of one more shard, open from `now` (µs).
+    pub fn recorder(&mut self, now: u64) -> ShardRecorder {
+        self.collector.recorder(now)
     }
 
     /// Drops samples of the machine while the run has not begun.
@@ -166,7 +166,7 @@ impl Journal {
         self.log.as_ref().map_or(0, Log::lost)
     }
 
-    /// Ends the run, after the shards have closed their books.
+    /// Ends the run, after the shards have closed their recorders.
     pub fn finish(mut self, now: u64, reason: &str) -> Run {
         self.poll(now);
         if let Some(sample) =

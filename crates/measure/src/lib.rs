@@ -1,6 +1,6 @@
 //! Measures: turns the engine's events into figures that the RFCs define.
 //!
-//! Each shard records into [`Books`]. Once a second its [`Page`] of figures goes to the [`Collector`], which adds up
+//! Each shard records into [`ShardRecorder`]. Once a second its [`Page`] of figures goes to the [`Collector`], which adds up
 //! the pages of all shards. A [`CallBook`] is the recorder state of a running call, part of the engine's call slot.
 //!
 //! Logs of one or several generators are read and judged whole ([`Run::read`]) or by any span of seconds
@@ -9,21 +9,21 @@
 //!
 //! ```
 //! use std::time::SystemTime;
-//! use strowger_measure::{Clock, Collector, Counter, Delay, Outcome};
+//! use strowger_measure::{Clock, Collector, Counter, Delay, CallOutcome};
 //! use strowger_message::Method;
 //!
 //! let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
-//! let mut books = collector.books(0);
-//! books.calls_intended(1);
-//! let mut call = books.call_started(1_000, 900, 0);
-//! books.request_sent(&mut call, 1_010, Method::Invite, 500);
-//! books.response_received(&mut call, 3_010, Method::Invite, 180, false, 300);
-//! books.response_received(&mut call, 9_010, Method::Invite, 200, false, 600);
-//! books.request_sent(&mut call, 9_020, Method::Ack, 300);
-//! books.request_sent(&mut call, 9_030, Method::Bye, 300);
-//! books.response_received(&mut call, 9_530, Method::Bye, 200, false, 300);
-//! books.call_ended(&mut call, 9_530, Outcome::Successful);
-//! books.close(10_000);
+//! let mut recorder = collector.recorder(0);
+//! recorder.calls_intended(1);
+//! let mut call = recorder.call_started(1_000, 900, 0);
+//! recorder.request_sent(&mut call, 1_010, Method::Invite, 500);
+//! recorder.response_received(&mut call, 3_010, Method::Invite, 180, false, 300);
+//! recorder.response_received(&mut call, 9_010, Method::Invite, 200, false, 600);
+//! recorder.request_sent(&mut call, 9_020, Method::Ack, 300);
+//! recorder.request_sent(&mut call, 9_030, Method::Bye, 300);
+//! recorder.response_received(&mut call, 9_530, Method::Bye, 200, false, 300);
+//! recorder.call_ended(&mut call, 9_530, CallOutcome::Successful);
+//! recorder.close(10_000);
 //! let totals = collector.finish(|_second| {});
 //! assert_eq!(totals.delays(Delay::Setup).mean(), Some(2_000.0)); // µs: INVITE to 180
 //! assert_eq!(totals.delays(Delay::SetupIntended).mean(), Some(2_110.0));
@@ -36,7 +36,7 @@
 //! | behaviour | file |
 //! |---|---|
 //! | measures and their definitions, from which `docs/measures.md` is made | `delay.rs`; `share.rs`; `counter.rs` |
-//! | books of a shard: its recorder of figures | `books.rs` |
+//! | recorder of the figures of a shard | `books.rs` |
 //! | verdict on the generator, window by window | `health/mod.rs`; `window.rs`; `judge.rs` |
 //! | requirement of a run; one that ends it | `requirement.rs`; `guard.rs` |
 //! | warm-up; figures of each document | `warm_up.rs`; `document.rs` |
@@ -84,8 +84,8 @@ mod tree;
 mod warm_up;
 mod window;
 
-pub use books::{Books, SendFailure};
-pub use call::{Attempt, CallBook, Outcome, Role};
+pub use books::{ShardRecorder, SendFailure};
+pub use call::{Attempt, CallBook, CallOutcome, Role};
 pub use catalogue::{Described, Measure, MeasureError, Statistic, Unit, catalogue, grouped, several};
 pub use clock::Clock;
 pub use collector::Collector;
@@ -97,7 +97,7 @@ pub use failed_call::{FailedCall, KeptMessage};
 pub use failure::Failure;
 pub use guard::Guard;
 pub use heading::{Ending, GeneratorRole, Heading, Level, Note, ReceiveBuffer};
-pub use health::{Health, Judged, LOG, ThreadLoad, Verdict};
+pub use health::{Health, Judged, LOG, ThreadLoad, RunVerdict};
 pub use journal::Journal;
 pub use judge::Reason;
 pub use log::{Entry, Log, LogError, LogReader};

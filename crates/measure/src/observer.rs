@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// Limit of samples per second.
 pub const MOST_SAMPLES: u32 = 10;
 
-enum Order {
+enum ObserverCommand {
     Watch(String, u32),
     Stop(String),
 }
@@ -36,7 +36,7 @@ enum Order {
 /// ```
 #[derive(Debug)]
 pub struct Observer {
-    orders: Sender<Order>,
+    commands: Sender<ObserverCommand>,
     thread: Option<JoinHandle<Option<String>>>,
 }
 
@@ -58,17 +58,17 @@ impl Observer {
         let clock = Clock::new(0, wall);
         let heading = Heading { role: GeneratorRole::Observer, started: clock.wall(0), ..heading };
         let log = Log::create(path, &heading)?;
-        let (orders, received) = channel();
+        let (commands, received) = channel();
         let period = Duration::from_secs(1) / rate.clamp(1, MOST_SAMPLES);
         let work = Work { log, trees: Vec::new(), machine: MachineSampler::default(), begun, clock };
         let thread = std::thread::Builder::new().name("observer".into()).spawn(move || work.run(&received, period))?;
-        Ok(Self { orders, thread: Some(thread) })
+        Ok(Self { commands, thread: Some(thread) })
     }
 
     /// Also samples this process and its descendants from now on, under a name.
     pub fn watch(&self, name: impl Into<String>, root: u32) {
         // The thread runs until it is stopped.
-        let _ = self.orders.send(Order::Watch(name.into(), root));
+        let _ = self.commands.send(ObserverCommand::Watch(name.into(), root));
     }
 
     /// Takes a last sample of everything and ends the log; `reason`: a few words.
@@ -84,7 +84,7 @@ impl Observer {
 
     /// Ends the thread and returns the problem of the log, if any.
     fn end(&mut self, reason: &str) -> Option<String> {
-        let _ = self.orders.send(Order::Stop(reason.into()));
+        let _ = self.commands.send(ObserverCommand::Stop(reason.into()));
         let thread = self.thread.take()?;
         thread.join().unwrap_or_else(|_| Some("the observer panicked".into()))
     }
@@ -109,17 +109,17 @@ impl Work {
         self.clock.wall(self.begun.elapsed().as_micros() as u64)
     }
 
-    fn run(mut self, orders: &Receiver<Order>, period: Duration) -> Option<String> {
+    fn run(mut self, commands: &Receiver<ObserverCommand>, period: Duration) -> Option<String> {
         self.sample(false);
         let mut due = Instant::now() + period;
         loop {
-            match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(Order::Watch(name, root)) => {
+            match commands.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(ObserverCommand::Watch(name, root)) => {
                     let mut sampler = TreeSampler::new(root);
                     sampler.sample(self.now());
                     self.trees.push((name, sampler));
                 }
-                Ok(Order::Stop(reason)) => return self.stop(reason),
+                Ok(ObserverCommand::Stop(reason)) => return self.stop(reason),
                 Err(RecvTimeoutError::Disconnected) => return self.stop("given up".into()),
                 Err(RecvTimeoutError::Timeout) => {
                     self.sample(false);

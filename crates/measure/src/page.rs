@@ -86,7 +86,7 @@ pub struct Page {
     pub second: u64,
     /// Start, µs since 1970-01-01 UTC.
     pub begun: u64,
-    /// Time in it (or in them) for which the books were open, µs. The first and the last second of a run are shorter.
+    /// Time in it (or in them) for which the recorder was open, µs. The first and the last second of a run are shorter.
     pub covered: u64,
     /// Calls open at its end.
     pub open: u64,

@@ -4,7 +4,7 @@ use super::heading::{Ending, Heading, Note, ReceiveBuffer};
 use super::log::Entry;
 use super::series::Row;
 use super::{
-    Codes, Counter, DocumentTotals, FailedCall, Health, Judgement, Page, Sample, Thresholds, Verdict, Windows,
+    Codes, Counter, DocumentTotals, FailedCall, Health, Judgement, Page, Sample, Thresholds, RunVerdict, Windows,
 };
 use std::collections::VecDeque;
 
@@ -185,7 +185,7 @@ impl Run {
 
     /// Returns the verdict over all generators: valid if each generator is. With several generators each reason names
     /// its own.
-    pub fn verdict(&self, thresholds: &Thresholds) -> Verdict {
+    pub fn verdict(&self, thresholds: &Thresholds) -> RunVerdict {
         let several = self.everyone().count() > 1;
         let mut reasons = Vec::new();
         for (generator, health) in self.everyone().zip(self.health(thresholds)) {
@@ -197,7 +197,7 @@ impl Run {
                 reasons.push(reason);
             }
         }
-        if reasons.is_empty() { Verdict::Valid } else { Verdict::Invalid { reasons } }
+        if reasons.is_empty() { RunVerdict::Valid } else { RunVerdict::Invalid { reasons } }
     }
 
     /// Limits the rows (and the samples of each generator): in a longer run each covers 2, 4, 8 seconds and so on, so

@@ -2,7 +2,7 @@
 //! go to a second page, so that the pages of the window hold only calls of the window.
 
 use super::books::Leaf;
-use super::{Books, Page};
+use super::{ShardRecorder, Page};
 use std::sync::mpsc::TrySendError;
 
 /// Second page of a shard.
@@ -21,7 +21,7 @@ impl WarmUp {
     }
 }
 
-impl Books {
+impl ShardRecorder {
     /// True if a call that falls due at `intended` (µs) belongs to the warm-up.
     #[inline]
     pub fn in_warm_up(&self, intended: u64) -> bool {
@@ -40,7 +40,7 @@ impl Books {
         }
     }
 
-    /// Counts calls that fell due in the warm-up, as [`Books::calls_intended`] does.
+    /// Counts calls that fell due in the warm-up, as [`ShardRecorder::calls_intended`] does.
     #[cold]
     pub fn calls_warming(&mut self, calls: u64) {
         self.turn_to_warm_up();

@@ -4,7 +4,7 @@ use crate::clock::{middle, short_delay};
 use crate::jitter::Jitter;
 use crate::rtcp::{LOST, ReportBlock, SenderInfo};
 use crate::rtp::Header;
-use crate::sequence::{Order, Sequence};
+use crate::sequence::{PacketOrder, Sequence};
 
 /// Stream of packets from one peer to one port, whatever its SSRC.
 ///
@@ -128,12 +128,12 @@ impl ReceivedStream {
     }
 
     /// Enters a packet that arrived at `now`, in microseconds. Returns its place in the stream.
-    pub fn packet(&mut self, now: u64, header: &Header) -> Order {
+    pub fn packet(&mut self, now: u64, header: &Header) -> PacketOrder {
         let order = self.count(header);
         match order {
-            Order::Jump => return order,
+            PacketOrder::Jump => return order,
             // The timestamps begin anew as well.
-            Order::Restart => self.jitter.pause(),
+            PacketOrder::Restart => self.jitter.pause(),
             _ => (),
         }
         self.measure_gap(now, header);
@@ -143,28 +143,28 @@ impl ReceivedStream {
         order
     }
 
-    fn count(&mut self, header: &Header) -> Order {
+    fn count(&mut self, header: &Header) -> PacketOrder {
         self.totals.packets += 1;
         let Some(source) = self.source.as_mut().filter(|source| source.id == header.source) else {
             self.begin(Source::new(header.source, Sequence::new(header.sequence), 1));
             self.totals.sources = self.totals.sources.saturating_add(1);
             self.last = None;
             self.jitter.restart();
-            return Order::Next { missing: 0 };
+            return PacketOrder::Next { missing: 0 };
         };
         let before = source.sequence;
         let order = source.sequence.packet(header.sequence);
         source.received = source.received.wrapping_add(1);
         match order {
-            Order::Next { .. } => (),
-            Order::Late => self.totals.reordered += 1,
-            Order::Duplicate => self.totals.duplicates += 1,
-            Order::Jump => {
+            PacketOrder::Next { .. } => (),
+            PacketOrder::Late => self.totals.reordered += 1,
+            PacketOrder::Duplicate => self.totals.duplicates += 1,
+            PacketOrder::Jump => {
                 source.received = source.received.wrapping_sub(1);
                 self.totals.packets -= 1;
                 self.totals.strays += 1;
             }
-            Order::Restart => {
+            PacketOrder::Restart => {
                 let begun = Source { report: source.report, ..Source::new(source.id, source.sequence, 2) };
                 source.sequence = before;
                 self.begin(begun);

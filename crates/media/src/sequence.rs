@@ -6,9 +6,9 @@ const MAX_DROPOUT: u16 = 3_000;
 /// Distance behind the highest sequence number up to which a packet is late.
 pub(crate) const MAX_MISORDER: u16 = 100;
 
-/// Place of a packet in its stream.
+/// Position of a packet in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum PacketOrder {
     /// Packet with a new highest sequence number.
     Next {
         /// Sequence numbers that were left out before it, 0 to 2,998.
@@ -55,14 +55,14 @@ impl Sequence {
     }
 
     /// Enters the next packet.
-    pub fn packet(&mut self, sequence: u16) -> Order {
+    pub fn packet(&mut self, sequence: u16) -> PacketOrder {
         let ahead = sequence.wrapping_sub(self.highest as u16);
         let behind = ahead.wrapping_neg();
         if (1..MAX_DROPOUT).contains(&ahead) {
             self.highest = self.highest.wrapping_add(u32::from(ahead));
             self.seen = self.seen.checked_shl(u32::from(ahead)).unwrap_or(0) | 1;
             self.after_jump = None;
-            return Order::Next { missing: ahead - 1 };
+            return PacketOrder::Next { missing: ahead - 1 };
         }
         if behind >= MAX_MISORDER {
             let next = self.after_jump == Some(sequence);
@@ -70,19 +70,19 @@ impl Sequence {
             if next {
                 *self = Self::new(sequence.wrapping_sub(1));
                 self.packet(sequence);
-                return Order::Restart;
+                return PacketOrder::Restart;
             }
-            return Order::Jump;
+            return PacketOrder::Jump;
         }
         let bit = 1 << behind;
         if self.seen & bit != 0 {
-            return Order::Duplicate;
+            return PacketOrder::Duplicate;
         }
         self.seen |= bit;
         // The first packet to come was not the first to be sent.
         let early = u32::from(behind).saturating_sub(self.highest.wrapping_sub(self.base));
         self.base = self.base.wrapping_sub(early);
-        Order::Late
+        PacketOrder::Late
     }
 }
 
@@ -90,7 +90,7 @@ impl Sequence {
 mod tests {
     use super::*;
 
-    fn orders(first: u16, rest: &[u16]) -> (Vec<Order>, Sequence) {
+    fn orders(first: u16, rest: &[u16]) -> (Vec<PacketOrder>, Sequence) {
         let mut sequence = Sequence::new(first);
         (rest.iter().map(|next| sequence.packet(*next)).collect(), sequence)
     }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn numbers_cross_the_end() {
         let (found, sequence) = orders(65_534, &[65_535, 1, 0, 1, 65_535]);
-        use Order::{Duplicate, Late, Next};
+        use PacketOrder::{Duplicate, Late, Next};
         assert_eq!(found, [Next { missing: 0 }, Next { missing: 1 }, Late, Duplicate, Duplicate]);
         assert_eq!((sequence.highest(), sequence.expected()), (0x1_0001, 4));
     }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn packets_before_the_first_are_expected_too() {
         let (found, sequence) = orders(10, &[8, 9, 11, 8]);
-        assert_eq!(found, [Order::Late, Order::Late, Order::Next { missing: 0 }, Order::Duplicate]);
+        assert_eq!(found, [PacketOrder::Late, PacketOrder::Late, PacketOrder::Next { missing: 0 }, PacketOrder::Duplicate]);
         assert_eq!((sequence.highest(), sequence.expected()), (11, 4));
         // Before number 0 of the first cycle.
         let (_, sequence) = orders(0, &[65_535]);
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_jump_counts_once_it_goes_on() {
         let (found, sequence) = orders(10, &[3_009, 6_009, 40_000, 3_010]);
-        use Order::{Jump, Next, Restart};
+        use PacketOrder::{Jump, Next, Restart};
         assert_eq!(found, [Next { missing: 2_998 }, Jump, Jump, Next { missing: 0 }]);
         assert_eq!(sequence.expected(), 3_001);
         let (found, sequence) = orders(10, &[40_000, 11, 40_001, 40_002, 40_003]);
@@ -124,17 +124,17 @@ mod tests {
         assert_eq!((sequence.highest(), sequence.expected()), (40_003, 3));
         // Back by the distance of a jump, and by less.
         assert_eq!(orders(1_000, &[899, 900]).0, [Jump, Restart]);
-        assert_eq!(orders(1_000, &[901]).0, [Order::Late]);
+        assert_eq!(orders(1_000, &[901]).0, [PacketOrder::Late]);
     }
 
     #[test]
     fn duplicates_far_behind_are_known() {
         let mut sequence = Sequence::new(0);
         for next in 1..=99 {
-            assert_eq!(sequence.packet(next), Order::Next { missing: 0 });
+            assert_eq!(sequence.packet(next), PacketOrder::Next { missing: 0 });
         }
-        assert!((0..=99).all(|again| sequence.packet(again) == Order::Duplicate));
-        assert_eq!(sequence.packet(399), Order::Next { missing: 299 });
-        assert_eq!((sequence.packet(300), sequence.packet(300)), (Order::Late, Order::Duplicate));
+        assert!((0..=99).all(|again| sequence.packet(again) == PacketOrder::Duplicate));
+        assert_eq!(sequence.packet(399), PacketOrder::Next { missing: 299 });
+        assert_eq!((sequence.packet(300), sequence.packet(300)), (PacketOrder::Late, PacketOrder::Duplicate));
     }
 }

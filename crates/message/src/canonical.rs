@@ -43,7 +43,7 @@ pub fn write(message: &Message<'_>, out: &mut Vec<u8>) {
             if is_first {
                 length(out);
             }
-        } else if is_first || !line.name.stands_once() || !is_copy() {
+        } else if is_first || !line.name.is_single_valued() || !is_copy() {
             out.extend_from_slice(message.name(line));
             // The text between colon and value stays, except line ends.
             let between = line.start as usize + line.name_len as usize..line.value as usize;

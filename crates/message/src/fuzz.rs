@@ -58,14 +58,14 @@ fn canonical(message: &Message<'_>) {
     let written = Message::new(&out, &again);
     let differs = Name::KNOWN.iter().any(|name| {
         let first = message.header(*name);
-        let once = name.stands_once() && *name != Name::ContentLength;
+        let once = name.is_single_valued() && *name != Name::ContentLength;
         once && message.headers(*name).any(|value| Some(value) != first)
     });
     let form = if differs { Form::Loose } else { Form::Canonical };
     assert_eq!(again.form(), form, "{}", out.escape_ascii());
     assert_eq!((written.method(), written.status()), (message.method(), message.status()));
     assert_eq!((written.request_uri(), written.body()), (message.request_uri(), message.body()));
-    for &name in Name::KNOWN.iter().filter(|name| !name.stands_once()) {
+    for &name in Name::KNOWN.iter().filter(|name| !name.is_single_valued()) {
         let clean = |value: &[u8]| {
             let mut text = Vec::new();
             canonical::value(value, &mut text);

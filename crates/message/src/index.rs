@@ -207,7 +207,7 @@ impl Index {
         }
         let plain = self.has_plain_start(bytes, from)
             && self.has_plain_length(bytes)
-            && self.repeated & STAND_ONCE == 0
+            && self.repeated & SINGLE_VALUED == 0
             && !(lines.controls() && bytes[..body].iter().any(|&b| is_control(b)));
         self.form = if plain { form } else { form.max(Form::Loose) };
         Ok(())
@@ -492,10 +492,10 @@ fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
 
 /// Single-valued header fields on which elements on the path act: a reader that takes the first line and one that takes
 /// the last must find the same value.
-const STAND_ONCE: u128 = {
+const SINGLE_VALUED: u128 = {
     let (mut names, mut n) = (0, 0);
     while n < Name::KNOWN.len() {
-        if Name::KNOWN[n].stands_once() {
+        if Name::KNOWN[n].is_single_valued() {
             names |= 1 << Name::KNOWN[n] as u32;
         }
         n += 1;

@@ -110,7 +110,7 @@ names! {
 impl Name {
     /// True for a single-valued header field on which a proxy acts: two lines with different values would mean one
     /// thing to this element and another to the next one.
-    pub const fn stands_once(self) -> bool {
+    pub const fn is_single_valued(self) -> bool {
         matches!(
             self,
             Self::CallId

@@ -187,7 +187,7 @@ impl<'a> Message<'a> {
     #[inline]
     pub fn mandatory<T: Field<'a>>(&self, name: Name) -> Result<T, Error> {
         // Not by way of `optional`: each step would copy the value.
-        match self.only_line(name)? {
+        match self.single_valued_line(name)? {
             Some(line) => crate::reader::whole_at(self.value(line), line.value as usize),
             None => Err(Error::new(missing(name), self.index().headers_end())),
         }
@@ -199,15 +199,15 @@ impl<'a> Message<'a> {
     /// [`Reason::Repeated`] (unless the values are equal), [`Reason::Malformed`].
     #[inline]
     pub fn optional<T: Field<'a>>(&self, name: Name) -> Result<Option<T>, Error> {
-        match self.only_line(name)? {
+        match self.single_valued_line(name)? {
             Some(line) => crate::reader::whole_at(self.value(line), line.value as usize).map(Some),
             None => Ok(None),
         }
     }
 
-    /// The line of a header field that may occur once.
+    /// The line of a single-valued header field: several lines MUST have equal values.
     #[inline]
-    fn only_line(&self, name: Name) -> Result<Option<&'a Line>, Error> {
+    fn single_valued_line(&self, name: Name) -> Result<Option<&'a Line>, Error> {
         let Some(number) = crate::values::first_number(self, name) else { return Ok(None) };
         let line = &self.index().lines()[number];
         if self.index().repeated(name) {

@@ -1,6 +1,6 @@
 //! Metrics as text for Prometheus (its text format 0.0.4).
 
-use crate::{Kind, Metric, Observed, Unit};
+use crate::{MetricKind, Metric, Observed, Unit};
 use std::fmt::{Display, Write};
 
 /// `Content-Type` of the text.
@@ -48,7 +48,7 @@ impl Exposition {
 
     /// Adds a histogram of the table.
     pub fn histogram(&mut self, metric: &Metric, observed: &Observed) {
-        debug_assert_eq!(metric.kind, Kind::Histogram);
+        debug_assert_eq!(metric.kind, MetricKind::Histogram);
         let name = metric.name();
         self.family(&name, metric.kind.word(), metric.help);
         let (bucket, count) = (format!("{name}_bucket"), observed.count());
@@ -82,7 +82,7 @@ mod tests {
     const METRIC: Metric = Metric {
         field: "taken",
         family: "taken_seconds",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         unit: Unit::Seconds,
         help: "Time that was taken.",
         labels: &[("by", "a \"thief\"")],
@@ -108,7 +108,7 @@ mod tests {
         let histogram = Histogram::default();
         [200, 300, 70_000_000].into_iter().for_each(|n| histogram.observe(n));
         let mut text = Exposition::default();
-        text.histogram(&Metric { kind: Kind::Histogram, labels: &[], ..METRIC }, &histogram.observed());
+        text.histogram(&Metric { kind: MetricKind::Histogram, labels: &[], ..METRIC }, &histogram.observed());
         let text = text.finish();
         for line in [
             "# TYPE strowger_taken_seconds histogram",

@@ -2,7 +2,7 @@
 
 /// Behaviour of a metric, and the rule that combines the values of several shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows; the values of shards are added.
     Counter,
     /// Goes up and down; the values of shards are added.
@@ -13,7 +13,7 @@ pub enum Kind {
     Histogram,
 }
 
-impl Kind {
+impl MetricKind {
     /// Name of the kind in Prometheus.
     pub const fn word(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ pub struct Metric {
     /// Name in Prometheus, without the prefix `strowger_` and the suffix `_total` of a counter. Metrics of one family
     /// differ in labels. A family `process_...` is one of Prometheus' own names and has no prefix.
     pub family: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub unit: Unit,
     /// Meaning in one sentence; the same for the whole family.
     pub help: &'static str,
@@ -75,7 +75,7 @@ pub struct Metric {
 impl Metric {
     /// Full name in Prometheus.
     pub fn name(&self) -> String {
-        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        let total = if self.kind == MetricKind::Counter { "_total" } else { "" };
         let own = if self.family.starts_with("process_") { "" } else { "strowger_" };
         format!("{own}{}{total}", self.family)
     }
@@ -94,7 +94,7 @@ impl Metric {
 /// Creates from one table the numbers that a thread writes (`Count`), their values at a moment, and the rows of
 /// [`Metric`].
 ///
-/// A row is `name: Kind;`. The kind may be followed by `in Unit`, `as "family" {label = "value"}` and `by shard`, in
+/// A row is `name: MetricKind;`. The kind may be followed by `in Unit`, `as "family" {label = "value"}` and `by shard`, in
 /// this order. The second form has values alone, for metrics of the process that are computed on demand.
 #[macro_export]
 macro_rules! metrics {
@@ -158,7 +158,7 @@ macro_rules! metrics {
             pub const TABLE: &'static [$crate::Metric] = &[$($crate::Metric {
                 field: stringify!($name),
                 family: $crate::metrics!(@or stringify!($name), $($family)?),
-                kind: $crate::Kind::$kind,
+                kind: $crate::MetricKind::$kind,
                 unit: $crate::metrics!(@unit $($unit)?),
                 help: concat!($($doc),+).trim_ascii(),
                 labels: &[$($((stringify!($label), $value)),+)?],
@@ -173,7 +173,7 @@ macro_rules! metrics {
 
         impl std::ops::AddAssign for $values {
             fn add_assign(&mut self, other: Self) {
-                $(self.$name = $crate::Kind::$kind.together(self.$name, other.$name);)*
+                $(self.$name = $crate::MetricKind::$kind.together(self.$name, other.$name);)*
             }
         }
 

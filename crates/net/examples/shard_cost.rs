@@ -21,7 +21,7 @@ struct Pass {
 }
 
 impl Service for Pass {
-    type Answer = ();
+    type ShardMessage = ();
     type Record = ();
 
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

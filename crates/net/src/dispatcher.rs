@@ -62,7 +62,7 @@ pub(crate) struct ForeignSend {
 /// Input held until its bucket has settled.
 enum Held<S: Service> {
     Message(Arrival, Box<[u8]>),
-    Answer(S::Answer),
+    Answer(S::ShardMessage),
 }
 
 /// Rounds after which a fence is passed although the sockets were never empty.
@@ -188,7 +188,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         }
     }
 
-    fn answer(&mut self, now: Now, placement: Placement, bucket: u8, answer: S::Answer) {
+    fn answer(&mut self, now: Now, placement: Placement, bucket: u8, answer: S::ShardMessage) {
         match placement {
             Placement::Here => self.service.answered(now, answer, &mut self.out),
             Placement::Hold => self.hold(bucket, Held::Answer(answer)),

@@ -28,7 +28,7 @@ impl<S: Service> Clone for Mailbox<S> {
 
 impl<S: Service> Mailbox<S> {
     /// Sends an answer to the shard; wakes it only if it sleeps.
-    pub fn send(&self, answer: S::Answer) {
+    pub fn send(&self, answer: S::ShardMessage) {
         self.process.entries[self.shard].post(Command::Answer(answer));
     }
 
@@ -127,7 +127,7 @@ impl<S: Service + 'static> Handle<S> {
     }
 
     /// Sends an answer to the shard that owns this bucket of calls, also if the bucket moves meanwhile.
-    pub fn deliver(&self, bucket: u8, answer: S::Answer) {
+    pub fn deliver(&self, bucket: u8, answer: S::ShardMessage) {
         let owner = self.process.owners[bucket as usize].load(Relaxed) as usize;
         self.process.entries[owner].post(Command::AnswerTo(bucket, answer));
     }

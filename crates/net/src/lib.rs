@@ -15,7 +15,7 @@
 //! struct Echo;
 //!
 //! impl Service for Echo {
-//!     type Answer = ();
+//!     type ShardMessage = ();
 //!     type Record = ();
 //!
 //!     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

@@ -50,7 +50,7 @@ pub(crate) enum Content<S: Service> {
     /// An answer for a call of this bucket.
     Answer {
         bucket: u8,
-        answer: S::Answer,
+        answer: S::ShardMessage,
     },
     /// The calls of a bucket, for their new owner.
     Records {

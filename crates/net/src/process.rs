@@ -68,9 +68,9 @@ pub(crate) struct ShardEntry<S: Service> {
 
 /// Input of a shard from outside the shards.
 pub(crate) enum Command<S: Service> {
-    Answer(S::Answer),
+    Answer(S::ShardMessage),
     /// Answer for a call of this bucket.
-    AnswerTo(u8, S::Answer),
+    AnswerTo(u8, S::ShardMessage),
     /// A new shard, and the rings to and from it.
     Peer(usize, Producer<Transfer<S>>, Consumer<Transfer<S>>),
     /// End this connection.

@@ -34,8 +34,8 @@ pub enum Unsent {
 /// State machines of one shard. The shard calls the service, which never blocks, and puts messages to send into the
 /// [`Outbox`]; the shard empties it at the end of the round.
 pub trait Service {
-    /// Answer from the service runtime (look-ups, commits) to this shard.
-    type Answer: Send + 'static;
+    /// Message to this shard: an answer of the service runtime (look-ups, commits), or a command.
+    type ShardMessage: Send + 'static;
     /// State on its way to another shard when buckets move.
     type Record: Send + 'static;
 
@@ -58,7 +58,7 @@ pub trait Service {
     fn deadline(&mut self) -> Option<u64>;
 
     /// Receives an answer to a request of this shard to the service runtime.
-    fn answered(&mut self, now: Now, answer: Self::Answer, out: &mut Outbox);
+    fn answered(&mut self, now: Now, answer: Self::ShardMessage, out: &mut Outbox);
 
     /// Called if the message with this token (see [`Outbox::send`]) could not be sent.
     fn failed(&mut self, now: Now, token: u64, out: &mut Outbox);

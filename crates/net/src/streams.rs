@@ -29,7 +29,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::timer::sooner;
 use strowger_core::{Flow, ListenerId, Now, Target, Transport};
 use tokio::io::Interest;
@@ -412,7 +412,7 @@ impl Streams {
     /// Tells whether a line may be logged about a connection of this peer.
     #[cold]
     pub(crate) fn may_log(&self, peer: SocketAddr) -> bool {
-        self.network.settings.log_limiter.allow(Kind::Connection, peer.ip(), clock::now().mono)
+        self.network.settings.log_limiter.allow(LogSubject::Connection, peer.ip(), clock::now().mono)
     }
 
     /// Schedules the connection's next time-out.

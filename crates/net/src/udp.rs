@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use strowger_core::ListenerId;
-use strowger_core::log_limiter::{Kind, LogLimiter};
+use strowger_core::log_limiter::{LogSubject, LogLimiter};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -466,7 +466,7 @@ fn is_of_another(error: &io::Error, reports: bool) -> bool {
 
 #[cold]
 fn log_refused(log_limiter: &LogLimiter, to: SocketAddr, error: &io::Error) {
-    if log_limiter.allow(Kind::Forwarding, to.ip(), clock::now().mono) {
+    if log_limiter.allow(LogSubject::Forwarding, to.ip(), clock::now().mono) {
         tracing::info!(%to, %error, "datagram not sent");
     }
 }

@@ -16,7 +16,7 @@ struct Echo {
 }
 
 impl Service for Echo {
-    type Answer = ();
+    type ShardMessage = ();
     type Record = ();
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

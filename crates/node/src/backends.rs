@@ -4,28 +4,28 @@ use crate::directory::server_settings;
 use crate::lease::Leases;
 use strowger_backend::accounting::Settings as AccountingSettings;
 use strowger_backend::sqlite::SqliteSettings;
-use strowger_backend::technology::Place;
+use strowger_backend::technology::DataPlace;
 use strowger_calls::KEPT_VERSION;
 use strowger_config::{Config, DatabaseUrl};
 
 /// Name of a technology, and a place of it.
-pub(crate) type Placed = (&'static str, Place);
+pub(crate) type Placed = (&'static str, DataPlace);
 
 /// Returns a file or folder. The other fields are what this configuration asks of any engine.
-fn path(config: &Config, path: &std::path::Path) -> Place {
+fn path(config: &Config, path: &std::path::Path) -> DataPlace {
     let store = &config.store;
-    Place {
+    DataPlace {
         durability: config.store_durability(),
         patience: store.busy_timeout,
         node: config.server.node,
         form: KEPT_VERSION,
         removes: config.accounting.retention.is_some(),
-        ..Place::new(path)
+        ..DataPlace::new(path)
     }
 }
 
-fn server(config: &Config, server: &DatabaseUrl) -> Place {
-    Place { server: Some(server_settings(server)), ..path(config, "".as_ref()) }
+fn server(config: &Config, server: &DatabaseUrl) -> DataPlace {
+    DataPlace { server: Some(server_settings(server)), ..path(config, "".as_ref()) }
 }
 
 /// Returns the settings of the database file; `None`: everything is in memory.
@@ -36,7 +36,7 @@ pub fn sqlite(config: &Config) -> Option<SqliteSettings> {
 /// Returns the place of the bindings; `None`: they are in memory. Without a lease a server is no place.
 pub(crate) fn bindings(config: &Config, leases: &Leases) -> Option<Placed> {
     if let (Some(at), Some(lease)) = (&config.store.bindings, &leases.bindings) {
-        return Some(("sql", Place { lease: Some(lease.clone()), ..server(config, at) }));
+        return Some(("sql", DataPlace { lease: Some(lease.clone()), ..server(config, at) }));
     }
     Some(("sqlite", path(config, config.store.database.as_ref()?)))
 }
@@ -45,7 +45,7 @@ pub(crate) fn bindings(config: &Config, leases: &Leases) -> Option<Placed> {
 pub(crate) fn calls(config: &Config, leases: &Leases) -> Option<Placed> {
     call_files(config).or_else(|| {
         let (at, lease) = config.dialogs.server().zip(leases.calls.clone())?;
-        Some(("sql", Place { lease: Some(lease), ..server(config, at) }))
+        Some(("sql", DataPlace { lease: Some(lease), ..server(config, at) }))
     })
 }
 

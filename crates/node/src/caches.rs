@@ -5,7 +5,7 @@ use anyhow::Context;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use strowger_cache::engine::Engine;
+use strowger_cache::engine::CacheHandle;
 use strowger_cache::local::LocalCache;
 use strowger_cache::log::Moment;
 use strowger_cache::remote::{RemoteCache, RemoteSettings};
@@ -28,16 +28,16 @@ const SWEEP: (Duration, u32) = (Duration::from_millis(250), 5_000);
 /// Caches by name.
 #[derive(Default)]
 pub(crate) struct Caches {
-    engines: Vec<(Name, Engine)>,
+    engines: Vec<(Name, CacheHandle)>,
 }
 
 impl Caches {
     /// Opens all caches. An unreachable server is no error: the client reconnects repeatedly.
     pub(crate) fn open(config: &Config) -> anyhow::Result<Self> {
         let relied = config.auth.credential_cache.as_ref();
-        let open = |table: &CacheTable| -> anyhow::Result<(Name, Engine)> {
+        let open = |table: &CacheTable| -> anyhow::Result<(Name, CacheHandle)> {
             let engine = match table.service() {
-                None => Engine::Local(Arc::new(local(table)?)),
+                None => CacheHandle::Local(Arc::new(local(table)?)),
                 Some(service) => {
                     let mut settings = RemoteSettings {
                         name: table.name.to_string(),
@@ -51,7 +51,7 @@ impl Caches {
                     if table.tls {
                         settings.tls = Some(settings::tls_client(config).load()?);
                     }
-                    Engine::Remote(Arc::new(RemoteCache::start(settings)?))
+                    CacheHandle::Remote(Arc::new(RemoteCache::start(settings)?))
                 }
             };
             Ok((table.name.clone(), engine))
@@ -70,7 +70,7 @@ impl Caches {
     }
 
     /// Returns each cache with its name, in the order of the configuration.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&Name, &Engine)> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Name, &CacheHandle)> {
         self.engines.iter().map(|(name, engine)| (name, engine))
     }
 
@@ -91,9 +91,9 @@ impl Caches {
     /// Returns the addresses of all servers to which a cache is or was connected, including those named by a Sentinel
     /// or a cluster.
     pub(crate) fn peers(&self) -> Vec<SocketAddr> {
-        let remote = |(_, engine): &(Name, Engine)| match engine {
-            Engine::Local(_) => Vec::new(),
-            Engine::Remote(cache) => cache.peers(),
+        let remote = |(_, engine): &(Name, CacheHandle)| match engine {
+            CacheHandle::Local(_) => Vec::new(),
+            CacheHandle::Remote(cache) => cache.peers(),
         };
         self.engines.iter().flat_map(remote).collect()
     }
@@ -105,9 +105,9 @@ impl Caches {
 
     /// Drops expired entries of local caches while it is polled; `None` if there are no local caches.
     pub(crate) fn upkeep(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
-        let local = |(_, engine): &(Name, Engine)| match engine {
-            Engine::Local(cache) => Some(Arc::downgrade(cache)),
-            Engine::Remote(_) => None,
+        let local = |(_, engine): &(Name, CacheHandle)| match engine {
+            CacheHandle::Local(cache) => Some(Arc::downgrade(cache)),
+            CacheHandle::Remote(_) => None,
         };
         let caches: Vec<Weak<LocalCache>> = self.engines.iter().filter_map(local).collect();
         (!caches.is_empty()).then_some(sweep(caches))
@@ -140,7 +140,7 @@ fn local(table: &CacheTable) -> anyhow::Result<LocalCache> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_cache::request::{Answer, Life, Request};
+    use strowger_cache::request::{CacheAnswer, Life, Request};
     use strowger_config::Source;
 
     fn open(text: &str) -> (Caches, WaitingCache) {
@@ -151,7 +151,7 @@ mod tests {
         (caches, WaitingCache::new(engine))
     }
 
-    fn ask(cache: &mut WaitingCache, request: Request<'_>) -> Answer {
+    fn ask(cache: &mut WaitingCache, request: Request<'_>) -> CacheAnswer {
         let outcome = cache.ask_one(&request, clock::now().mono, Duration::from_secs(10));
         outcome.result.expect("it answers")
     }
@@ -179,7 +179,7 @@ mod tests {
             ask(&mut cache, Request::Store { key: b"key", value: b"value", life: Life::ms(60_000) });
             drop((caches, cache));
             let (_caches, mut cache) = open(text);
-            let want = if is_kept { Answer::Found } else { Answer::Absent };
+            let want = if is_kept { CacheAnswer::Found } else { CacheAnswer::Absent };
             assert_eq!(ask(&mut cache, Request::Fetch { key: b"key" }), want);
         }
         assert!(path.is_dir());

@@ -184,7 +184,7 @@ mod tests {
         let fault = read(&mut config(DOWN), None).err().expect("there is no server");
         assert!(fault.to_string().contains("cannot be reached") && !fault.to_string().contains("hunter2"), "{fault}");
         let mut running = config(DOWN);
-        let set = Arc::new(Set::new(strowger_rules::Kind::Texts, [("x", None::<&str>)]).expect("a set"));
+        let set = Arc::new(Set::new(strowger_rules::LookupKind::Texts, [("x", None::<&str>)]).expect("a set"));
         running.decisions = Arc::new(running.decisions.with_set("a", set));
         let mut other = config(&format!("server.software = \"new\"\n{DOWN}"));
         let old = read(&mut other, Some(&running)).unwrap_or_else(|fault| panic!("{fault}"));

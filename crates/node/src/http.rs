@@ -4,7 +4,7 @@
 //! machine needs a `Host` that names this machine, like an order by HTTP.
 
 use crate::health::Health;
-use crate::http_connections::{self, Connections, Place};
+use crate::http_connections::{self, Connections, AdmittedConnection};
 use crate::metrics::Metrics;
 use crate::shard::Services;
 use http_body_util::Full;
@@ -52,7 +52,7 @@ pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
     }
 }
 
-async fn answer(stream: TcpStream, peer: SocketAddr, pages: &Pages, place: &Place) -> hyper::Result<()> {
+async fn answer(stream: TcpStream, peer: SocketAddr, pages: &Pages, place: &AdmittedConnection) -> hyper::Result<()> {
     let page = service_fn(|request| async move {
         let is_crowded = place.asks() > CONNECTIONS;
         Ok::<_, Infallible>(pages.page(&request, peer.ip(), is_crowded))

@@ -46,8 +46,8 @@ struct State {
     end: Notify,
 }
 
-/// Place of a connection among the open ones, until this is dropped.
-pub(crate) struct Place {
+/// Connection among the admitted ones, until this is dropped.
+pub(crate) struct AdmittedConnection {
     connections: Arc<Connections>,
     state: Arc<State>,
 }
@@ -59,7 +59,7 @@ impl Connections {
 
     /// Adds a connection. If `most` are open, the oldest one without a request ends. `None`: all have one, and the new connection is refused.
     /// `closed` counts the connections that end or are refused.
-    pub(crate) fn admit(self: &Arc<Self>, most: usize, closed: &AtomicU64) -> Option<Place> {
+    pub(crate) fn admit(self: &Arc<Self>, most: usize, closed: &AtomicU64) -> Option<AdmittedConnection> {
         let mut open = self.open();
         if open.len() >= most {
             closed.fetch_add(1, Ordering::Relaxed);
@@ -70,11 +70,11 @@ impl Connections {
         let state = Arc::<State>::default();
         open.push_back(state.clone());
         drop(open);
-        Some(Place { connections: self.clone(), state })
+        Some(AdmittedConnection { connections: self.clone(), state })
     }
 }
 
-impl Place {
+impl AdmittedConnection {
     /// Notes that the head of its request is complete: from now on it keeps its place. Returns the number of connections that wait for their answers,
     /// this one included.
     pub(crate) fn asks(&self) -> usize {
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         self.connections.open().retain(|state| !Arc::ptr_eq(state, &self.state));
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     /// Tells whether a connection was notified to end.
-    fn has_ended(place: &Place) -> bool {
+    fn has_ended(place: &AdmittedConnection) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async { tokio::time::timeout(Duration::ZERO, place.state.end.notified()).await.is_ok() })
     }
@@ -112,7 +112,7 @@ mod tests {
     fn the_oldest_that_has_not_asked_gives_way() {
         let (connections, closed) = (Arc::<Connections>::default(), AtomicU64::new(0));
         let admit = || connections.admit(3, &closed);
-        let places: Vec<Place> = (0..3).map(|_| admit().expect("there is room")).collect();
+        let places: Vec<AdmittedConnection> = (0..3).map(|_| admit().expect("there is room")).collect();
         assert_eq!(places[0].asks(), 1);
         let fourth = admit().expect("the second gives way");
         assert_eq!(places.iter().map(has_ended).collect::<Vec<_>>(), [false, true, false]);

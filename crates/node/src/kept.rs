@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use std::sync::Arc;
 use strowger_backend::accounting::{Accounting, Settings};
 use strowger_backend::files::spool::Spool;
-use strowger_backend::technology::{self, Place};
+use strowger_backend::technology::{self, DataPlace};
 use strowger_calls::{Call, read_kept};
 use strowger_config::Config;
 use strowger_net::clock;
@@ -35,7 +35,7 @@ impl Kept {
         Self::read(config, technology, &place).with_context(|| format!("`{key}`"))
     }
 
-    fn read(config: &Config, technology: &str, place: &Place) -> anyhow::Result<Self> {
+    fn read(config: &Config, technology: &str, place: &DataPlace) -> anyhow::Result<Self> {
         let open = technology::find(technology, |technology| technology.calls);
         let engine = open.and_then(|open| open(place)).map_err(|error| anyhow!(error))?;
         let (mut calls, mut rows, mut unreadable, now) = (Vec::new(), Vec::new(), Vec::new(), clock::now());
@@ -88,10 +88,10 @@ impl Kept {
 /// Carries out the effects on kept calls; returns other effects.
 pub(crate) fn carry_out(call_store: Option<&CallStore>, effect: Effect) -> Option<Effect> {
     match (effect, call_store) {
-        (Effect::Keep { call, state }, Some(call_store)) => call_store.put(call, state),
-        (Effect::Close { call, rows }, Some(call_store)) => call_store.close(call, rows),
-        (Effect::Forget { call }, Some(call_store)) => call_store.remove(call),
-        (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }, None) => (),
+        (Effect::PersistCall { call, state }, Some(call_store)) => call_store.put(call, state),
+        (Effect::FinishCall { call, rows }, Some(call_store)) => call_store.close(call, rows),
+        (Effect::DeleteCall { call }, Some(call_store)) => call_store.remove(call),
+        (Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. }, None) => (),
         (other, _) => return Some(other),
     }
     None

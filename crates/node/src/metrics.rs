@@ -222,7 +222,7 @@ strowger_metrics::metrics! {
 const COMMITS: [Metric; 1] = [Metric {
     field: "commit",
     family: "commit_seconds",
-    kind: strowger_metrics::Kind::Histogram,
+    kind: strowger_metrics::MetricKind::Histogram,
     unit: strowger_metrics::Unit::Seconds,
     help: "How long the commits of groups of bindings took.",
     labels: &[],

@@ -8,7 +8,7 @@ use strowger_core::shown::shown;
 use strowger_server::places::NamedUser;
 use strowger_server::process_state::ProcessState;
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{Answer, Question, Subscribers};
+use strowger_store::subscriber::{SubscriberAnswer, Question, Subscribers};
 use strowger_store::ticket::{SinkId, Ticket};
 
 /// Maximum number of questions at a time; it leaves room for the look-ups of calls.
@@ -36,8 +36,8 @@ struct Asked {
 
 impl Asked {
     /// Handles the answer about a user under the first name of its domain.
-    fn take(&mut self, mut user: NamedUser, answer: &Result<Answer, StoreError>) {
-        if !matches!(answer, Ok(Answer::Absent)) {
+    fn take(&mut self, mut user: NamedUser, answer: &Result<SubscriberAnswer, StoreError>) {
+        if !matches!(answer, Ok(SubscriberAnswer::Absent)) {
             return;
         }
         let domain = user.domains.remove(0);
@@ -54,7 +54,7 @@ impl NamedUsers {
     pub(crate) fn new(subscribers: &dyn Subscribers) -> Self {
         let asked = Arc::<Mutex<Asked>>::default();
         let answers = asked.clone();
-        let sink = subscribers.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
+        let sink = subscribers.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
             let mut asked = answers.lock().unwrap_or_else(PoisonError::into_inner);
             for (number, answer) in results {
                 let place = number.checked_sub(asked.first).and_then(|place| usize::try_from(place).ok());

@@ -13,9 +13,9 @@ use strowger_core::log_limiter::LogLimiter;
 use strowger_core::{Arrival, ListenerId, Transport};
 use strowger_net::clock;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{Circumstances, Engine};
+use strowger_server::engine::{ProcessStatus, Engine};
 use strowger_server::explain::Explained;
-use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_server::process_state::{ProcessState, ProcessContext};
 use strowger_store::location::LocationTable;
 
 /// Explains how a server with this configuration would handle a request that arrives by this transport from `source`. `proven`: the sender has shown
@@ -38,7 +38,7 @@ pub fn explain(
     data_sets::read(&mut config, None).map_err(|fault| fault.to_string())?;
     let arrival = Arrival { transport, listener: ListenerId(listener as u16), remote: source, flow: None };
     let bound: Vec<SocketAddr> = config.listeners.iter().map(|listener| listener.address).collect();
-    let surroundings = Surroundings {
+    let surroundings = ProcessContext {
         identity: identity(&config, &bound, &Guarded { services: literal(&config), ..Guarded::default() }),
         // Fixed secrets: the output of this engine is never sent.
         secret: vec![0; 32],
@@ -60,6 +60,6 @@ pub fn explain(
     };
     let now = clock::now();
     let shared = Arc::new(ProcessState::new(now, config, surroundings));
-    let engine = Engine::new(now, shared, 0, Circumstances { draining: false, shards: 1 });
+    let engine = Engine::new(now, shared, 0, ProcessStatus { draining: false, shards: 1 });
     engine.explain(now, &arrival, bytes, proven, &exists)
 }

@@ -34,7 +34,7 @@ use strowger_net::{Handle, ListenSocket, Net, Node, clock};
 use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
-use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
+use strowger_server::process_state::{CALL_SEED, ProcessState, ProcessContext};
 use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
@@ -131,7 +131,7 @@ impl Server {
         let addresses = ServiceAddresses::new(&config, listening, caches.clone());
         let identity = addresses.identity(&config, net.addresses());
         let routes = Box::new(KernelRoutes::new());
-        let surroundings = Surroundings {
+        let surroundings = ProcessContext {
             identity,
             secret,
             seed,

@@ -13,12 +13,12 @@ use std::time::Instant;
 use strowger_backend::accounting::Accounting;
 use strowger_cache::ticket::{Answered, Receiver};
 use strowger_calls::{Call, CallPage, CallView};
-use strowger_core::log_limiter::{Kind, LogLimiter};
+use strowger_core::log_limiter::{LogSubject, LogLimiter};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_dns::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
-use strowger_server::engine::{Answer, Circumstances, Effect, Engine, EngineRecord};
+use strowger_server::engine::{EngineInput, ProcessStatus, Effect, Engine, EngineRecord};
 use strowger_server::process_state::ProcessState;
 use strowger_server::question::{HostKey, Resolved};
 use strowger_store::accounting::Row;
@@ -97,7 +97,7 @@ impl Services {
 #[derive(Debug)]
 pub enum Input {
     /// An answer for the engine.
-    Answer(Answer),
+    Answer(EngineInput),
     /// An order about its calls.
     Calls(CallOrder),
 }
@@ -159,13 +159,13 @@ impl Shard {
         let written = journal.map(|journal| {
             let mailbox = mailbox.clone();
             journal.receiver(Arc::new(move |results: &[(u64, Result<(), _>)]| {
-                mailbox.send(Input::Answer(Answer::Written(results.to_vec())));
+                mailbox.send(Input::Answer(EngineInput::Written(results.to_vec())));
             }))
         });
         let found = shared.subscribers.as_ref().map(|subscribers| {
             let mailbox = mailbox.clone();
             subscribers.receiver(Arc::new(move |results: &[(u64, Result<_, _>)]| {
-                mailbox.send(Input::Answer(Answer::Subscribers(results.to_vec())));
+                mailbox.send(Input::Answer(EngineInput::Subscribers(results.to_vec())));
             }))
         });
         let asker = shared.subscribers.as_ref().and_then(|subscribers| subscribers.local()).map(|(asker, tasks)| {
@@ -185,7 +185,7 @@ impl Shard {
         });
         // Number before the policy: a policy that replaces this one meanwhile is noticed after the first round.
         services.reloads[number].store(shared.reloads(), Relaxed);
-        let mut engine = Engine::new(clock::now(), shared, number, circumstances(handle));
+        let mut engine = Engine::new(clock::now(), shared, number, process_status(handle));
         (engine.sinks.written, engine.sinks.found, engine.sinks.cached) = (written, found, cached);
         let left = if number == 0 { services.take_left() } else { Vec::new() };
         let mut shard = Self { engine, services, handle: handle.clone(), mailbox, accounting, call_store, asker };
@@ -210,7 +210,7 @@ impl Shard {
     /// Gives an input to the engine and carries out its effects.
     #[inline]
     fn drive<T>(&mut self, input: impl FnOnce(&mut Engine) -> T) -> T {
-        self.engine.shard.circumstances = circumstances(&self.handle);
+        self.engine.shard.process_status = process_status(&self.handle);
         let result = input(&mut self.engine);
         if !self.engine.effects.is_empty() {
             self.carry_out();
@@ -226,7 +226,7 @@ impl Shard {
         // Number before the policy, as at the start.
         let (number, reloads) = (self.mailbox.shard(), shared.reloads());
         let policy = shared.policy();
-        self.drive(|engine| engine.answered(now, Answer::Policy(policy), out));
+        self.drive(|engine| engine.answered(now, EngineInput::Policy(policy), out));
         self.services.reloads[number].store(reloads, Relaxed);
         shared.durations[number].reload.observe(began.elapsed().as_micros() as u64);
     }
@@ -236,15 +236,15 @@ impl Shard {
             let Some(effect) = kept::carry_out(self.call_store.as_deref(), effect) else { continue };
             match effect {
                 Effect::Alias { flow, transport, address } => self.handle.alias(flow, transport, address),
-                Effect::Confirm(peer) => self.handle.confirm(peer),
+                Effect::SourceVerified(peer) => self.handle.confirm(peer),
                 Effect::Resolve { ticket, source, name } => {
                     let log_limiter = &self.engine.shared.log_limiter;
                     look_up((ticket, source, name), &self.services, log_limiter, &self.handle, &self.mailbox);
                 }
-                Effect::WakePings => self.handle.mailbox(0).send(Input::Answer(Answer::Pings)),
+                Effect::WakePings => self.handle.mailbox(0).send(Input::Answer(EngineInput::Pings)),
                 Effect::Account(row) => account(self.accounting.as_deref(), row),
                 Effect::GiveBack => (self.services.program.give_back)(),
-                Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. } => (),
+                Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. } => (),
             }
         }
     }
@@ -255,7 +255,7 @@ struct CacheAnswers(Mailbox<Shard>);
 
 impl Receiver for CacheAnswers {
     fn answered(&self, answers: Vec<Answered>) {
-        self.0.send(Input::Answer(Answer::Credentials(answers)));
+        self.0.send(Input::Answer(EngineInput::Credentials(answers)));
     }
 }
 
@@ -296,8 +296,8 @@ impl CallOrder {
     }
 }
 
-fn circumstances(handle: &Handle<Shard>) -> Circumstances {
-    Circumstances { draining: handle.is_draining(), shards: handle.shards() }
+fn process_status(handle: &Handle<Shard>) -> ProcessStatus {
+    ProcessStatus { draining: handle.is_draining(), shards: handle.shards() }
 }
 
 /// Starts the look-up of a name, whose result goes to the mailbox. A separate function: no round waits for it or uses
@@ -314,7 +314,7 @@ fn look_up(
     let (own, mailbox) = (handle.clone(), mailbox.clone());
     let work = async move {
         let to = resolve(&services.resolver(), &log_limiter, &own, source, &name).await;
-        mailbox.send(Input::Answer(Answer::Resolved { ticket, name, to }));
+        mailbox.send(Input::Answer(EngineInput::Resolved { ticket, name, to }));
     };
     handle.spawn("the resolver", work);
 }
@@ -331,7 +331,7 @@ async fn resolve(
     let targets = match resolver.resolve(&text, *port, *transport, *secure).await {
         Ok(targets) => targets,
         Err(error) => {
-            if log_limiter.allow(Kind::Lookup, source, clock::now().mono) {
+            if log_limiter.allow(LogSubject::Lookup, source, clock::now().mono) {
                 let (host, error) = (shown(host), brief(&error));
                 tracing::info!(%host, %error, "name not resolved");
             }
@@ -343,7 +343,7 @@ async fn resolve(
 }
 
 impl Service for Shard {
-    type Answer = Input;
+    type ShardMessage = Input;
     type Record = EngineRecord;
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use strowger_cache::request::{Promise, Request};
-use strowger_cache::waiting::{Outcome, WaitingCache};
+use strowger_cache::waiting::{CacheResponse, WaitingCache};
 use strowger_calls::shared_counts::{Member, publish};
 use strowger_config::{Config, Name};
 use strowger_net::clock;
@@ -128,7 +128,7 @@ impl Reached {
     }
 }
 
-fn ask(cache: &mut WaitingCache, requests: &[Request<'_>], wait: Duration) -> Vec<Outcome> {
+fn ask(cache: &mut WaitingCache, requests: &[Request<'_>], wait: Duration) -> Vec<CacheResponse> {
     match requests {
         [] => Vec::new(),
         _ => cache.ask(requests, Promise::Held, clock::now().mono, wait),

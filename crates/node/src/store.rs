@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use strowger_backend::accounting::Accounting;
 use strowger_backend::sqlite;
-use strowger_backend::technology::{self, Place};
+use strowger_backend::technology::{self, DataPlace};
 use strowger_config::Config;
 use strowger_files::{access, private};
 use strowger_store::clock::{Clock, Moment};
@@ -72,7 +72,7 @@ pub(crate) fn open(
 }
 
 /// Returns the error with the key of a server, or the rights that a file lacks.
-fn bindings_unusable(error: anyhow::Error, place: &Place) -> anyhow::Error {
+fn bindings_unusable(error: anyhow::Error, place: &DataPlace) -> anyhow::Error {
     match access::denial(&place.path, true) {
         _ if place.server.is_some() => error.context("`store.bindings`"),
         Some(reason) => anyhow!("{error}; {reason}"),

@@ -36,7 +36,7 @@ pub(crate) struct HostSide {
 }
 
 /// Address by which a server finds a connection again: its number, transport and address.
-pub(crate) type Place = (usize, Transport, SocketAddr);
+pub(crate) type ConnectionAddress = (usize, Transport, SocketAddr);
 
 impl World {
     fn host_side(&mut self, connection: usize, side: usize) -> Option<&mut HostSide> {

@@ -14,9 +14,9 @@ use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
+use strowger_server::engine::{EngineInput, ProcessStatus, Effect, Engine};
 use strowger_server::local_address::OneWay;
-use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_server::process_state::{ProcessState, ProcessContext};
 use strowger_store::location::{ExistingBindings, LocationTable, Step};
 use strowger_store::ticket::{SinkId, Ticket};
 
@@ -130,7 +130,7 @@ fn shard_of(bucket: u8, shards: usize) -> usize {
 impl Process {
     fn start(now: Now, number: u16, config: Config, kept: &Kept) -> Self {
         let shards = config.server.shards.map_or(1, usize::from);
-        let surroundings = Surroundings {
+        let surroundings = ProcessContext {
             identity: identity(&config, &kept.listeners),
             secret: kept.secret.clone(),
             seed: [number as u8; 32],
@@ -146,8 +146,8 @@ impl Process {
         };
         let shared = Arc::new(ProcessState::new(now, config, surroundings));
         let engine = |shard| {
-            let circumstances = Circumstances { draining: false, shards };
-            let mut engine = Engine::new(now, shared.clone(), shard, circumstances);
+            let process_status = ProcessStatus { draining: false, shards };
+            let mut engine = Engine::new(now, shared.clone(), shard, process_status);
             engine.sinks.found = Some(SinkId::NONE);
             engine
         };
@@ -198,7 +198,7 @@ impl Host {
         let policy = self.process.shared.set_config(config, identity);
         for shard in 0..self.process.engines.len() {
             let policy = policy.clone();
-            let (sent, _) = self.work(now, shard, |engine, out| engine.answered(now, Answer::Policy(policy), out));
+            let (sent, _) = self.work(now, shard, |engine, out| engine.answered(now, EngineInput::Policy(policy), out));
             assert!(sent.is_empty(), "a reload sends nothing");
         }
         self.process.shared.drop_retired();
@@ -254,9 +254,9 @@ impl Host {
     ) -> (Vec<Sent>, Vec<Effect>) {
         let _log = log::catch();
         let (process, out) = (&mut self.process, &mut self.out);
-        let circumstances = Circumstances { draining: process.is_draining, shards: process.engines.len() };
+        let process_status = ProcessStatus { draining: process.is_draining, shards: process.engines.len() };
         let engine = &mut process.engines[shard];
-        engine.shard.circumstances = circumstances;
+        engine.shard.process_status = process_status;
         input(engine, out);
         engine.sinks.has_asked = false;
         engine.keep_changed(now);

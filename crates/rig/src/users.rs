@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{Answer, Asked, Credential, Ha1s, LookupSink, Question, Subscribers};
+use strowger_store::subscriber::{SubscriberAnswer, Asked, Credential, Ha1s, LookupSink, Question, Subscribers};
 use strowger_store::ticket::{Refused, SinkId, Ticket};
 
 /// Database of users.
@@ -57,7 +57,7 @@ impl Users {
     }
 
     /// Takes the questions since the last call, each with its answer.
-    pub(crate) fn answers(&self) -> Vec<(u64, Result<Answer, StoreError>)> {
+    pub(crate) fn answers(&self) -> Vec<(u64, Result<SubscriberAnswer, StoreError>)> {
         let mut state = self.state();
         let asked = std::mem::take(&mut state.asked);
         let answers = asked.into_iter().map(|(ticket, asked)| {
@@ -70,19 +70,19 @@ impl Users {
 }
 
 impl State {
-    fn answer(&self, question: Question<'_>) -> Answer {
+    fn answer(&self, question: Question<'_>) -> SubscriberAnswer {
         match question {
             Question::Credential { username, realm } => {
                 let is_it = |((name, _), (own, _)): &(&Address, &(Vec<u8>, Ha1s))| name == username && own == realm;
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into();
-                self.users.iter().find(is_it).map_or(Answer::Absent, |((name, domain), (realm, ha1))| {
+                self.users.iter().find(is_it).map_or(SubscriberAnswer::Absent, |((name, domain), (realm, ha1))| {
                     let [username, realm, domain] = [name, realm, domain].map(|part| text(part));
-                    Answer::Credential(Arc::new(Credential { username, realm, domain, ha1: *ha1 }))
+                    SubscriberAnswer::Credential(Arc::new(Credential { username, realm, domain, ha1: *ha1 }))
                 })
             }
             Question::User { username, domain } => {
                 let user: Address = (username.into(), domain.into());
-                if self.users.contains_key(&user) { Answer::Exists } else { Answer::Absent }
+                if self.users.contains_key(&user) { SubscriberAnswer::Exists } else { SubscriberAnswer::Absent }
             }
         }
     }
@@ -93,7 +93,7 @@ impl Subscribers for Users {
         SinkId::NONE
     }
 
-    fn cached(&self, question: Question<'_>, _now_ms: u64) -> Option<Result<Answer, StoreError>> {
+    fn cached(&self, question: Question<'_>, _now_ms: u64) -> Option<Result<SubscriberAnswer, StoreError>> {
         let state = self.state();
         state.cached.contains(&Asked::from(question)).then(|| Ok(state.answer(question)))
     }

@@ -1,11 +1,11 @@
 //! Network of the rig: one virtual clock, servers, and the lines of a test.
 
-use crate::connections::{Connection, Place};
+use crate::connections::{Connection, ConnectionAddress};
 use crate::host::{Host, Sent};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use strowger_core::{Arrival, Now, Outbox, Transport};
-use strowger_server::engine::{Answer, Effect, Engine};
+use strowger_server::engine::{EngineInput, Effect, Engine};
 use strowger_server::question::{HostKey, Resolved};
 
 /// Milliseconds between two rounds of upkeep.
@@ -26,7 +26,7 @@ pub(crate) enum Due {
     /// End of a connection, as this side learns of it.
     Ended { connection: usize, to: usize },
     /// Answer for a shard of this process of a server.
-    Answer { host: usize, process: u16, shard: usize, answer: Answer },
+    Answer { host: usize, process: u16, shard: usize, answer: EngineInput },
     /// Message that could not be sent, and whether its peer is the cause.
     Unsent { host: usize, process: u16, shard: usize, token: u64, by_peer: bool },
     /// Upkeep of a server.
@@ -50,7 +50,7 @@ pub(crate) struct World {
     pub(crate) lines: Vec<LineState>,
     pub(crate) connections: Vec<Connection>,
     /// Connections by which servers reach addresses.
-    pub(crate) directory: HashMap<Place, (usize, usize)>,
+    pub(crate) directory: HashMap<ConnectionAddress, (usize, usize)>,
     /// Lines that listeners of the test have accepted.
     pub(crate) accepted: HashMap<SocketAddr, VecDeque<usize>>,
     /// Addresses of names.
@@ -225,18 +225,18 @@ impl World {
                 Effect::Alias { flow, transport, address } => self.alias(host, flow, transport, address),
                 Effect::Resolve { ticket, name, .. } => {
                     let to = self.resolved(&name);
-                    let answer = Answer::Resolved { ticket, name, to };
+                    let answer = EngineInput::Resolved { ticket, name, to };
                     self.plan(self.lookup, Due::Answer { host, process, shard, answer });
                 }
-                Effect::WakePings => self.plan(0, Due::Answer { host, process, shard: 0, answer: Answer::Pings }),
+                Effect::WakePings => self.plan(0, Due::Answer { host, process, shard: 0, answer: EngineInput::Pings }),
                 // Rows and kept calls are for writers, which the rig has not.
-                Effect::Account(_) | Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. } => (),
-                Effect::Confirm(_) | Effect::GiveBack => (),
+                Effect::Account(_) | Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. } => (),
+                Effect::SourceVerified(_) | Effect::GiveBack => (),
             }
         }
         let answers = self.hosts[host].users().answers();
         if !answers.is_empty() {
-            self.plan(self.lookup, Due::Answer { host, process, shard, answer: Answer::Subscribers(answers) });
+            self.plan(self.lookup, Due::Answer { host, process, shard, answer: EngineInput::Subscribers(answers) });
         }
     }
 

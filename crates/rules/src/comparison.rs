@@ -1,13 +1,13 @@
 //! Parses the comparison after a value, and its right operand.
 
-use crate::expression::{AddressTest, Node, NumberTest, TextTest};
+use crate::expression::{AddressTest, ExpressionNode, NumberTest, TextTest};
 use crate::fault::did_you_mean;
 use crate::field::{AddressField, Case, FIELDS, Field, FlagField, NumberField};
 use crate::networks::Networks;
 use crate::parser::{Operand, Parser};
 use crate::pattern::Pattern;
 use crate::texts::{Arena, Texts};
-use crate::token::{Order, Token};
+use crate::token::{OrderRelation, Token};
 use crate::value::Text;
 use crate::{Fault, Network};
 use std::ops::Range;
@@ -20,28 +20,28 @@ const NUMBER: &str = "a number such as 70, or a size such as 4KiB";
 
 impl<'t> Parser<'t> {
     /// A flag has no comparison.
-    pub(crate) fn flag(&self, field: FlagField) -> Result<Node, Fault> {
+    pub(crate) fn flag(&self, field: FlagField) -> Result<ExpressionNode, Fault> {
         let (token, span) = self.peek()?;
         if matches!(token, Token::Compare(_) | Token::Word("in" | "matches" | "starts_with" | "ends_with")) {
             let cure = format!("write `{}` or `not {}`", field.name(), field.name());
             return Err(Fault::new(span, format!("`{}` holds or does not", field.name()), cure));
         }
-        Ok(Node::Flag(field))
+        Ok(ExpressionNode::Flag(field))
     }
 
-    pub(crate) fn text_test(&mut self, text: Text, of: &Range<usize>) -> Result<(Node, bool), Fault> {
+    pub(crate) fn text_test(&mut self, text: Text, of: &Range<usize>) -> Result<(ExpressionNode, bool), Fault> {
         let case = text.case();
         let (test, is_negated) = match self.comparison(of, &TEXT_COMPARISONS)? {
-            Comparison::Order(order @ (Order::Equal | Order::Unequal), _) => {
-                let is_negated = order == Order::Unequal;
+            Comparison::Order(order @ (OrderRelation::Equal | OrderRelation::Unequal), _) => {
+                let is_negated = order == OrderRelation::Unequal;
                 if let Token::Text(wanted) = self.peek()?.0 {
                     self.next()?;
-                    return Ok((Node::Text(text, case, TextTest::Is(wanted.into())), is_negated));
+                    return Ok((ExpressionNode::Text(text, case, TextTest::Is(wanted.into())), is_negated));
                 }
                 let (other, span) = self.other(of, "text between quotes, such as 'alice'")?;
                 let Operand::Text(other) = other else { return Err(self.type_mismatch(of, span, "text")) };
                 let both = if other.case() == Case::Ignored { Case::Ignored } else { case };
-                return Ok((Node::Text(text, both, TextTest::Same(other)), is_negated));
+                return Ok((ExpressionNode::Text(text, both, TextTest::Same(other)), is_negated));
             }
             Comparison::Order(_, at) => {
                 let cure = format!("compare it by {}", or_list(&TEXT_COMPARISONS));
@@ -58,7 +58,7 @@ impl<'t> Parser<'t> {
                 (test, false)
             }
         };
-        Ok((Node::Text(text, case, test), is_negated))
+        Ok((ExpressionNode::Text(text, case, test), is_negated))
     }
 
     fn within_texts(&mut self, text: &Text, of: &Range<usize>) -> Result<TextTest, Fault> {
@@ -85,12 +85,12 @@ impl<'t> Parser<'t> {
         }
     }
 
-    pub(crate) fn number_test(&mut self, field: NumberField, of: &Range<usize>) -> Result<(Node, bool), Fault> {
+    pub(crate) fn number_test(&mut self, field: NumberField, of: &Range<usize>) -> Result<(ExpressionNode, bool), Fault> {
         let (test, is_negated) = match self.comparison(of, &NUMBER_COMPARISONS)? {
             Comparison::Order(order, _) => {
                 // An absent number is unequal to all, so `!=` is the opposite of `==`.
-                let is_negated = order == Order::Unequal;
-                let order = if is_negated { Order::Equal } else { order };
+                let is_negated = order == OrderRelation::Unequal;
+                let order = if is_negated { OrderRelation::Equal } else { order };
                 let (token, span) = self.peek()?;
                 if let Token::Word(word) = token
                     && !word.starts_with(|c: char| c.is_ascii_digit())
@@ -118,7 +118,7 @@ impl<'t> Parser<'t> {
             }
             Comparison::Word(_) => unreachable!("no comparison of numbers is another word"),
         };
-        Ok((Node::Number(field, test), is_negated))
+        Ok((ExpressionNode::Number(field, test), is_negated))
     }
 
     fn number(&self, token: Token<'_>, span: Range<usize>) -> Result<u64, Fault> {
@@ -133,16 +133,16 @@ impl<'t> Parser<'t> {
         Err(Fault::new(span.clone(), format!("{} is no number", self.named(&span)), cure))
     }
 
-    pub(crate) fn address_test(&mut self, field: AddressField, of: &Range<usize>) -> Result<(Node, bool), Fault> {
+    pub(crate) fn address_test(&mut self, field: AddressField, of: &Range<usize>) -> Result<(ExpressionNode, bool), Fault> {
         let (test, is_negated) = match self.comparison(of, &ADDRESS_COMPARISONS)? {
-            Comparison::Order(order @ (Order::Equal | Order::Unequal), _) => {
+            Comparison::Order(order @ (OrderRelation::Equal | OrderRelation::Unequal), _) => {
                 let (token, span) = self.next()?;
                 let network = self.network(token, span.clone())?;
                 if !network.is_address() {
                     let cure = format!("write `{} in {network}`", field.name());
                     return Err(Fault::new(span, "a network is more than one address", cure));
                 }
-                (AddressTest::Within(Networks::new(&[(network, 0)])), order == Order::Unequal)
+                (AddressTest::Within(Networks::new(&[(network, 0)])), order == OrderRelation::Unequal)
             }
             Comparison::Order(_, at) => {
                 let cure = format!("compare it by {}", or_list(&ADDRESS_COMPARISONS));
@@ -151,7 +151,7 @@ impl<'t> Parser<'t> {
             Comparison::In(is_negated) => (self.within_networks(field, of)?, is_negated),
             Comparison::Word(_) => unreachable!("no comparison of addresses is another word"),
         };
-        Ok((Node::Address(field, test), is_negated))
+        Ok((ExpressionNode::Address(field, test), is_negated))
     }
 
     fn within_networks(&mut self, field: AddressField, of: &Range<usize>) -> Result<AddressTest, Fault> {
@@ -293,7 +293,7 @@ impl<'t> Parser<'t> {
 
 /// Operator between two values.
 enum Comparison<'t> {
-    Order(Order, Range<usize>),
+    Order(OrderRelation, Range<usize>),
     /// `in`; true for `not in`.
     In(bool),
     Word(&'t str),

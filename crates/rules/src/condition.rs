@@ -1,6 +1,6 @@
 //! A compiled condition, evaluated on the facts of a request.
 
-use crate::expression::{Expression, Node, TextTest};
+use crate::expression::{Expression, ExpressionNode, TextTest};
 use crate::field::{AddressField, Facts, FlagField, TextField};
 use crate::parser::Parser;
 use crate::token;
@@ -54,7 +54,7 @@ impl Condition {
 
     /// Creates a condition that is always true.
     pub fn always() -> Self {
-        Self { text: "true".into(), expression: Expression { node: Node::Constant(true), span: 0..4 } }
+        Self { text: "true".into(), expression: Expression { node: ExpressionNode::Constant(true), span: 0..4 } }
     }
 
     /// Source text.
@@ -140,12 +140,12 @@ fn with_signs(mut fault: Fault, text: &str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::LookupKind;
 
     #[test]
     fn a_condition_says_what_a_field_is_compared_with() {
         let mut names = SetNames::default();
-        let [a, b] = ["a", "b"].map(|name| names.add(name, Kind::Prefixes).expect("a name"));
+        let [a, b] = ["a", "b"].map(|name| names.add(name, LookupKind::Prefixes).expect("a name"));
         let of = |text: &str| Condition::compile(text, &names).expect(text);
         let condition = of("number == '1' or not (number in ['3', '2']) and number starts_with '4' and user == '5'");
         let mut texts = condition.texts_of(TextField::Number);
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_condition_says_what_it_needs() {
         let mut names = SetNames::default();
-        let vips = names.add("vips", Kind::Texts).expect("a name");
+        let vips = names.add("vips", LookupKind::Texts).expect("a name");
         let of = |text: &str| Condition::compile(text, &names).expect(text);
         let is_one = |test| match test {
             Test::Flag(flag) => flag == FlagField::Authenticated,
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_condition_names_the_sets_that_it_queries() {
         let mut names = SetNames::default();
-        let kinds = [("a", Kind::Texts), ("b", Kind::Prefixes), ("c", Kind::Networks), ("d", Kind::Texts)];
+        let kinds = [("a", LookupKind::Texts), ("b", LookupKind::Prefixes), ("c", LookupKind::Networks), ("d", LookupKind::Texts)];
         let [a, b, c, d] = kinds.map(|(name, kind)| names.add(name, kind).expect("a name"));
         for (text, sets) in [
             ("method == 'INVITE' and size > 3", &[][..]),

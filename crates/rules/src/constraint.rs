@@ -1,9 +1,9 @@
 //! Constraints of a condition: properties of a request, and the values without which the condition cannot hold. The
 //! index is built from them.
 
-use crate::expression::{AddressTest, Expression, Node, NumberTest, TextTest, in_set};
+use crate::expression::{AddressTest, Expression, ExpressionNode, NumberTest, TextTest, in_set};
 use crate::field::{AddressField, Facts, FlagField, NumberField};
-use crate::token::Order;
+use crate::token::OrderRelation;
 use crate::value::{Input, Text};
 use crate::{Network, SetId};
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ pub(crate) enum RequestValue<'a> {
 /// Value, or range of values, of a property with which a condition may hold. Case is ignored, so the condition may still
 /// fail for a value within it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ValueRange {
     Whole(Box<str>),
     Prefix(Box<[u8]>),
     Number(u64),
@@ -46,7 +46,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Constraint {
     pub(crate) question: Question,
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Vec<ValueRange>,
 }
 
 impl Question {
@@ -86,38 +86,38 @@ pub(crate) fn of(expression: &Expression) -> Vec<Constraint> {
 /// Returns the constraints without which the expression cannot have the value `wanted`.
 fn needed(expression: &Expression, wanted: bool) -> Vec<Constraint> {
     let one = |question, answers| vec![Constraint { question, answers }];
-    let truth = |question| vec![Constraint { question, answers: vec![Answer::Number(wanted.into())] }];
+    let truth = |question| vec![Constraint { question, answers: vec![ValueRange::Number(wanted.into())] }];
     match &expression.node {
-        Node::Flag(field) => truth(Question::Flag(*field)),
-        Node::Text(text, _, TextTest::In(set)) => truth(Question::TextIn(text.clone(), *set)),
-        Node::Address(field, AddressTest::In(set)) => truth(Question::AddressIn(*field, *set)),
-        Node::Not(inner) | Node::Opposite(inner) => needed(inner, !wanted),
-        Node::And(parts) if wanted => all_of(parts, wanted),
-        Node::Or(parts) if !wanted => all_of(parts, wanted),
-        Node::And(parts) | Node::Or(parts) => one_of(parts, wanted),
-        Node::Text(text, _, TextTest::Matches(pattern)) if wanted && pattern.prefixes.is_none() => {
-            one(Question::Matched(text.clone()), vec![Answer::Pattern(pattern.text.clone())])
+        ExpressionNode::Flag(field) => truth(Question::Flag(*field)),
+        ExpressionNode::Text(text, _, TextTest::In(set)) => truth(Question::TextIn(text.clone(), *set)),
+        ExpressionNode::Address(field, AddressTest::In(set)) => truth(Question::AddressIn(*field, *set)),
+        ExpressionNode::Not(inner) | ExpressionNode::Opposite(inner) => needed(inner, !wanted),
+        ExpressionNode::And(parts) if wanted => all_of(parts, wanted),
+        ExpressionNode::Or(parts) if !wanted => all_of(parts, wanted),
+        ExpressionNode::And(parts) | ExpressionNode::Or(parts) => one_of(parts, wanted),
+        ExpressionNode::Text(text, _, TextTest::Matches(pattern)) if wanted && pattern.prefixes.is_none() => {
+            one(Question::Matched(text.clone()), vec![ValueRange::Pattern(pattern.text.clone())])
         }
-        Node::Text(text, _, test) if wanted => {
+        ExpressionNode::Text(text, _, test) if wanted => {
             texts(test).map_or_else(Vec::new, |answers| one(Question::Text(text.clone()), answers))
         }
-        Node::Number(field, NumberTest::Is(Order::Equal, number)) if wanted => {
-            one(Question::Number(*field), vec![Answer::Number(*number)])
+        ExpressionNode::Number(field, NumberTest::Is(OrderRelation::Equal, number)) if wanted => {
+            one(Question::Number(*field), vec![ValueRange::Number(*number)])
         }
-        Node::Number(field, NumberTest::OneOf(numbers)) if wanted => {
-            one(Question::Number(*field), numbers.iter().map(|number| Answer::Number(*number)).collect())
+        ExpressionNode::Number(field, NumberTest::OneOf(numbers)) if wanted => {
+            one(Question::Number(*field), numbers.iter().map(|number| ValueRange::Number(*number)).collect())
         }
-        Node::Address(field, AddressTest::Within(networks)) if wanted => {
-            one(Question::Address(*field), networks.all().map(|(network, _)| Answer::Within(network)).collect())
+        ExpressionNode::Address(field, AddressTest::Within(networks)) if wanted => {
+            one(Question::Address(*field), networks.all().map(|(network, _)| ValueRange::Within(network)).collect())
         }
         _ => Vec::new(),
     }
 }
 
 /// Returns the values with which a text passes a test, if they can be listed.
-fn texts(test: &TextTest) -> Option<Vec<Answer>> {
-    let whole = |text: &str| Answer::Whole(text.to_ascii_lowercase().into());
-    let prefix = |text: &[u8]| Answer::Prefix(text.to_ascii_lowercase().into());
+fn texts(test: &TextTest) -> Option<Vec<ValueRange>> {
+    let whole = |text: &str| ValueRange::Whole(text.to_ascii_lowercase().into());
+    let prefix = |text: &[u8]| ValueRange::Prefix(text.to_ascii_lowercase().into());
     match test {
         TextTest::Is(text) => Some(vec![whole(text)]),
         TextTest::OneOf(texts) => Some((0..texts.keys().len()).map(|id| whole(texts.keys().text(id))).collect()),
@@ -158,14 +158,14 @@ fn one_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Condition, Kind, SetNames};
+    use crate::{Condition, LookupKind, SetNames};
 
     /// Formats constraints as `question: answer answer`.
     fn constraints(text: &str) -> Vec<String> {
         let mut sets = SetNames::default();
-        sets.add("vips", Kind::Texts).expect("a name");
-        sets.add("rates", Kind::Prefixes).expect("a name");
-        sets.add("nets", Kind::Networks).expect("a name");
+        sets.add("vips", LookupKind::Texts).expect("a name");
+        sets.add("rates", LookupKind::Prefixes).expect("a name");
+        sets.add("nets", LookupKind::Networks).expect("a name");
         let condition = Condition::compile(text, &sets).expect(text);
         let question = |question: &Question| match question {
             Question::Text(text) => text.to_string(),
@@ -176,12 +176,12 @@ mod tests {
             Question::AddressIn(field, _) => format!("{} in", field.name()),
             Question::Matched(text) => format!("{text} matches"),
         };
-        let answer = |answer: &Answer| match answer {
-            Answer::Whole(text) => text.to_string(),
-            Answer::Prefix(text) => format!("{}*", text.escape_ascii()),
-            Answer::Number(number) => number.to_string(),
-            Answer::Within(network) => network.to_string(),
-            Answer::Pattern(pattern) => pattern.to_string(),
+        let answer = |answer: &ValueRange| match answer {
+            ValueRange::Whole(text) => text.to_string(),
+            ValueRange::Prefix(text) => format!("{}*", text.escape_ascii()),
+            ValueRange::Number(number) => number.to_string(),
+            ValueRange::Within(network) => network.to_string(),
+            ValueRange::Pattern(pattern) => pattern.to_string(),
         };
         let shown = |constraint: &Constraint| {
             let answers: Vec<String> = constraint.answers.iter().map(answer).collect();

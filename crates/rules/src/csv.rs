@@ -5,7 +5,7 @@
 //! its line.
 
 use crate::fault::did_you_mean;
-use crate::set::{Builder, Columns, EntryFault, Kind, Set};
+use crate::set::{Builder, Columns, EntryFault, LookupKind, Set};
 use std::io::{self, BufRead};
 
 /// Reason for the refusal of a file.
@@ -23,7 +23,7 @@ impl From<EntryFault> for Refusal {
 }
 
 /// Reads a set. At most one record is in memory.
-pub(crate) fn read(kind: Kind, source: impl BufRead, columns: Columns<'_>) -> Result<Set, Refusal> {
+pub(crate) fn read(kind: LookupKind, source: impl BufRead, columns: Columns<'_>) -> Result<Set, Refusal> {
     let mut records = Records { source, text: String::new(), at: 0, line: 0 };
     let mut record = Record::default();
     if !records.read(&mut record)? {
@@ -190,12 +190,12 @@ mod tests {
     const COLUMNS: Columns<'_> = Columns { key: "prefix", value: Some("carrier") };
 
     fn entries(text: &str) -> Vec<(String, Option<String>)> {
-        let set = Set::read_csv(Kind::Texts, "p.csv", text.as_bytes(), COLUMNS).expect(text);
+        let set = Set::read_csv(LookupKind::Texts, "p.csv", text.as_bytes(), COLUMNS).expect(text);
         set.list("").map(|Entry { key, value }| (key, value)).collect()
     }
 
     fn fault(text: &str) -> String {
-        Set::read_csv(Kind::Prefixes, "p.csv", text.as_bytes(), COLUMNS).expect_err(text).to_string()
+        Set::read_csv(LookupKind::Prefixes, "p.csv", text.as_bytes(), COLUMNS).expect_err(text).to_string()
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn a_line_that_is_not_utf8_is_named_and_a_source_that_fails_says_why() {
         let read = |source: &mut dyn BufRead| {
-            Set::read_csv(Kind::Prefixes, "p.csv", source, COLUMNS).expect_err("no set").to_string()
+            Set::read_csv(LookupKind::Prefixes, "p.csv", source, COLUMNS).expect_err("no set").to_string()
         };
         let want = "p.csv:3: this line is not UTF-8: save the file as UTF-8 text";
         assert_eq!(read(&mut &b"prefix,carrier\n1,x\n2,\xff\n"[..]), want);

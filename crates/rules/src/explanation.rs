@@ -9,12 +9,12 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation<'a> {
     /// Verdicts in the order of the rules.
-    pub verdicts: Vec<Verdict<'a>>,
+    pub verdicts: Vec<RuleVerdict<'a>>,
 }
 
 /// Verdict of one rule and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict<'a> {
+pub struct RuleVerdict<'a> {
     /// Name of the rule.
     pub name: &'a str,
     /// True if the rule matches.
@@ -28,7 +28,7 @@ pub struct Verdict<'a> {
     pub values: Vec<(String, String)>,
 }
 
-impl<'a> Verdict<'a> {
+impl<'a> RuleVerdict<'a> {
     pub(crate) fn of<F: Facts + ?Sized>(name: &'a str, condition: &'a Condition, input: &Input<'_, F>) -> Self {
         let (decider, holds) = condition.expression.decider(input);
         let mut asked = Vec::new();
@@ -61,7 +61,7 @@ impl<'a> Verdict<'a> {
 /// Maximum number of characters of a condition in a line.
 const LONGEST: usize = 120;
 
-impl fmt::Display for Verdict<'_> {
+impl fmt::Display for RuleVerdict<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line(0))
     }

@@ -5,7 +5,7 @@ use crate::field::{AddressField, Case, Facts, FlagField, NumberField};
 use crate::networks::Networks;
 use crate::pattern::Pattern;
 use crate::texts::Texts;
-use crate::token::Order;
+use crate::token::OrderRelation;
 use crate::value::{Input, Text, Value};
 use crate::{SetId, Sets};
 use std::ops::Range;
@@ -13,12 +13,12 @@ use std::ops::Range;
 /// A part of a condition, and its span in the text.
 #[derive(Debug)]
 pub(crate) struct Expression {
-    pub(crate) node: Node,
+    pub(crate) node: ExpressionNode,
     pub(crate) span: Range<u32>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum ExpressionNode {
     Constant(bool),
     Flag(FlagField),
     Exists(Value),
@@ -49,8 +49,8 @@ pub(crate) enum TextTest {
 /// Test of a number that is present.
 #[derive(Debug)]
 pub(crate) enum NumberTest {
-    Is(Order, u64),
-    Same(Order, NumberField),
+    Is(OrderRelation, u64),
+    Same(OrderRelation, NumberField),
     /// Sorted numbers.
     OneOf(Box<[u64]>),
 }
@@ -66,10 +66,10 @@ impl Expression {
     /// Visits every query of a set; a set may come several times.
     pub(crate) fn each_set(&self, visit: &mut dyn FnMut(SetId)) {
         match &self.node {
-            Node::Constant(_) | Node::Flag(_) | Node::Number(..) => {}
-            Node::Exists(Value::Text(text)) => text.each_set(visit),
-            Node::Exists(Value::Number(_) | Value::Address(_)) => {}
-            Node::Text(text, _, test) => {
+            ExpressionNode::Constant(_) | ExpressionNode::Flag(_) | ExpressionNode::Number(..) => {}
+            ExpressionNode::Exists(Value::Text(text)) => text.each_set(visit),
+            ExpressionNode::Exists(Value::Number(_) | Value::Address(_)) => {}
+            ExpressionNode::Text(text, _, test) => {
                 text.each_set(visit);
                 match test {
                     TextTest::In(set) => visit(*set),
@@ -77,33 +77,33 @@ impl Expression {
                     _ => {}
                 }
             }
-            Node::Address(_, AddressTest::In(set)) => visit(*set),
-            Node::Address(_, AddressTest::Within(_)) => {}
-            Node::Not(part) | Node::Opposite(part) => part.each_set(visit),
-            Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| part.each_set(visit)),
+            ExpressionNode::Address(_, AddressTest::In(set)) => visit(*set),
+            ExpressionNode::Address(_, AddressTest::Within(_)) => {}
+            ExpressionNode::Not(part) | ExpressionNode::Opposite(part) => part.each_set(visit),
+            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => parts.iter().for_each(|part| part.each_set(visit)),
         }
     }
 
     /// Visits each test of a text.
     pub(crate) fn each_text_test<'a>(&'a self, visit: &mut dyn FnMut(&'a Text, &'a TextTest)) {
         match &self.node {
-            Node::Text(text, _, test) => visit(text, test),
-            Node::Not(part) | Node::Opposite(part) => part.each_text_test(visit),
-            Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| part.each_text_test(visit)),
-            Node::Constant(_) | Node::Flag(_) | Node::Exists(_) | Node::Number(..) | Node::Address(..) => {}
+            ExpressionNode::Text(text, _, test) => visit(text, test),
+            ExpressionNode::Not(part) | ExpressionNode::Opposite(part) => part.each_text_test(visit),
+            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => parts.iter().for_each(|part| part.each_text_test(visit)),
+            ExpressionNode::Constant(_) | ExpressionNode::Flag(_) | ExpressionNode::Exists(_) | ExpressionNode::Number(..) | ExpressionNode::Address(..) => {}
         }
     }
 
     /// Constant value of the expression; `None` if its words show a dependence on the facts.
     pub(crate) fn constant(&self) -> Option<bool> {
         match &self.node {
-            Node::Constant(value) => Some(*value),
-            Node::Not(part) | Node::Opposite(part) => part.constant().map(|value| !value),
-            Node::And(parts) if parts.iter().any(|part| part.constant() == Some(false)) => Some(false),
-            Node::And(parts) => parts.iter().all(|part| part.constant() == Some(true)).then_some(true),
-            Node::Or(parts) if parts.iter().any(|part| part.constant() == Some(true)) => Some(true),
-            Node::Or(parts) => parts.iter().all(|part| part.constant() == Some(false)).then_some(false),
-            Node::Flag(_) | Node::Exists(_) | Node::Text(..) | Node::Number(..) | Node::Address(..) => None,
+            ExpressionNode::Constant(value) => Some(*value),
+            ExpressionNode::Not(part) | ExpressionNode::Opposite(part) => part.constant().map(|value| !value),
+            ExpressionNode::And(parts) if parts.iter().any(|part| part.constant() == Some(false)) => Some(false),
+            ExpressionNode::And(parts) => parts.iter().all(|part| part.constant() == Some(true)).then_some(true),
+            ExpressionNode::Or(parts) if parts.iter().any(|part| part.constant() == Some(true)) => Some(true),
+            ExpressionNode::Or(parts) => parts.iter().all(|part| part.constant() == Some(false)).then_some(false),
+            ExpressionNode::Flag(_) | ExpressionNode::Exists(_) | ExpressionNode::Text(..) | ExpressionNode::Number(..) | ExpressionNode::Address(..) => None,
         }
     }
 
@@ -111,11 +111,11 @@ impl Expression {
     pub(crate) fn needs(&self, wanted: bool, is_one: &dyn Fn(Test) -> bool) -> bool {
         match &self.node {
             // A constant never has the other value.
-            Node::Constant(value) => *value != wanted,
-            Node::Not(part) | Node::Opposite(part) => part.needs(!wanted, is_one),
-            Node::And(parts) if wanted => parts.iter().any(|part| part.needs(wanted, is_one)),
-            Node::Or(parts) if !wanted => parts.iter().any(|part| part.needs(wanted, is_one)),
-            Node::And(parts) | Node::Or(parts) => parts.iter().all(|part| part.needs(wanted, is_one)),
+            ExpressionNode::Constant(value) => *value != wanted,
+            ExpressionNode::Not(part) | ExpressionNode::Opposite(part) => part.needs(!wanted, is_one),
+            ExpressionNode::And(parts) if wanted => parts.iter().any(|part| part.needs(wanted, is_one)),
+            ExpressionNode::Or(parts) if !wanted => parts.iter().any(|part| part.needs(wanted, is_one)),
+            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => parts.iter().all(|part| part.needs(wanted, is_one)),
             _ => wanted && self.is_test(is_one),
         }
     }
@@ -123,12 +123,12 @@ impl Expression {
     /// True if this is a test for which `is_one` returns true.
     fn is_test(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
         match &self.node {
-            Node::Flag(field) => is_one(Test::Flag(*field)),
-            Node::Text(Text::Field(field), _, TextTest::Is(_) | TextTest::OneOf(_)) => is_one(Test::Listed(*field)),
-            Node::Text(Text::Field(field), _, TextTest::In(set)) => is_one(Test::In(*field, *set)),
-            Node::Text(text, _, TextTest::Same(other)) => [text, other].into_iter().any(|text| text.needs(is_one)),
-            Node::Exists(Value::Text(text)) | Node::Text(text, ..) => text.needs(is_one),
-            Node::Address(field, _) => is_one(Test::Address(*field)),
+            ExpressionNode::Flag(field) => is_one(Test::Flag(*field)),
+            ExpressionNode::Text(Text::Field(field), _, TextTest::Is(_) | TextTest::OneOf(_)) => is_one(Test::Listed(*field)),
+            ExpressionNode::Text(Text::Field(field), _, TextTest::In(set)) => is_one(Test::In(*field, *set)),
+            ExpressionNode::Text(text, _, TextTest::Same(other)) => [text, other].into_iter().any(|text| text.needs(is_one)),
+            ExpressionNode::Exists(Value::Text(text)) | ExpressionNode::Text(text, ..) => text.needs(is_one),
+            ExpressionNode::Address(field, _) => is_one(Test::Address(*field)),
             _ => false,
         }
     }
@@ -136,18 +136,18 @@ impl Expression {
     /// Evaluates the expression. A test of an absent value fails.
     pub(crate) fn holds<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> bool {
         match &self.node {
-            Node::Constant(value) => *value,
-            Node::Flag(field) => input.facts.flag(*field),
-            Node::Exists(value) => value.is_present(input),
-            Node::Text(text, case, test) => text.of(input).is_some_and(|text| test.holds(text, *case, input)),
-            Node::Number(field, test) => input.facts.number(*field).is_some_and(|number| test.holds(number, input)),
-            Node::Address(field, test) => input.facts.address(*field).is_some_and(|address| match test {
+            ExpressionNode::Constant(value) => *value,
+            ExpressionNode::Flag(field) => input.facts.flag(*field),
+            ExpressionNode::Exists(value) => value.is_present(input),
+            ExpressionNode::Text(text, case, test) => text.of(input).is_some_and(|text| test.holds(text, *case, input)),
+            ExpressionNode::Number(field, test) => input.facts.number(*field).is_some_and(|number| test.holds(number, input)),
+            ExpressionNode::Address(field, test) => input.facts.address(*field).is_some_and(|address| match test {
                 AddressTest::Within(networks) => networks.longest(address).is_some(),
                 AddressTest::In(set) => input.sets.set(*set).is_some_and(|set| set.has_address(address)),
             }),
-            Node::Not(inner) | Node::Opposite(inner) => !inner.holds(input),
-            Node::And(all) => all.iter().all(|one| one.holds(input)),
-            Node::Or(any) => any.iter().any(|one| one.holds(input)),
+            ExpressionNode::Not(inner) | ExpressionNode::Opposite(inner) => !inner.holds(input),
+            ExpressionNode::And(all) => all.iter().all(|one| one.holds(input)),
+            ExpressionNode::Or(any) => any.iter().any(|one| one.holds(input)),
         }
     }
 
@@ -155,9 +155,9 @@ impl Expression {
     pub(crate) fn decider<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> (&Self, bool) {
         let whole = self.holds(input);
         match &self.node {
-            Node::And(all) if !whole => all.iter().find(|one| !one.holds(input)),
-            Node::Or(any) if whole => any.iter().find(|one| one.holds(input)),
-            Node::Not(inner) => Some(&**inner),
+            ExpressionNode::And(all) if !whole => all.iter().find(|one| !one.holds(input)),
+            ExpressionNode::Or(any) if whole => any.iter().find(|one| one.holds(input)),
+            ExpressionNode::Not(inner) => Some(&**inner),
             _ => None,
         }
         .map_or((self, whole), |part| part.decider(input))
@@ -166,23 +166,23 @@ impl Expression {
     /// Collects each value that it uses, in the order of the text.
     pub(crate) fn values(&self, found: &mut Vec<Value>) {
         match &self.node {
-            Node::Constant(_) | Node::Flag(_) => (),
-            Node::Exists(value) => found.push(value.clone()),
-            Node::Text(text, _, test) => {
+            ExpressionNode::Constant(_) | ExpressionNode::Flag(_) => (),
+            ExpressionNode::Exists(value) => found.push(value.clone()),
+            ExpressionNode::Text(text, _, test) => {
                 found.push(Value::Text(text.clone()));
                 if let TextTest::Same(other) = test {
                     found.push(Value::Text(other.clone()));
                 }
             }
-            Node::Number(field, test) => {
+            ExpressionNode::Number(field, test) => {
                 found.push(Value::Number(*field));
                 if let NumberTest::Same(_, other) = test {
                     found.push(Value::Number(*other));
                 }
             }
-            Node::Address(field, _) => found.push(Value::Address(*field)),
-            Node::Not(inner) | Node::Opposite(inner) => inner.values(found),
-            Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| part.values(found)),
+            ExpressionNode::Address(field, _) => found.push(Value::Address(*field)),
+            ExpressionNode::Not(inner) | ExpressionNode::Opposite(inner) => inner.values(found),
+            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => parts.iter().for_each(|part| part.values(found)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Invariants for arbitrary bytes, as a function that panics on a violation.
 
 use crate::field::{AddressField, Facts, FlagField, NumberField, TextField};
-use crate::{Columns, Condition, FileError, Kind, Rule, Rules, Set, SetNames, Sets};
+use crate::{Columns, Condition, FileError, LookupKind, Rule, Rules, Set, SetNames, Sets};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
@@ -91,7 +91,7 @@ impl Facts for Request<'_> {
 
 /// Sets of each kind from the text as a file; empty if it cannot be read.
 fn sets(text: &str) -> (SetNames, Sets) {
-    let kinds = [("users", Kind::Texts), ("prefixes", Kind::Prefixes), ("networks", Kind::Networks)];
+    let kinds = [("users", LookupKind::Texts), ("prefixes", LookupKind::Prefixes), ("networks", LookupKind::Networks)];
     let mut names = SetNames::default();
     let ids = kinds.map(|(name, kind)| (names.add(name, kind).expect("a name"), kind));
     let mut sets = Sets::empty(&names);
@@ -103,7 +103,7 @@ fn sets(text: &str) -> (SetNames, Sets) {
                 assert_eq!(set.list("").count(), set.len());
                 for entry in set.list("").take(20) {
                     let address = entry.key.split('/').next().unwrap_or_default();
-                    let found = set.find(if kind == Kind::Networks { address } else { &entry.key });
+                    let found = set.find(if kind == LookupKind::Networks { address } else { &entry.key });
                     assert!(found.contains(&entry), "{entry:?} is not among {found:?}");
                 }
                 sets = sets.with(id, set.into()).expect("a set of its kind");

@@ -4,7 +4,7 @@
 //! For each value, a column stores the rules that need it; rules without a constraint on the property admit any value. The
 //! candidates are the rules that every column admits: the bitwise AND of one row per column. They must still be evaluated.
 
-use crate::constraint::{Answer, Constraint, Question, RequestValue};
+use crate::constraint::{ValueRange, Constraint, Question, RequestValue};
 use crate::field::Facts;
 use crate::networks::Networks;
 use crate::pattern::{Found, Patterns};
@@ -235,11 +235,11 @@ fn needs(rules: &[Vec<Constraint>], question: &Question) -> Needs {
         needs.asking.insert(rule);
         for answer in &constraint.answers {
             match answer {
-                Answer::Whole(text) => needs.whole.entry(text.clone()).or_default().push(rule),
-                Answer::Prefix(text) => needs.prefixes.entry(text.clone()).or_default().push(rule),
-                Answer::Number(number) => needs.numbers.entry(*number).or_default().push(rule),
-                Answer::Within(network) => needs.networks.entry(*network).or_default().push(rule),
-                Answer::Pattern(text) => needs.patterns.entry(text.clone()).or_default().push(rule),
+                ValueRange::Whole(text) => needs.whole.entry(text.clone()).or_default().push(rule),
+                ValueRange::Prefix(text) => needs.prefixes.entry(text.clone()).or_default().push(rule),
+                ValueRange::Number(number) => needs.numbers.entry(*number).or_default().push(rule),
+                ValueRange::Within(network) => needs.networks.entry(*network).or_default().push(rule),
+                ValueRange::Pattern(text) => needs.patterns.entry(text.clone()).or_default().push(rule),
             }
         }
     }

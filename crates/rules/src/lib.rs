@@ -8,7 +8,7 @@
 //! use std::net::IpAddr;
 //! use std::sync::Arc;
 //! use strowger_rules::{
-//!     AddressField, Columns, Condition, Facts, FlagField, Kind, NumberField, Rule, Rules, Set, SetNames, Sets, TextField,
+//!     AddressField, Columns, Condition, Facts, FlagField, LookupKind, NumberField, Rule, Rules, Set, SetNames, Sets, TextField,
 //! };
 //!
 //! // The facts of a request: here one call to a number in Berlin.
@@ -39,13 +39,13 @@
 //!
 //! // The sets: names and kinds are fixed when conditions are compiled, contents may change at any time.
 //! let mut names = SetNames::default();
-//! let carriers = names.add("carriers", Kind::Prefixes)?;
-//! let offices = names.add("offices", Kind::Networks)?;
+//! let carriers = names.add("carriers", LookupKind::Prefixes)?;
+//! let offices = names.add("offices", LookupKind::Networks)?;
 //! let text = b"prefix,carrier\n49,west\n4930,berlin\n";
 //! let columns = Columns { key: "prefix", value: Some("carrier") };
 //! let sets = Sets::empty(&names)
-//!     .with(carriers, Arc::new(Set::read_csv(Kind::Prefixes, "carriers.csv", &text[..], columns)?))?
-//!     .with(offices, Arc::new(Set::new(Kind::Networks, [("192.0.2.0/24", None::<&str>)])?))?;
+//!     .with(carriers, Arc::new(Set::read_csv(LookupKind::Prefixes, "carriers.csv", &text[..], columns)?))?
+//!     .with(offices, Arc::new(Set::new(LookupKind::Networks, [("192.0.2.0/24", None::<&str>)])?))?;
 //!
 //! // The rules: this crate does not interpret their actions.
 //! let rule = |name: &str, when: &str, action| {
@@ -157,11 +157,11 @@ mod value;
 pub mod fuzz;
 
 pub use condition::{Condition, MAX_DEPTH, MAX_LENGTH, Test};
-pub use explanation::{Explanation, Verdict};
+pub use explanation::{Explanation, RuleVerdict};
 pub use fault::{Fault, Refusal, nearest};
 pub use field::{AddressField, Case, FIELDS, Facts, FlagField, NumberField, Row, TextField, Type};
 pub use network::Network;
 pub use pattern::MAX_PATTERN_TABLE;
 pub use rules::{Rule, Rules};
-pub use set::{Columns, Entry, EntryFault, FileError, FileFault, Kind, Set};
+pub use set::{Columns, Entry, EntryFault, FileError, FileFault, LookupKind, Set};
 pub use sets::{SetId, SetNames, Sets};

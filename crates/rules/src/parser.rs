@@ -13,12 +13,12 @@
 //! ```
 
 use crate::condition::MAX_DEPTH;
-use crate::expression::{Expression, Node};
+use crate::expression::{Expression, ExpressionNode};
 use crate::fault::did_you_mean;
 use crate::field::{AddressField, FIELDS, Field, FlagField, NumberField};
 use crate::token::{self, Token};
 use crate::value::{Key, Text, Value};
-use crate::{Fault, Kind, SetId, SetNames};
+use crate::{Fault, LookupKind, SetId, SetNames};
 use std::ops::Range;
 
 /// Source of tokens, and nesting depth.
@@ -109,7 +109,7 @@ impl<'t> Parser<'t> {
             }
             Token::Word(word @ ("true" | "false")) => {
                 self.next()?;
-                Ok(Expression { node: Node::Constant(word == "true"), span: part(span) })
+                Ok(Expression { node: ExpressionNode::Constant(word == "true"), span: part(span) })
             }
             Token::Word("exists") => {
                 self.next()?;
@@ -123,7 +123,7 @@ impl<'t> Parser<'t> {
                         return Err(Fault::new(of, "a flag is always there", cure));
                     }
                 };
-                Ok(Expression { node: Node::Exists(value), span: part(span.start..of.end) })
+                Ok(Expression { node: ExpressionNode::Exists(value), span: part(span.start..of.end) })
             }
             _ => self.test(),
         }
@@ -139,7 +139,7 @@ impl<'t> Parser<'t> {
         };
         let span = part(of.start..self.at);
         let test = Expression { node, span: span.clone() };
-        Ok(if is_negated { Expression { node: Node::Opposite(Box::new(test)), span } } else { test })
+        Ok(if is_negated { Expression { node: ExpressionNode::Opposite(Box::new(test)), span } } else { test })
     }
 
     /// Parses a field, or a look-up of one in a set.
@@ -174,20 +174,20 @@ impl<'t> Parser<'t> {
     }
 
     /// Converts a value to a key of a set of this kind.
-    pub(crate) fn key(&self, operand: Operand, kind: Kind, name: &str, span: Range<usize>) -> Result<Key, Fault> {
+    pub(crate) fn key(&self, operand: Operand, kind: LookupKind, name: &str, span: Range<usize>) -> Result<Key, Fault> {
         match (operand, kind) {
-            (Operand::Text(text), Kind::Texts | Kind::Prefixes) => Ok(Key::Text(text)),
-            (Operand::Address(field), Kind::Networks) => Ok(Key::Address(field)),
+            (Operand::Text(text), LookupKind::Texts | LookupKind::Prefixes) => Ok(Key::Text(text)),
+            (Operand::Address(field), LookupKind::Networks) => Ok(Key::Address(field)),
             (_, kind) => {
                 let cure =
-                    if kind == Kind::Networks { "ask it for source.address" } else { "ask it for text such as number" };
+                    if kind == LookupKind::Networks { "ask it for source.address" } else { "ask it for text such as number" };
                 let message = format!("`{name}` holds {}, which `{}` is not", kind.word(), &self.text[span.clone()]);
                 Err(Fault::new(span, message, cure))
             }
         }
     }
 
-    pub(crate) fn set(&self, name: &str, span: Range<usize>) -> Result<(SetId, Kind), Fault> {
+    pub(crate) fn set(&self, name: &str, span: Range<usize>) -> Result<(SetId, LookupKind), Fault> {
         let found = self.sets.id(name).and_then(|id| Some((id, self.sets.of(id)?.1)));
         found.ok_or_else(|| {
             let cure = self.sets.nearest(name).unwrap_or_else(|| match self.sets.iter().next() {
@@ -274,8 +274,8 @@ fn part(span: Range<usize>) -> Range<u32> {
 /// Negates an expression.
 fn negated(inner: Expression, span: Range<u32>) -> Expression {
     let node = match inner.node {
-        Node::Constant(value) => Node::Constant(!value),
-        _ => Node::Not(Box::new(inner)),
+        ExpressionNode::Constant(value) => ExpressionNode::Constant(!value),
+        _ => ExpressionNode::Not(Box::new(inner)),
     };
     Expression { node, span }
 }
@@ -284,15 +284,15 @@ fn negated(inner: Expression, span: Range<u32>) -> Expression {
 fn joined(mut parts: Vec<Expression>, all: bool) -> Expression {
     let (Some(first), Some(last)) = (parts.first(), parts.last()) else { unreachable!("there is a part at least") };
     let span = first.span.start..last.span.end;
-    if let Some(decides) = parts.iter().position(|part| matches!(part.node, Node::Constant(value) if value != all)) {
+    if let Some(decides) = parts.iter().position(|part| matches!(part.node, ExpressionNode::Constant(value) if value != all)) {
         return parts.swap_remove(decides);
     }
     if parts.len() > 1 {
-        parts.retain(|part| !matches!(part.node, Node::Constant(_)));
+        parts.retain(|part| !matches!(part.node, ExpressionNode::Constant(_)));
     }
     match parts.len() {
-        0 => Expression { node: Node::Constant(all), span },
+        0 => Expression { node: ExpressionNode::Constant(all), span },
         1 => parts.remove(0),
-        _ => Expression { node: if all { Node::And(parts.into()) } else { Node::Or(parts.into()) }, span },
+        _ => Expression { node: if all { ExpressionNode::And(parts.into()) } else { ExpressionNode::Or(parts.into()) }, span },
     }
 }

@@ -11,12 +11,12 @@ const NO_PREFIX: u32 = u32::MAX;
 /// is half an octet, the upper half first. A node has a child for each symbol that continues a prefix.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Prefixes {
-    nodes: Box<[Node]>,
+    nodes: Box<[TrieNode]>,
     narrow: Option<Box<Alphabet>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Node {
+struct TrieNode {
     /// Index of the first child; the children are consecutive, in the order of their symbols.
     children: u32,
     /// Number of the prefix that ends here.
@@ -26,7 +26,7 @@ struct Node {
     skipped: Skipped,
 }
 
-impl Node {
+impl TrieNode {
     const EMPTY: Self = Self { children: 0, value: NO_PREFIX, symbols: 0, skipped: Skipped(0) };
 }
 
@@ -104,11 +104,11 @@ impl Prefixes {
         let narrow = Alphabet::of(prefixes);
         // `None` at the end of a prefix.
         let symbol = |row: &(&[u8], u32), at| Alphabet::symbol(narrow.as_deref(), row.0, at);
-        let mut nodes = vec![Node::EMPTY];
+        let mut nodes = vec![TrieNode::EMPTY];
         // A node, its prefixes, and the number of symbols that lead to it.
         let mut queue = VecDeque::from([(0, prefixes, 0)]);
         while let Some((node, mut rest, mut at)) = queue.pop_front() {
-            let mut made = Node { children: u32::try_from(nodes.len()).expect("nodes are few"), ..Node::EMPTY };
+            let mut made = TrieNode { children: u32::try_from(nodes.len()).expect("nodes are few"), ..TrieNode::EMPTY };
             // A prefix that ends here comes first, so if the first and the last have the same next symbol, all have.
             // The root skips nothing.
             while let Some((first, last)) = rest.first().zip(rest.last())
@@ -128,7 +128,7 @@ impl Prefixes {
                 let same = rest.partition_point(|row| symbol(row, at) <= Some(next));
                 made.symbols |= 1 << next;
                 queue.push_back((nodes.len(), &rest[..same], at + 1));
-                nodes.push(Node::EMPTY);
+                nodes.push(TrieNode::EMPTY);
                 rest = &rest[same..];
             }
             nodes[node] = made;
@@ -166,7 +166,7 @@ impl Prefixes {
     }
 
     /// Child for this symbol.
-    fn child(&self, node: &Node, symbol: u8) -> Option<&Node> {
+    fn child(&self, node: &TrieNode, symbol: u8) -> Option<&TrieNode> {
         let bit = 1u16 << symbol;
         if node.symbols & bit == 0 {
             return None;
@@ -192,7 +192,7 @@ impl Prefixes {
 pub(crate) struct Beginning<'a> {
     prefixes: &'a Prefixes,
     /// Nodes to visit, the next one last, each with its symbols so far.
-    left: Vec<(&'a Node, Vec<u8>)>,
+    left: Vec<(&'a TrieNode, Vec<u8>)>,
     wanted: Vec<u8>,
 }
 

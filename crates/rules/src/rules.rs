@@ -1,6 +1,6 @@
 //! An ordered list of rules: each has a name, a condition, and an action that only its owner interprets.
 
-use crate::explanation::{Explanation, Verdict};
+use crate::explanation::{Explanation, RuleVerdict};
 use crate::field::Facts;
 use crate::index::Index;
 use crate::value::Input;
@@ -78,7 +78,7 @@ impl<A> Rules<A> {
     pub fn explain_first<F: Facts + ?Sized>(&self, most: usize, facts: &F, sets: &Sets) -> Explanation<'_> {
         let input = Input { facts, sets };
         let first = self.rules.iter().take(most);
-        Explanation { verdicts: first.map(|rule| Verdict::of(&rule.name, &rule.condition, &input)).collect() }
+        Explanation { verdicts: first.map(|rule| RuleVerdict::of(&rule.name, &rule.condition, &input)).collect() }
     }
 
     /// Number of rules.

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 /// Kind of look-up in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LookupKind {
     /// The whole text: numbers, users, domains. Case counts as in the field that is looked up.
     Texts,
     /// The longest prefix of the text; the case of letters is ignored.
@@ -20,7 +20,7 @@ pub enum Kind {
     Networks,
 }
 
-impl Kind {
+impl LookupKind {
     /// Plural name of the keys in a sentence.
     pub const fn word(self) -> &'static str {
         match self {
@@ -146,7 +146,7 @@ impl Set {
     ///
     /// # Errors
     /// The first entry whose key is empty, is not a network in a set of networks, or occurred with another value.
-    pub fn new<K, V>(kind: Kind, entries: impl IntoIterator<Item = (K, Option<V>)>) -> Result<Self, EntryFault>
+    pub fn new<K, V>(kind: LookupKind, entries: impl IntoIterator<Item = (K, Option<V>)>) -> Result<Self, EntryFault>
     where
         K: AsRef<str>,
         V: AsRef<str>,
@@ -162,7 +162,7 @@ impl Set {
     ///
     /// # Errors
     /// The first faulty line, or the read error of the source.
-    pub fn read_csv(kind: Kind, file: &str, source: impl BufRead, columns: Columns<'_>) -> Result<Self, FileError> {
+    pub fn read_csv(kind: LookupKind, file: &str, source: impl BufRead, columns: Columns<'_>) -> Result<Self, FileError> {
         csv::read(kind, source, columns).map_err(|refusal| match refusal {
             csv::Refusal::Unread(error) => FileError::Unread { file: file.to_owned(), error },
             csv::Refusal::Wrong(EntryFault { place, message, cure }) => {
@@ -172,11 +172,11 @@ impl Set {
     }
 
     /// Kind of the set.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> LookupKind {
         match self.keys {
-            Keys::Texts(..) => Kind::Texts,
-            Keys::Prefixes(_) => Kind::Prefixes,
-            Keys::Networks(_) => Kind::Networks,
+            Keys::Texts(..) => LookupKind::Texts,
+            Keys::Prefixes(_) => LookupKind::Prefixes,
+            Keys::Networks(_) => LookupKind::Networks,
         }
     }
 
@@ -293,7 +293,7 @@ impl Set {
 
 /// A set under construction.
 pub(crate) struct Builder {
-    kind: Kind,
+    kind: LookupKind,
     keys: Arena,
     entries: Vec<Raw>,
     values: Arena,
@@ -308,7 +308,7 @@ struct Raw {
 }
 
 impl Builder {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub(crate) fn new(kind: LookupKind) -> Self {
         Self { kind, keys: Arena::default(), entries: Vec::new(), values: Arena::default(), numbers: HashMap::new() }
     }
 
@@ -328,8 +328,8 @@ impl Builder {
             },
         };
         let key = match self.kind {
-            Kind::Texts | Kind::Prefixes => self.keys.push(key),
-            Kind::Networks => match Network::read(key) {
+            LookupKind::Texts | LookupKind::Prefixes => self.keys.push(key),
+            LookupKind::Networks => match Network::read(key) {
                 // One spelling for each network.
                 Ok(network) => self.keys.push(&network.to_string()),
                 Err(refusal) => return Err(EntryFault::new(place, refusal.message, refusal.cure)),
@@ -343,7 +343,7 @@ impl Builder {
     /// Builds the set. In messages, `place` is `word` and the position, counted from `first`.
     pub(crate) fn finish(self, word: &str, first: usize) -> Result<Set, EntryFault> {
         let Self { kind, mut keys, mut entries, mut values, .. } = self;
-        if kind == Kind::Prefixes {
+        if kind == LookupKind::Prefixes {
             keys.make_lowercase();
         }
         let key = |entry: &Raw| keys.text(entry.key);
@@ -359,19 +359,19 @@ impl Builder {
         values.shrink();
         let len = entries.len();
         let keys = match kind {
-            Kind::Texts => {
+            LookupKind::Texts => {
                 let mut sorted = Arena::default();
                 for entry in &entries {
                     sorted.push(key(entry)).ok_or_else(|| EntryFault::too_much(entry.place))?;
                 }
                 Keys::Texts(Texts::new(sorted), entries.iter().map(|entry| entry.value).collect())
             }
-            Kind::Prefixes => {
+            LookupKind::Prefixes => {
                 let rows: Vec<(&[u8], u32)> =
                     entries.iter().map(|entry| (key(entry).as_bytes(), entry.value)).collect();
                 Keys::Prefixes(Prefixes::new(&rows))
             }
-            Kind::Networks => {
+            LookupKind::Networks => {
                 let network = |entry| Network::read(key(entry)).expect("a key that was written as a network");
                 let rows: Vec<(Network, u32)> = entries.iter().map(|entry| (network(entry), entry.value)).collect();
                 Keys::Networks(Networks::new(&rows))
@@ -402,9 +402,9 @@ mod tests {
     #[test]
     fn a_set_of_prefixes_is_searched_by_number() {
         let set =
-            Set::new(Kind::Prefixes, [("49", Some("de")), ("4930", Some("berlin")), ("43", None), ("49", Some("de"))]);
+            Set::new(LookupKind::Prefixes, [("49", Some("de")), ("4930", Some("berlin")), ("43", None), ("49", Some("de"))]);
         let set = set.expect("a set");
-        assert_eq!((set.len(), set.kind(), set.is_empty()), (3, Kind::Prefixes, false));
+        assert_eq!((set.len(), set.kind(), set.is_empty()), (3, LookupKind::Prefixes, false));
         assert_eq!(set.find("4930123"), [entry("4930", "berlin"), entry("49", "de")]);
         assert_eq!(set.find("43"), [entry("43", "")]);
         assert_eq!(set.find("1"), []);
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn a_set_of_networks_is_searched_by_address() {
         let entries = [("10.0.0.0/8", Some("all")), ("10.1.0.0/16", Some("some")), ("2001:db8::1/128", None)];
-        let set = Set::new(Kind::Networks, entries).expect("a set");
+        let set = Set::new(LookupKind::Networks, entries).expect("a set");
         assert_eq!(set.find("10.1.1.1"), [entry("10.1.0.0/16", "some"), entry("10.0.0.0/8", "all")]);
         assert_eq!(set.list("2001").collect::<Vec<_>>(), [entry("2001:db8::1", "")]);
         assert_eq!(set.find("x"), []);
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_set_of_texts_is_searched_by_the_whole_text() {
-        let set = Set::new(Kind::Texts, [("bob", Some("gold")), ("alice", Some("gold"))]).expect("a set");
+        let set = Set::new(LookupKind::Texts, [("bob", Some("gold")), ("alice", Some("gold"))]).expect("a set");
         assert_eq!(set.find("alice"), [entry("alice", "gold")]);
         assert_eq!(set.find("Alice"), []);
         assert!(set.has_text(b"Alice", Case::Ignored));
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn sets_of_the_same_entries_are_equal() {
-        for kind in [Kind::Texts, Kind::Prefixes, Kind::Networks] {
+        for kind in [LookupKind::Texts, LookupKind::Prefixes, LookupKind::Networks] {
             let set = |last: &str, value: &str| {
                 Set::new(kind, [("192.0.2.1", Some("a")), (last, Some(value))]).expect("each can be a key")
             };
@@ -448,11 +448,11 @@ mod tests {
 
     #[test]
     fn a_wrong_entry_is_named() {
-        let fault = Set::new(Kind::Texts, [("a", Some("1")), ("b", None), ("a", Some("2"))]).expect_err("twice");
+        let fault = Set::new(LookupKind::Texts, [("a", Some("1")), ("b", None), ("a", Some("2"))]).expect_err("twice");
         assert_eq!(fault.to_string(), "entry 3: a has another value at entry 1: give each key one value");
-        let fault = Set::new(Kind::Networks, [("10.0.0.1/8", None::<&str>)]).expect_err("no network");
+        let fault = Set::new(LookupKind::Networks, [("10.0.0.1/8", None::<&str>)]).expect_err("no network");
         assert_eq!(fault.to_string(), "entry 1: `10.0.0.1/8` names bits behind its first 8: write 10.0.0.0/8");
-        let fault = Set::new(Kind::Prefixes, [("", None::<&str>)]).expect_err("empty");
+        let fault = Set::new(LookupKind::Prefixes, [("", None::<&str>)]).expect_err("empty");
         assert_eq!(fault.to_string(), "entry 1: the key is empty: write a key, or remove the entry");
     }
 }

@@ -3,7 +3,7 @@
 use crate::fault::did_you_mean;
 use crate::field::Field;
 use crate::token::in_word;
-use crate::{Kind, Refusal, Set};
+use crate::{LookupKind, Refusal, Set};
 use std::sync::Arc;
 
 /// Reserved words of the language.
@@ -16,7 +16,7 @@ pub struct SetId(u32);
 
 /// Names and kinds of sets, against which a condition is compiled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SetNames(Vec<(Box<str>, Kind)>);
+pub struct SetNames(Vec<(Box<str>, LookupKind)>);
 
 impl SetNames {
     /// Adds a named set.
@@ -24,7 +24,7 @@ impl SetNames {
     /// # Errors
     /// Another set has the name, it is a word of the language or a field, or its form is wrong: a name begins with a
     /// letter and consists of letters, digits, `-`, `_` and `.`.
-    pub fn add(&mut self, name: &str, kind: Kind) -> Result<SetId, Refusal> {
+    pub fn add(&mut self, name: &str, kind: LookupKind) -> Result<SetId, Refusal> {
         let has_form = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(in_name);
         let refuse = |message: String, cure: &str| Err(Refusal::new(message, cure));
         if !has_form {
@@ -49,12 +49,12 @@ impl SetNames {
     }
 
     /// Name and kind of a set.
-    pub fn of(&self, id: SetId) -> Option<(&str, Kind)> {
+    pub fn of(&self, id: SetId) -> Option<(&str, LookupKind)> {
         self.0.get(id.0 as usize).map(|(name, kind)| (&**name, *kind))
     }
 
     /// All sets, with name and kind.
-    pub fn iter(&self) -> impl Iterator<Item = (SetId, &str, Kind)> {
+    pub fn iter(&self) -> impl Iterator<Item = (SetId, &str, LookupKind)> {
         self.0.iter().zip(0..).map(|((name, kind), id)| (SetId(id), &**name, *kind))
     }
 
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn a_name_has_a_form_and_is_no_other_word() {
         let mut names = SetNames::default();
-        let id = names.add("vip-users.de", Kind::Texts).expect("a name");
-        assert_eq!((names.id("vip-users.de"), names.of(id)), (Some(id), Some(("vip-users.de", Kind::Texts))));
+        let id = names.add("vip-users.de", LookupKind::Texts).expect("a name");
+        assert_eq!((names.id("vip-users.de"), names.of(id)), (Some(id), Some(("vip-users.de", LookupKind::Texts))));
         for (name, message) in [
             ("vip-users.de", "two sets are called `vip-users.de`"),
             ("in", "`in` has another meaning in conditions"),
@@ -122,7 +122,7 @@ mod tests {
             ("a:b", "`a:b` is no name of a set"),
             ("a b", "`a b` is no name of a set"),
         ] {
-            assert_eq!(names.add(name, Kind::Texts).expect_err(name).message, message);
+            assert_eq!(names.add(name, LookupKind::Texts).expect_err(name).message, message);
         }
         assert_eq!(names.iter().count(), 1);
     }
@@ -130,13 +130,13 @@ mod tests {
     #[test]
     fn a_snapshot_stays_when_another_is_made() {
         let mut names = SetNames::default();
-        let id = names.add("a", Kind::Texts).expect("a name");
+        let id = names.add("a", LookupKind::Texts).expect("a name");
         let before = Sets::empty(&names);
-        let set = Set::new(Kind::Texts, [("x", None::<&str>)]).expect("a set");
+        let set = Set::new(LookupKind::Texts, [("x", None::<&str>)]).expect("a set");
         let after = before.with(id, Arc::new(set)).expect("a set of texts");
         let len = |sets: &Sets| sets.set(id).map(|set| set.len());
         assert_eq!((len(&before), len(&after)), (Some(0), Some(1)));
-        let other = Set::new(Kind::Prefixes, [("x", None::<&str>)]).expect("a set");
+        let other = Set::new(LookupKind::Prefixes, [("x", None::<&str>)]).expect("a set");
         let refusal = before.with(id, Arc::new(other)).expect_err("another kind");
         assert_eq!(refusal.to_string(), "this set holds prefixes: its rules need texts");
         assert!(before.with(SetId(7), Arc::clone(after.set(id).expect("it is there"))).is_err());

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// Order relation between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum OrderRelation {
     Equal,
     Unequal,
     Less,
@@ -14,7 +14,7 @@ pub(crate) enum Order {
     GreaterOrEqual,
 }
 
-impl Order {
+impl OrderRelation {
     pub(crate) const fn holds(self, left: u64, right: u64) -> bool {
         match self {
             Self::Equal => left == right,
@@ -34,7 +34,7 @@ pub(crate) enum Token<'t> {
     Word(&'t str),
     /// Text between quotes.
     Text(&'t str),
-    Compare(Order),
+    Compare(OrderRelation),
     Open,
     Close,
     OpenList,
@@ -65,12 +65,12 @@ pub(crate) fn next(text: &str, at: usize) -> Result<(Token<'_>, Range<usize>), F
         return Ok((Token::Text(&rest[1..=length]), start..start + length + 2));
     }
     let signs: [(&str, Token<'_>); 11] = [
-        ("==", Token::Compare(Order::Equal)),
-        ("!=", Token::Compare(Order::Unequal)),
-        ("<=", Token::Compare(Order::LessOrEqual)),
-        (">=", Token::Compare(Order::GreaterOrEqual)),
-        ("<", Token::Compare(Order::Less)),
-        (">", Token::Compare(Order::Greater)),
+        ("==", Token::Compare(OrderRelation::Equal)),
+        ("!=", Token::Compare(OrderRelation::Unequal)),
+        ("<=", Token::Compare(OrderRelation::LessOrEqual)),
+        (">=", Token::Compare(OrderRelation::GreaterOrEqual)),
+        ("<", Token::Compare(OrderRelation::Less)),
+        (">", Token::Compare(OrderRelation::Greater)),
         ("(", Token::Open),
         (")", Token::Close),
         ("[", Token::OpenList),
@@ -153,7 +153,7 @@ mod tests {
                 Word("not"),
                 Open,
                 Word("header.X-Y"),
-                Compare(Order::LessOrEqual),
+                Compare(OrderRelation::LessOrEqual),
                 Word("4KiB"),
                 Close,
                 Word("in"),

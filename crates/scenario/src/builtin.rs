@@ -389,7 +389,7 @@ fn constant(text: &str) -> Template {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::{Kind, Step};
+    use crate::step::{StepKind, Step};
     use crate::{Piece, ThirdParty};
 
     fn environment(name: &str) -> Environment {
@@ -422,7 +422,7 @@ mod tests {
         let refusal = Scenario::builtin("nonesuch", &Environment::default()).expect_err("no such name");
         assert!(refusal.to_string().contains("uac"), "{refusal}");
         let uac = Scenario::builtin("uac", &Environment::default()).expect("a scenario");
-        let Kind::Send(invite) = &uac.steps[0].kind else { panic!("{:?}", uac.steps[0]) };
+        let StepKind::Send(invite) = &uac.steps[0].kind else { panic!("{:?}", uac.steps[0]) };
         assert!(invite.template.pieces.contains(&Piece::Length(0)) && invite.template.has_length);
     }
 

@@ -49,7 +49,7 @@ pub enum InjectionError {
 
 /// Order in which calls get lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum LineOrder {
     /// One after the other, then again from the first.
     Sequential,
     Random,
@@ -78,7 +78,7 @@ pub struct InjectionOptions {
 #[derive(Debug)]
 pub struct Injection {
     name: String,
-    order: Order,
+    order: LineOrder,
     printf: Option<Printf>,
     bytes: Box<[u8]>,
     /// Start of each line.
@@ -132,7 +132,7 @@ impl Injection {
         }
         let head_end = memchr::memchr(b'\n', &bytes).unwrap_or(bytes.len());
         let head = &bytes[..head_end];
-        let order = [(&b"RANDOM"[..], Order::Random), (b"SEQUENTIAL", Order::Sequential), (b"USER", Order::User)]
+        let order = [(&b"RANDOM"[..], LineOrder::Random), (b"SEQUENTIAL", LineOrder::Sequential), (b"USER", LineOrder::User)]
             .into_iter()
             .find_map(|(word, order)| memchr::memmem::find(head, word).map(|_| order));
         let Some(order) = order else {
@@ -183,7 +183,7 @@ impl Injection {
     }
 
     /// Returns the order in which calls get lines.
-    pub fn order(&self) -> Order {
+    pub fn order(&self) -> LineOrder {
         self.order
     }
 
@@ -200,7 +200,7 @@ impl Injection {
     pub fn pick(&self, user: u32, entropy: u64) -> Result<Option<u32>, InjectionError> {
         let lines = self.lines();
         Ok(match self.order {
-            Order::Sequential => {
+            LineOrder::Sequential => {
                 let mut line = self.next.load(Ordering::Relaxed);
                 loop {
                     let next = if line + 1 >= lines { 0 } else { line + 1 };
@@ -211,11 +211,11 @@ impl Injection {
                 }
             }
             // As SIPp.
-            Order::Random => Some((entropy % u64::from(lines)) as u32),
-            Order::User if user > lines => {
+            LineOrder::Random => Some((entropy % u64::from(lines)) as u32),
+            LineOrder::User if user > lines => {
                 return Err(InjectionError::User { file: self.name.clone(), lines, user });
             }
-            Order::User => user.checked_sub(1),
+            LineOrder::User => user.checked_sub(1),
         })
     }
 
@@ -541,7 +541,7 @@ mod tests {
     #[test]
     fn orders() {
         let random = injection("RANDOM SEQUENTIAL\na\nb\nc\n");
-        assert_eq!(random.order(), Order::Random);
+        assert_eq!(random.order(), LineOrder::Random);
         assert_eq!([0, 1, 5].map(|entropy| random.pick(0, entropy).unwrap()), [Some(0), Some(1), Some(2)]);
         let user = injection("USERS\na\nb\n");
         assert_eq!(

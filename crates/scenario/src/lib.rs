@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use std::path::Path;
-//! use strowger_scenario::{Environment, Kind, Role, Scenario};
+//! use strowger_scenario::{Environment, StepKind, Role, Scenario};
 //!
 //! let document = br#"<?xml version="1.0"?>
 //! <scenario name="options">
@@ -34,13 +34,13 @@
 //! </scenario>"#;
 //! let program = Scenario::parse(document, Path::new("options.xml"), &Environment::default())?;
 //! assert_eq!((program.name.as_str(), program.role, program.steps.len()), ("options", Role::Client, 3));
-//! assert!(matches!(program.steps[2].kind, Kind::Pause(_)));
+//! assert!(matches!(program.steps[2].kind, StepKind::Pause(_)));
 //! # Ok::<(), strowger_scenario::Refusal>(())
 //! ```
 //!
 //! # Design
 //!
-//! * *Documents*: a tolerant reader accepts the documents of SIPp as SIPp does, one in ten of which is no well-formed
+//! * *Documents*: a tolerant reader accepts the documents of SIPp does, one in ten of which is no well-formed
 //!   XML. A refusal has a place and a cure, and SIPp refuses the document too.
 //! * *Programs* are immutable: labels become places, variables slots, texts templates.
 //! * *Expressions* are those of POSIX, leftmost and longest, as in the C library, for which scenarios were written.
@@ -79,7 +79,7 @@ use std::path::{Path, PathBuf};
 pub use action::Action;
 pub use distribution::Distribution;
 pub use refusal::{Cause, Refusal};
-pub use step::{Kind, Step, StepIndex};
+pub use step::{StepKind, Step, StepIndex};
 pub use template::{Piece, Template};
 pub use variable::{Scope, Slot, Variables};
 
@@ -90,7 +90,7 @@ pub struct Scenario {
     pub name: String,
     /// Steps of a call.
     pub steps: Vec<Step>,
-    /// Steps of `<init>`, run once before the first call. Only [`Kind::Nop`].
+    /// Steps of `<init>`, run once before the first call. Only [`StepKind::Nop`].
     pub init: Vec<Step>,
     /// End of a call that the scenario plays.
     pub role: Role,

@@ -27,7 +27,7 @@ pub type PeerIndex = u16;
 /// 5. `next`, if it applies, else the following step.
 #[derive(Clone, Debug)]
 pub struct Step {
-    pub kind: Kind,
+    pub kind: StepKind,
     pub actions: Box<[Action]>,
     /// `next` with `test` and `chance`.
     pub next: Option<Jump>,
@@ -61,7 +61,7 @@ pub struct Step {
 
 /// Kind of a step.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum StepKind {
     Send(Box<Send>),
     Receive(Box<Receive>),
     /// Wait. A message of the call received meanwhile is unexpected unless it is a retransmission or matches an earlier

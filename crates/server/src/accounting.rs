@@ -9,7 +9,7 @@ use crate::stage::Stage;
 use strowger_calls::account_text::{cut, kept, party, values};
 use strowger_calls::{AccountFacts, parties};
 use strowger_config::AccountedField;
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 
 impl Decider<'_> {
     /// Tells whether the call that begins with a request is accounted.
@@ -85,7 +85,7 @@ impl Engine {
         // The rows of refused calls without a password are bounded.
         let (source, now) = (request.arrival.remote.ip(), handling.now.mono);
         let is_unproven = !handling.progress.proof.is_any() && !self.decider().is_trusted(source);
-        if is_unproven && !self.shared.refusal_rows.allow(Kind::Request, source, now) {
+        if is_unproven && !self.shared.refusal_rows.allow(LogSubject::Request, source, now) {
             self.counters().refusals_unaccounted.one();
             return;
         }

@@ -7,7 +7,7 @@ use crate::handling::Handling;
 use crate::question::{Question, QuestionKind};
 use crate::reply::Reply;
 use crate::stage::{Stage, Verdict};
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
 use strowger_core::slots::Id;
@@ -157,7 +157,7 @@ impl Engine {
     /// Reports that the source address of a request is genuine, since its sender has proved its identity.
     pub(crate) fn confirm(&mut self, request: &Request<'_>) {
         if !request.arrival.transport.is_reliable() {
-            self.effects.push(Effect::Confirm(request.arrival.remote));
+            self.effects.push(Effect::SourceVerified(request.arrival.remote));
         }
     }
 
@@ -209,7 +209,7 @@ impl Engine {
         let Err(error) = subscribers.request(Ticket { sink, value }, question, handling.now.mono) else {
             return self.counters().parked.one();
         };
-        if self.decider().may_say(handling, Kind::Lookup) {
+        if self.decider().may_say(handling, LogSubject::Lookup) {
             tracing::warn!(call_id = %shown(request.call_id), %error, "cannot look up a subscriber");
         }
         if let Some(mut waiting) = self.resume(Id::from_u64(value)) {

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::reply::Reply;
 use crate::stage::Verdict;
-use strowger_calls::{Context, Legs, Ways};
+use strowger_calls::{Context, Legs, LimitedTargets};
 use strowger_core::routing::Routing;
 use strowger_core::{Now, Outbox, Round};
 
@@ -37,9 +37,9 @@ impl Engine {
         if self.goes_on(handling, routing, contacts, &destination).is_none() {
             return;
         }
-        let mut ways = ways(handling, &destination);
-        let context = self.begin_call(handling, Legs::Anchored, &mut ways);
-        let first = ways.first;
+        let mut limited = limited_targets(handling, &destination);
+        let context = self.begin_call(handling, Legs::Anchored, &mut limited);
+        let first = limited.first;
         let context = match context {
             Context::Notices(context) => context,
             refused => return self.refuse_entry(handling, routing, refused),
@@ -76,15 +76,15 @@ impl Engine {
 }
 
 /// Returns the places of rules that have an address, with their limits, if the call counts under limits there.
-fn ways<'a>(handling: &'a Handling<'_, '_>, destination: &Destination) -> Ways<'a> {
-    let mut ways = Ways::default();
+fn limited_targets<'a>(handling: &'a Handling<'_, '_>, destination: &Destination) -> LimitedTargets<'a> {
+    let mut limited = LimitedTargets::default();
     let decision = handling.progress.decision.as_deref().filter(|decision| decision.to.may_count());
     if let (Some(decision), Destination::Places(targets)) = (decision, destination) {
         let reached = targets.iter().enumerate().filter(|(_, targets)| !targets.is_empty());
-        ways.claims = reached.map(|(place, _)| (place, decision.to.claims(place))).collect();
-        ways.first = ways.claims.first().map_or(0, |(place, _)| *place);
+        limited.claims = reached.map(|(place, _)| (place, decision.to.claims(place))).collect();
+        limited.first = limited.claims.first().map_or(0, |(place, _)| *place);
     }
-    ways
+    limited
 }
 
 #[cfg(test)]

@@ -15,13 +15,13 @@ use std::net::IpAddr;
 use strowger_core::digest::{
     self, BadRequest, ChallengeHeader, CheckedCredentials, Credentials, Ha1, Ha1Set, Hash, SignedRequest, Staleness,
 };
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::shown::shown;
 use strowger_core::source::counted;
 use strowger_message::{Method, Name, Uri};
 use strowger_store::credential_cache::{Scratch, Whose};
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{self, Answer, CredentialView, parts_of};
+use strowger_store::subscriber::{self, SubscriberAnswer, CredentialView, parts_of};
 
 impl Decider<'_> {
     /// Verifies that the sender is a subscriber and, unless the configuration says otherwise, the subscriber that `party`
@@ -81,7 +81,7 @@ impl Decider<'_> {
         let account = self.account(&sent, realm);
         if policy.bans.is_suspect(request.arrival.remote.ip(), account, handling.now.mono) {
             // The sender cannot tell this from a stale nonce.
-            if self.may_say(handling, Kind::Authentication) {
+            if self.may_say(handling, LogSubject::Authentication) {
                 let (call_id, source) = (shown(request.call_id), request.arrival.remote);
                 tracing::info!(%call_id, %source, user = %shown(&sent), %realm, "not judged: this source failed while the user's password is being guessed");
             }
@@ -105,7 +105,7 @@ impl Decider<'_> {
             Ok(found) => found,
             Err(error) => {
                 self.counters().failed_lookups.one();
-                if self.may_say(handling, Kind::Lookup) {
+                if self.may_say(handling, LogSubject::Lookup) {
                     tracing::error!(call_id = %shown(request.call_id), %error, "cannot authenticate");
                 }
                 return Err(Reply { why: Why::Logged, ..Reply::new(500) }.into());
@@ -123,13 +123,13 @@ impl Decider<'_> {
         let verdict = policy.authenticator.decide(handling.now, &checked, &attempt, &credentials, secrets.as_ref());
         // A REGISTER has no transaction, so this may be a copy of an answered one, which gets the response again. Only
         // by UDP: a stream delivers no copies, and a nonce that comes over it may have been issued to another source.
-        let replayed = verdict == digest::Verdict::Replay
+        let replayed = verdict == digest::Authentication::Replay
             && header == ChallengeHeader::WwwAuthenticate
             && !request.arrival.transport.is_reliable();
-        if is_missing && verdict == digest::Verdict::WrongPassword {
+        if is_missing && verdict == digest::Authentication::WrongPassword {
             return Err(self.not_registered(handling, &refusal).into());
         }
-        if verdict != digest::Verdict::Ok && !replayed {
+        if verdict != digest::Authentication::Ok && !replayed {
             let why = if is_elsewhere { OF_ANOTHER_DOMAIN } else { why(&checked, secrets.as_ref()) };
             return Err(self.deny(handling, &refusal, verdict, why).into());
         }
@@ -181,8 +181,8 @@ impl Decider<'_> {
             },
         };
         Ok(answer.map(|answer| match answer {
-            Answer::Credential(credential) => Found::Credential(credential),
-            Answer::Exists | Answer::Absent => Found::Absent,
+            SubscriberAnswer::Credential(credential) => Found::Credential(credential),
+            SubscriberAnswer::Exists | SubscriberAnswer::Absent => Found::Absent,
         }))
     }
 
@@ -192,7 +192,7 @@ impl Decider<'_> {
     fn not_registered(&self, handling: &Handling<'_, '_>, refusal: &Refusal<'_>) -> Reply {
         let request = handling.request;
         self.counters().credentials_missing.one();
-        if self.may_say(handling, Kind::Authentication) {
+        if self.may_say(handling, LogSubject::Authentication) {
             let (call_id, source, user) = (shown(request.call_id), request.arrival.remote, refusal.user());
             let method = shown(request.message.method_text());
             tracing::info!(
@@ -204,12 +204,12 @@ impl Decider<'_> {
     }
 
     /// Challenges again after a verdict. `why`: fault of a response that was judged.
-    fn deny(&self, handling: &Handling<'_, '_>, refusal: &Refusal<'_>, verdict: digest::Verdict, why: &str) -> Reply {
+    fn deny(&self, handling: &Handling<'_, '_>, refusal: &Refusal<'_>, verdict: digest::Authentication, why: &str) -> Reply {
         let request = handling.request;
         let source = request.arrival.remote;
         match verdict {
-            digest::Verdict::WrongPassword => self.count_failure(handling, refusal, why),
-            digest::Verdict::BadRequest(reason) if self.may_say(handling, Kind::Authentication) => {
+            digest::Authentication::WrongPassword => self.count_failure(handling, refusal, why),
+            digest::Authentication::BadRequest(reason) if self.may_say(handling, LogSubject::Authentication) => {
                 let setting = match reason {
                     BadRequest::Uri => "auth.uri_check",
                     BadRequest::Algorithm => "auth.algorithms",
@@ -223,11 +223,11 @@ impl Decider<'_> {
                     "credentials cannot be used"
                 );
             }
-            digest::Verdict::Stale(reason @ (Staleness::OtherSource | Staleness::TableFull)) => {
+            digest::Authentication::Stale(reason @ (Staleness::OtherSource | Staleness::TableFull)) => {
                 if reason == Staleness::TableFull {
                     self.counters().nonces_refused.one();
                 }
-                if self.may_say(handling, Kind::Authentication) {
+                if self.may_say(handling, LogSubject::Authentication) {
                     let (call_id, user) = (shown(request.call_id), refusal.user());
                     tracing::info!(%call_id, %source, user = %shown(&user), %reason, "challenged again");
                 }
@@ -244,7 +244,7 @@ impl Decider<'_> {
         let source = request.arrival.remote;
         self.counters().failed_authentications.one();
         let user = refusal.user();
-        if self.may_say(handling, Kind::Authentication) {
+        if self.may_say(handling, LogSubject::Authentication) {
             let domain = refusal.domain();
             let (call_id, method) = (shown(request.call_id), shown(request.message.method_text()));
             tracing::warn!(
@@ -269,7 +269,7 @@ impl Decider<'_> {
 
     /// Logs credentials that are not for the realm in which the request is judged.
     fn log_realm(&self, handling: &Handling<'_, '_>, realm: &[u8], expected: &str) {
-        if self.may_say(handling, Kind::Authentication) {
+        if self.may_say(handling, LogSubject::Authentication) {
             let request = handling.request;
             tracing::info!(
                 call_id = %shown(request.call_id),
@@ -300,7 +300,7 @@ impl Decider<'_> {
         if claim.header == Name::From && is_domain {
             return Reply { why: Why::Domain(Party::From), ..reply };
         }
-        if self.may_say(handling, Kind::Authentication) {
+        if self.may_say(handling, LogSubject::Authentication) {
             let request = handling.request;
             let domains: Vec<&str> = self.policy.config.domain_names().collect();
             let setting = if is_register { "auth.register_for_others" } else { "auth.identities" };

@@ -5,7 +5,7 @@
 //! while. A right password is always accepted from a source that has not failed, so no user can be locked out of an
 //! account this way.
 
-use crate::tally::{Count, Rule, Tally};
+use crate::tally::{Count, Rule, FailureCounter};
 use aho_corasick::AhoCorasick;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -24,10 +24,10 @@ pub struct Bans {
 /// Counts that outlast a change of settings.
 struct Counts {
     ipv6_prefix: u8,
-    sources: Tally<IpAddr>,
-    accounts: Tally<AccountKey>,
+    sources: FailureCounter<IpAddr>,
+    accounts: FailureCounter<AccountKey>,
     /// Sources that failed for an account while it was being guessed.
-    suspects: Tally<(IpAddr, AccountKey)>,
+    suspects: FailureCounter<(IpAddr, AccountKey)>,
     hasher: foldhash::quality::RandomState,
 }
 
@@ -61,9 +61,9 @@ impl Bans {
     pub fn new(settings: config::Ban, entries: usize, ipv6_prefix: u8) -> Self {
         let counts = Counts {
             ipv6_prefix,
-            sources: Tally::new(entries),
-            accounts: Tally::new(entries),
-            suspects: Tally::new(entries),
+            sources: FailureCounter::new(entries),
+            accounts: FailureCounter::new(entries),
+            suspects: FailureCounter::new(entries),
             hasher: Default::default(),
         };
         Self::of(settings, Arc::new(counts))

@@ -4,16 +4,16 @@ use crate::decider::Decider;
 use crate::decision::Decision;
 use crate::engine::Engine;
 use crate::handling::Handling;
-use crate::policy::InForce;
+use crate::policy::ActivePolicy;
 use crate::process_state::ProcessState;
 use crate::shard::{ShardState, Sinks};
 use strowger_calls::limits::Claim;
 use strowger_calls::shares::{Parties, party_of};
-use strowger_calls::{AccountFacts, Admission, Beginning, CallTable, Context, Environment, Legs, Ways};
+use strowger_calls::{AccountFacts, Admission, Beginning, CallTable, Context, Environment, Legs, LimitedTargets};
 
 /// Policy about an INVITE, apart from the table of calls that asks it.
 struct InvitePolicy<'a, 't, 'm> {
-    policy: &'a InForce,
+    policy: &'a ActivePolicy,
     shared: &'a ProcessState,
     shard: &'a ShardState,
     sinks: &'a Sinks,
@@ -51,17 +51,17 @@ impl Admission for InvitePolicy<'_, '_, '_> {
 
     fn passes_over(&self, claim: &Claim) -> bool {
         let decision = self.handling.progress.decision.as_deref();
-        decision.is_some_and(|decision| decision.led.is_some() && !decision.claims.contains(claim))
+        decision.is_some_and(|decision| decision.limited_failure.is_some() && !decision.claims.contains(claim))
     }
 }
 
 impl Engine {
     /// Returns the context of a request that is about to be forwarded, to its target or to the first of these ways that
     /// has room.
-    pub(crate) fn context_of(&mut self, handling: &Handling<'_, '_>, ways: &mut Ways<'_>) -> Context {
+    pub(crate) fn context_of(&mut self, handling: &Handling<'_, '_>, limited: &mut LimitedTargets<'_>) -> Context {
         if handling.begins_call() {
             let legs = if self.decider().stays(handling) { Legs::Proxied } else { Legs::Passing };
-            return self.begin_call(handling, legs, ways);
+            return self.begin_call(handling, legs, limited);
         }
         let (calls, mut env) = self.calls_at(handling.now);
         Context::Notices(match handling.progress.proof.in_dialog {
@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// Enters an INVITE into the table of calls. `legs`: part of this server in its dialogs.
-    pub(crate) fn begin_call(&mut self, handling: &Handling<'_, '_>, legs: Legs, ways: &mut Ways<'_>) -> Context {
+    pub(crate) fn begin_call(&mut self, handling: &Handling<'_, '_>, legs: Legs, limited: &mut LimitedTargets<'_>) -> Context {
         let decider = self.decider();
         let decision = handling.progress.decision.as_deref();
         let claims = decision.map(Decision::all_claims).unwrap_or_default();
@@ -85,7 +85,7 @@ impl Engine {
             tracks: decider.tracks(handling),
             logs: decider.may_log_calls(),
             accounts: decider.accounts(handling),
-            draining: self.shard.circumstances.draining,
+            draining: self.shard.process_status.draining,
             claims: &claims,
             may_count: decision.is_some_and(Decision::may_count),
             places: decider.call_places(),
@@ -93,7 +93,7 @@ impl Engine {
         let Self { calls, policy, shared, shard, sinks, stack, .. } = self;
         let mut env = Environment { now: handling.now, router: &policy.router, entropy: &mut stack.entropy };
         let asked = InvitePolicy { policy, shared, shard, sinks, handling };
-        calls.begin(&mut env, &facts, ways, &asked)
+        calls.begin(&mut env, &facts, limited, &asked)
     }
 }
 

@@ -34,9 +34,9 @@ impl Engine {
     fn carry_out_effect(&mut self, now: Now, effect: CallEffect, out: &mut Outbox) {
         match effect {
             CallEffect::Account(row) => self.effects.push(Effect::Account(row)),
-            CallEffect::Keep { call, state } => self.effects.push(Effect::Keep { call, state }),
-            CallEffect::Close { call, rows } => self.effects.push(Effect::Close { call, rows }),
-            CallEffect::Forget { call } => self.effects.push(Effect::Forget { call }),
+            CallEffect::PersistCall { call, state } => self.effects.push(Effect::PersistCall { call, state }),
+            CallEffect::FinishCall { call, rows } => self.effects.push(Effect::FinishCall { call, rows }),
+            CallEffect::DeleteCall { call } => self.effects.push(Effect::DeleteCall { call }),
             CallEffect::Send { context, kind, bytes } => {
                 if kind == OwnRequest::Bye {
                     self.counters().byes.one();
@@ -139,7 +139,7 @@ impl Engine {
         let (calls, mut env) = self.calls_at(now);
         let is_there = calls.end_call(&mut env, id);
         self.carry_out(now, out);
-        self.hear_notices(now, out);
+        self.process_notices(now, out);
         is_there
     }
 }

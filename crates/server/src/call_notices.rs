@@ -12,7 +12,7 @@ use strowger_core::{Now, Outbox, Round};
 
 impl Engine {
     /// Handles the notices since the last time. The responses that they name are in the outbox.
-    pub(crate) fn hear_notices(&mut self, now: Now, out: &mut Outbox) {
+    pub(crate) fn process_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
         // A decision about one notice may cause others.
         while !self.stack.proxy.reports().is_empty() || self.take_anchor_notices(now, out) {
@@ -49,7 +49,7 @@ impl Engine {
             }
         }
         let (calls, mut env) = self.calls_at(now);
-        calls.hear(&mut env, notice, &out.bytes);
+        calls.on_notice(&mut env, notice, &out.bytes);
         self.carry_out(now, out);
     }
 
@@ -76,19 +76,19 @@ impl Engine {
             };
             self.decider().has_room_at_any(&places, &[], counts) && self.calls.count(key, &claims)
         });
-        self.say(now, server, is_counted, out);
+        self.answer_proxy(now, server, is_counted, out);
     }
 
-    /// Leads an INVITE to its next place of rules, if that has room. The call counts under limits at this place, or did
+    /// Moves an INVITE to its next target of rules, if that has room. The call counts under limits at this place, or did
     /// at the one before.
     fn choose(&mut self, now: Now, key: Option<u64>, server: ServerId, places: [&[u8]; 2], out: &mut Outbox) {
         let [before, next] = places.map(Claim::read_all);
-        let is_chosen = next.is_some_and(|next| self.calls.lead_on(key, &before.unwrap_or_default(), &next));
-        self.say(now, server, is_chosen, out);
+        let is_chosen = next.is_some_and(|next| self.calls.change_target(key, &before.unwrap_or_default(), &next));
+        self.answer_proxy(now, server, is_chosen, out);
     }
 
     /// Answers a question of the proxy: it carries its plan out, or passes it over.
-    fn say(&mut self, now: Now, server: ServerId, is_so: bool, out: &mut Outbox) {
+    fn answer_proxy(&mut self, now: Now, server: ServerId, is_so: bool, out: &mut Outbox) {
         let round = &mut Round { now, tx: &mut self.stack.core.transactions, out };
         if is_so {
             self.stack.proxy.carry_out(round, server);

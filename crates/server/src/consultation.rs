@@ -3,10 +3,10 @@
 use crate::anchor::ServerRole;
 use crate::claims::{claims_at, claims_by};
 use crate::decider::Decider;
-use crate::decision::{AfterFailure, Decision, FailureDecision, Led};
+use crate::decision::{AfterFailure, Decision, FailureDecision, LimitedFailure};
 use crate::handling::Handling;
 use crate::identity::withholds_identity;
-use crate::judgement::{self, Heard, Inquiry, Judgement, plain};
+use crate::judgement::{self, MatchedRule, TraceRequest, RuleResult, plain};
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::stage::{Stage, Verdict};
@@ -38,11 +38,11 @@ impl Decider<'_> {
     /// Returns the verdict of the rules.
     pub(crate) fn consult_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let facts = RequestFacts::of(*self, handling, routing);
-        let inquiry = handling.progress.inquiry.as_deref();
-        if inquiry.is_none() && !tracing::enabled!(tracing::Level::DEBUG) {
+        let trace_request = handling.progress.trace_request.as_deref();
+        if trace_request.is_none() && !tracing::enabled!(tracing::Level::DEBUG) {
             return self.ask_rules(&facts, routing, &[], |_| ());
         }
-        self.decide_with_reasons(&facts, routing, inquiry)
+        self.decide_with_reasons(&facts, routing, trace_request)
     }
 
     /// Returns the verdict of the rules, and records the evaluated ones: for `strowger explain`, else for the log.
@@ -51,28 +51,28 @@ impl Decider<'_> {
         &self,
         facts: &RequestFacts<'_, '_>,
         routing: &Routing<'_>,
-        inquiry: Option<&Inquiry>,
+        trace_request: Option<&TraceRequest>,
     ) -> Verdict {
         let decisions = &self.policy.config.decisions;
-        let mut heard = Vec::new();
-        let full = inquiry.map_or(&[][..], |inquiry| &inquiry.full);
-        let verdict = self.ask_rules(facts, routing, full, |one| heard.push(one()));
-        let path = judgement::path(&decisions.rules, facts, &decisions.sets, heard);
-        match inquiry {
-            Some(inquiry) => *inquiry.path.borrow_mut() = path,
+        let mut matched = Vec::new();
+        let full = trace_request.map_or(&[][..], |trace_request| &trace_request.full);
+        let verdict = self.ask_rules(facts, routing, full, |one| matched.push(one()));
+        let path = judgement::path(&decisions.rules, facts, &decisions.sets, matched);
+        match trace_request {
+            Some(trace_request) => *trace_request.path.borrow_mut() = path,
             None => log_path(&path, &verdict, facts.request.call_id),
         }
         verdict
     }
 
-    /// Evaluates the rules in order until one decides. `full`: limits that are assumed to be full. `hear` is called for each
+    /// Evaluates the rules in order until one decides. `full`: limits that are assumed to be full. `trace` is called for each
     /// rule that holds.
     fn ask_rules(
         &self,
         facts: &RequestFacts<'_, '_>,
         routing: &Routing<'_>,
         full: &[String],
-        mut hear: impl FnMut(&dyn Fn() -> Heard),
+        mut trace: impl FnMut(&dyn Fn() -> MatchedRule),
     ) -> Verdict {
         let decisions = &self.policy.config.decisions;
         let mut decision = Decision::default();
@@ -82,19 +82,19 @@ impl Decider<'_> {
         let answer = decisions.rules.walk(facts, &decisions.sets, |place, rule: &Rule<Action>| {
             let Action { answer, drop, ends, .. } = &rule.action;
             if *drop || answer.is_some() {
-                hear(&|| Heard::of(place, true));
+                trace(&|| MatchedRule::of(place, true));
                 return ControlFlow::Break(Some((answer.as_ref().map(|(status, _)| *status), Why::Rule(place))));
             }
             let places = match self.claims(facts, &rule.action, full) {
                 Ok((claims, places)) => {
                     let limits = || claims.iter().map(|claim| claim.counted.name.to_string()).collect();
-                    hear(&|| Heard { limits: limits(), ..Heard::of(place, *ends) });
+                    trace(&|| MatchedRule { limits: limits(), ..MatchedRule::of(place, *ends) });
                     Claim::add(&mut decision.claims, claims);
                     places
                 }
                 Err(limit) => {
                     let answers = limit.over == OverLimit::Answer;
-                    hear(&|| Heard { full: Some(limit.name.to_string()), ..Heard::of(place, answers) });
+                    trace(&|| MatchedRule { full: Some(limit.name.to_string()), ..MatchedRule::of(place, answers) });
                     if !answers {
                         return ControlFlow::Continue(());
                     }
@@ -111,7 +111,7 @@ impl Decider<'_> {
                 let claims = claims_by(facts, &failure.call_limits);
                 FailureDecision::of(failure, claims, claims_at(facts, &failure.to, &failure.call_limits))
             });
-            decision.hear(&rule.action, places, failures);
+            decision.apply_rule(&rule.action, places, failures);
             identity = identity.or(rule.action.identity.as_ref());
             if let (Some(part), Some(more)) = (part, &rule.action.user) {
                 join(edit.get_or_insert_default(), more, part, &decisions.sets);
@@ -232,7 +232,7 @@ impl Decider<'_> {
         status: u16,
         from: usize,
     ) -> Option<AfterFailure> {
-        let full = handling.progress.inquiry.as_deref().map_or(&[][..], |inquiry| &inquiry.full);
+        let full = handling.progress.trace_request.as_deref().map_or(&[][..], |trace_request| &trace_request.full);
         let call = self.call_of(handling.request);
         // A call counts only once under a limit.
         let counts = |claim: &Claim| {
@@ -249,9 +249,9 @@ impl Decider<'_> {
 
     /// Returns the response to a request that was redirected by a failure whose limits have no more room, and the next
     /// action of rules.
-    pub(crate) fn after_full(&self, handling: &Handling<'_, '_>, led: &Led) -> (Reply, Option<AfterFailure>) {
-        let reply = Reply::not_found(led.status).because("the failure that leads it on is at a limit of calls");
-        (reply, self.after_failures(handling, &led.before, led.status, led.place + 1))
+    pub(crate) fn after_full(&self, handling: &Handling<'_, '_>, limited_failure: &LimitedFailure) -> (Reply, Option<AfterFailure>) {
+        let reply = Reply::not_found(limited_failure.status).because("the failure that leads it on is at a limit of calls");
+        (reply, self.after_failures(handling, &limited_failure.before, limited_failure.status, limited_failure.place + 1))
     }
 
     /// Returns the index of the first filter that holds, and the status of its response. Without a status the filter drops
@@ -289,9 +289,9 @@ impl Decider<'_> {
 /// Logs the rules that were evaluated for a request, in order up to the one that decided, and a verdict that ends the
 /// request.
 #[cold]
-fn log_path(path: &[Judgement], verdict: &Verdict, call_id: &[u8]) {
+fn log_path(path: &[RuleResult], verdict: &Verdict, call_id: &[u8]) {
     let call_id = shown(call_id);
-    for Judgement { name, holds, part, part_holds, values, limits, full } in path {
+    for RuleResult { name, holds, part, part_holds, values, limits, full } in path {
         let values = plain(values.iter().map(|(name, value)| format!("{name} is {value}")));
         let part = plain(std::iter::once(part.clone()));
         let limits = Some(limits.join(", ")).filter(|limits| !limits.is_empty());

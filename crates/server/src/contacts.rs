@@ -31,7 +31,7 @@ pub(crate) struct Contacts {
 /// Rank of a contact: contacts of equal rank are tried together, lower ranks first. Each element is the difference between
 /// a q and the best q of its user: first for each contact on the chain of users, then for the contact itself. Zeros at
 /// the end are left out.
-type Order = SmallVec<[u16; 4]>;
+type ContactRank = SmallVec<[u16; 4]>;
 
 #[derive(Debug)]
 pub(crate) struct Contact {
@@ -48,7 +48,7 @@ pub(crate) struct Contact {
     pub(crate) listener: ListenerId,
     /// Scope of the source address of its REGISTER.
     pub(crate) sender: Scope,
-    order: Order,
+    order: ContactRank,
     /// True if the contact names another local user.
     leads_on: bool,
     /// True if a sips URI is on the chain to this contact.
@@ -84,7 +84,7 @@ impl Contacts {
 
     /// Removes the next contact that names a local user. Returns its rank, whether a sips URI is on its chain, and the user
     /// unless an earlier contact named the same user.
-    fn take_leading(&mut self, identity: &Identity) -> Option<(Order, bool, Option<Range<usize>>)> {
+    fn take_leading(&mut self, identity: &Identity) -> Option<(ContactRank, bool, Option<Range<usize>>)> {
         let at = self.entries.iter().position(|contact| contact.leads_on)?;
         let contact = self.entries.remove(at);
         let from = self.text.len();

@@ -2,7 +2,7 @@
 
 use strowger_message::Method;
 use strowger_message::status::KNOWN;
-use strowger_metrics::{Count, Histogram, Kind, Metric, Observed, Unit};
+use strowger_metrics::{Count, Histogram, MetricKind, Metric, Observed, Unit};
 
 pub use strowger_metrics::counted;
 
@@ -132,7 +132,7 @@ pub struct Durations {
 
 impl Durations {
     const fn metric(field: &'static str, family: &'static str, help: &'static str) -> Metric {
-        let (kind, unit) = (Kind::Histogram, Unit::Seconds);
+        let (kind, unit) = (MetricKind::Histogram, Unit::Seconds);
         Metric { field, family, kind, unit, help, labels: &[], by: &[] }
     }
 

@@ -12,7 +12,7 @@ use crate::waiting::{LookupResult, Suspended};
 use std::sync::Arc;
 use strowger_cache::engine::Reply as CacheReply;
 use strowger_cache::error::CacheError;
-use strowger_cache::request::{Answer as CacheAnswer, Life};
+use strowger_cache::request::{CacheAnswer, Life};
 use strowger_cache::ticket::{Answered, ReceiverId, Ticket};
 use strowger_core::slots::Id;
 use strowger_core::{Now, Outbox};
@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// Handles the answer of the cache to a suspended request, or to a registration.
-    pub(crate) fn hear_cache(&mut self, now: Now, answered: Answered, out: &mut Outbox) {
+    pub(crate) fn on_cache_answer(&mut self, now: Now, answered: Answered, out: &mut Outbox) {
         let Answered { ticket, result, value } = answered;
         match self.waiting.suspended.get(Id::from_u64(ticket)) {
             Some(Suspended::Request(_)) => {

@@ -4,7 +4,7 @@
 //! [`Decider`]. Transactions, response contexts and waiting requests are out of its reach.
 
 use crate::counters::{Counters, Messages};
-use crate::policy::InForce;
+use crate::policy::ActivePolicy;
 use crate::process_state::ProcessState;
 use crate::shard::{ShardState, Sinks};
 use strowger_calls::CallTable;
@@ -13,7 +13,7 @@ use strowger_calls::CallTable;
 #[derive(Clone, Copy)]
 pub(crate) struct Decider<'a> {
     /// Policy of the request.
-    pub(crate) policy: &'a InForce,
+    pub(crate) policy: &'a ActivePolicy,
     /// State that the engines of the process share.
     pub(crate) shared: &'a ProcessState,
     /// Shard of the engine.

@@ -1,7 +1,7 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
 use crate::anchor::ServerRole;
-use crate::places::Places;
+use crate::places::RuleTargets;
 use crate::user_edit::user_part;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use strowger_message::{Edit, Name};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Decision {
     /// Places to which the request goes; empty: the rules name none.
-    pub(crate) to: Places,
+    pub(crate) to: RuleTargets,
     /// Setting that says which callers may reach these places; `None` once it was checked.
     #[serde(skip)]
     pub(crate) relay_for: Option<RelayFor>,
@@ -27,7 +27,7 @@ pub(crate) struct Decision {
     /// Limits under which the call counts, each once.
     pub(crate) claims: Vec<Claim>,
     /// Failure whose places the request goes to, if the failure has limits and no target was tried before.
-    pub(crate) led: Option<Box<Led>>,
+    pub(crate) limited_failure: Option<Box<LimitedFailure>>,
     /// Role of this server for the request.
     pub(crate) role: ServerRole,
     /// New user part of the Request-URI; `None`: unchanged, or already replaced.
@@ -63,7 +63,7 @@ pub(crate) struct FailureDecision {
     /// First and last status code of each range to which the action applies.
     pub(crate) statuses: Vec<(u16, u16)>,
     /// Places to which the request goes after the failure; empty: it is answered.
-    pub(crate) to: Places,
+    pub(crate) to: RuleTargets,
     /// Status of the response in place of the failure.
     pub(crate) answer: Option<u16>,
     /// Statuses at which the next place is tried; `None`: any but 6xx.
@@ -85,7 +85,7 @@ pub(crate) struct FailureDecision {
 
 /// Failure with limits that is in use for a request which was not forwarded yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Led {
+pub(crate) struct LimitedFailure {
     /// Status for which the failure is used.
     pub(crate) status: u16,
     /// Index of the failure among the failures of the previous decision.
@@ -99,7 +99,7 @@ impl FailureDecision {
     pub(crate) fn of(action: &FailureAction, claims: Vec<Claim>, places: Vec<Vec<Claim>>) -> Self {
         Self {
             statuses: action.statuses.iter().map(|range| (range.first, range.last)).collect(),
-            to: Places::of(&action.to, places),
+            to: RuleTargets::of(&action.to, places),
             answer: action.answer,
             try_next: action.try_next.as_ref().map(|statuses| statuses.to_vec()),
             // The user is taken from the joint result of all rules, which is known later.
@@ -160,7 +160,7 @@ pub(crate) enum AfterFailure {
 impl Decision {
     /// Makes the decision for an emergency call: it goes to these targets, counts under no limit, and has a record.
     pub(crate) fn of_emergency(to: &Targets) -> Self {
-        let to = Places::of(to, Vec::new());
+        let to = RuleTargets::of(to, Vec::new());
         let answer_timeout = (to.uris.len() > 1).then_some(EMERGENCY_ANSWER);
         let account_as = Some("emergency".into());
         Self { to, track: Some(true), account: Some(true), account_as, answer_timeout, ..Self::default() }
@@ -191,14 +191,14 @@ impl Decision {
         let is_used = |failure: &FailureDecision| failure.is_for(status) && has_room(failure);
         let place = (from..self.on_failure.len()).find(|place| is_used(&self.on_failure[*place]))?;
         // The targets of the earlier failure had no address: its limits are not taken.
-        let mut next = Self { led: None, ..self.clone() };
+        let mut next = Self { limited_failure: None, ..self.clone() };
         let failure = next.on_failure.remove(place);
         if let Some(status) = failure.answer {
             return Some(AfterFailure::Answer(status));
         }
         if failure.may_count() {
-            let before = Self { led: None, ..self.clone() };
-            next.led = Some(Box::new(Led { status, place, claims: failure.claims, before }));
+            let before = Self { limited_failure: None, ..self.clone() };
+            next.limited_failure = Some(Box::new(LimitedFailure { status, place, claims: failure.claims, before }));
         }
         (next.to, next.try_next, next.user) = (failure.to, failure.try_next, failure.user);
         if next.role == ServerRole::Redirect {
@@ -214,15 +214,15 @@ impl Decision {
     }
 
     /// Returns the limits of the failure in use.
-    pub(crate) fn led_claims(&self) -> &[Claim] {
-        self.led.as_ref().map_or(&[][..], |led| &led.claims)
+    pub(crate) fn failure_claims(&self) -> &[Claim] {
+        self.limited_failure.as_ref().map_or(&[][..], |limited_failure| &limited_failure.claims)
     }
 
     /// Returns all limits under which the call counts: the limits of its rules, and of the failure in use.
     pub(crate) fn all_claims(&self) -> Cow<'_, [Claim]> {
-        let Some(led) = &self.led else { return Cow::Borrowed(&self.claims) };
+        let Some(limited_failure) = &self.limited_failure else { return Cow::Borrowed(&self.claims) };
         let mut all = self.claims.clone();
-        Claim::add(&mut all, led.claims.iter().cloned());
+        Claim::add(&mut all, limited_failure.claims.iter().cloned());
         Cow::Owned(all)
     }
 
@@ -230,7 +230,7 @@ impl Decision {
     pub(crate) fn may_count(&self) -> bool {
         !self.claims.is_empty()
             || self.to.may_count()
-            || self.led.is_some()
+            || self.limited_failure.is_some()
             || self.on_failure.iter().any(FailureDecision::may_count)
     }
 
@@ -252,14 +252,14 @@ impl Decision {
 
     /// Adds the actions of one more rule, except those that an earlier rule has set. `places`: limits at each place of the rule; `failures`:
     /// decisions of its failures.
-    pub(crate) fn hear(
+    pub(crate) fn apply_rule(
         &mut self,
         action: &Action,
         places: Vec<Vec<Claim>>,
         failures: impl Iterator<Item = FailureDecision>,
     ) {
         if self.to.is_empty() {
-            self.to = Places::of(&action.to, places);
+            self.to = RuleTargets::of(&action.to, places);
             self.relay_for = action.relay_for;
             self.try_next = action.try_next.as_ref().map(|statuses| statuses.to_vec());
         }

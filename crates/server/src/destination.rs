@@ -12,7 +12,7 @@ pub(crate) type OlderUris<'a> = Vec<(Target, &'a [u8])>;
 
 /// Targets of one place of a rule or failure.
 #[derive(Debug, PartialEq)]
-pub(crate) enum PlaceTargets {
+pub(crate) enum RuleTargetAddresses {
     /// Addresses of a next hop.
     NextHop(Targets),
     /// Contacts of a user of this server, best first.
@@ -35,7 +35,7 @@ pub(crate) struct UserContact {
     pub(crate) translated: bool,
 }
 
-impl PlaceTargets {
+impl RuleTargetAddresses {
     /// Tells whether there is no target.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
@@ -68,7 +68,7 @@ pub(crate) enum Destination {
     /// First of the contacts, for an ACK, which is sent once.
     FirstContact(Target),
     /// Places of rules, each with its targets.
-    Places(Vec<PlaceTargets>),
+    Places(Vec<RuleTargetAddresses>),
     /// Next hop by Route or Request-URI; status of the response if it has no address.
     NextHop { targets: Targets, otherwise: u16 },
 }
@@ -79,9 +79,9 @@ impl Destination {
         match self {
             Self::Contacts(targets) => targets.iter().all(|targets| targets.is_empty()).then_some(480),
             Self::Places(targets) => {
-                let is_user = |targets: &PlaceTargets| matches!(targets, PlaceTargets::User(_));
+                let is_user = |targets: &RuleTargetAddresses| matches!(targets, RuleTargetAddresses::User(_));
                 let status = if targets.iter().any(is_user) { 480 } else { 500 };
-                targets.iter().all(PlaceTargets::is_empty).then_some(status)
+                targets.iter().all(RuleTargetAddresses::is_empty).then_some(status)
             }
             Self::NextHop { targets, otherwise, .. } => targets.is_empty().then_some(*otherwise),
             Self::FirstContact(_) => None,
@@ -93,7 +93,7 @@ impl Destination {
         match self {
             Self::Contacts(targets) => targets.iter().flatten().copied().collect(),
             Self::FirstContact(target) => vec![*target],
-            Self::Places(targets) => targets.iter().skip(first).flat_map(PlaceTargets::addresses).collect(),
+            Self::Places(targets) => targets.iter().skip(first).flat_map(RuleTargetAddresses::addresses).collect(),
             Self::NextHop { targets, .. } => targets.to_vec(),
         }
     }

@@ -240,8 +240,8 @@ impl Decider<'_> {
         if routing.account == Some(AccountHash::NONE) {
             return DialogAccess::Granted;
         }
-        match self.exists(handling, uri, Ok(subscriber::Answer::Exists)) {
-            Ok(Ok(subscriber::Answer::Absent)) => DialogAccess::Refused,
+        match self.exists(handling, uri, Ok(subscriber::SubscriberAnswer::Exists)) {
+            Ok(Ok(subscriber::SubscriberAnswer::Absent)) => DialogAccess::Refused,
             // A failed look-up ends no subscription.
             Ok(_) => DialogAccess::Granted,
             Err(question) => DialogAccess::Ask(question),

@@ -8,11 +8,11 @@ use crate::decider::Decider;
 use crate::decision::Decision;
 use crate::handling::Handling;
 use crate::identity::is_anonymous;
-use crate::judgement::Judgement;
+use crate::judgement::RuleResult;
 use crate::proof::User;
 use crate::reachability::target_of;
 use crate::request_facts::number_of;
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
 use strowger_core::{Arrival, Now};
@@ -125,12 +125,12 @@ impl Decider<'_> {
                 decision.assert(&identity);
             }
         }
-        if let Some(inquiry) = handling.progress.inquiry.as_deref() {
+        if let Some(trace_request) = handling.progress.trace_request.as_deref() {
             let values = vec![("request.uri".to_owned(), format!("'{}'", shown(routing.uri_text)))];
             let (name, part) = ("[emergency]".to_owned(), "emergency call".to_owned());
-            let judgement = Judgement { name, part, values, holds: true, part_holds: true, ..Judgement::default() };
-            inquiry.path.borrow_mut().push(judgement);
-        } else if self.may_say(handling, Kind::Forwarding) {
+            let rule_result = RuleResult { name, part, values, holds: true, part_holds: true, ..RuleResult::default() };
+            trace_request.path.borrow_mut().push(rule_result);
+        } else if self.may_say(handling, LogSubject::Forwarding) {
             tracing::warn!(
                 call_id = %shown(request.call_id),
                 source = %request.arrival.remote,

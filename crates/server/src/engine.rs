@@ -14,7 +14,7 @@ mod reading;
 mod stack;
 mod unread;
 
-pub use crate::shard::{Circumstances, ShardState, Sinks};
+pub use crate::shard::{ProcessStatus, ShardState, Sinks};
 pub use crate::waiting::WaitingCounts;
 pub use moves::EngineRecord;
 
@@ -28,7 +28,7 @@ use crate::decider::Decider;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
-use crate::policy::{InForce, Policy};
+use crate::policy::{ActivePolicy, Policy};
 use crate::process_state::ProcessState;
 use crate::question::{HostKey, Resolved};
 use crate::refusals::log_lost;
@@ -47,13 +47,13 @@ use strowger_store::accounting::Row;
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 
-/// Answer from outside the engine.
+/// Message from outside the engine: results of look-ups and commits, and news of the process.
 #[derive(Debug)]
-pub enum Answer {
+pub enum EngineInput {
     /// Results of commits of bindings, by ticket.
     Written(Vec<(u64, Result<(), StoreError>)>),
     /// Results of subscriber look-ups, by ticket.
-    Subscribers(Vec<(u64, Result<subscriber::Answer, StoreError>)>),
+    Subscribers(Vec<(u64, Result<subscriber::SubscriberAnswer, StoreError>)>),
     /// Answers of the credential cache.
     Credentials(Vec<Answered>),
     /// News for the first shard: there are new bindings that need pings.
@@ -85,8 +85,8 @@ pub enum Effect {
         address: SocketAddr,
     },
     /// UDP address whose last message is proved to come from the peer there.
-    Confirm(SocketAddr),
-    /// Name look-up for a request; the answer is [`Answer::Resolved`].
+    SourceVerified(SocketAddr),
+    /// Name look-up for a request; the answer is [`EngineInput::Resolved`].
     Resolve {
         /// Ticket of the suspended request.
         ticket: u64,
@@ -100,21 +100,21 @@ pub enum Effect {
     /// Row of accounting to be written.
     Account(Box<Row>),
     /// State of a call for the next process ([`Engine::take_over`]). It replaces earlier state of the call.
-    Keep {
+    PersistCall {
         /// Key of the call, equal in all shards.
         call: u64,
         /// State, read by [`read_kept`](strowger_calls::read_kept).
         state: Box<[u8]>,
     },
     /// End of a call that may have been kept. Its rows are on their way to the writer.
-    Close {
+    FinishCall {
         /// Key of the call.
         call: u64,
         /// Copy of the rows, in case they are lost on their way; read by [`Row::read_all`].
         rows: Box<[u8]>,
     },
     /// End of a kept call.
-    Forget {
+    DeleteCall {
         /// Key of the call.
         call: u64,
     },
@@ -127,7 +127,7 @@ pub struct Engine {
     /// State that the engines of the process share.
     pub shared: Arc<ProcessState>,
     /// Policy of new requests. While an earlier request is handled: the policy of that request.
-    pub(crate) policy: Arc<InForce>,
+    pub(crate) policy: Arc<ActivePolicy>,
     /// Number of the shard, and the state of the process around it.
     pub shard: ShardState,
     /// Receivers of the answers to the questions of the shard.
@@ -238,17 +238,17 @@ impl Engine {
     /// Handles a whole message of a call whose bucket this shard owns.
     pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.read(now, arrival, bytes, out);
-        self.hear_notices(now, out);
+        self.process_notices(now, out);
     }
 
     /// Runs the timers that are due. The owner calls this when [`Engine::deadline`] has passed.
     pub fn poll(&mut self, now: Now, out: &mut Outbox) {
-        self.stack.divide_bounds(&self.policy.config, self.shard.circumstances.shards);
+        self.stack.divide_bounds(&self.policy.config, self.shard.process_status.shards);
         self.stack.core.poll(now, out);
         self.run_events(now, "", out);
         self.stack.proxy.poll(&mut self.stack.core.round(now, out));
         self.end_calls(now, out);
-        self.hear_notices(now, out);
+        self.process_notices(now, out);
         let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
         let decider = Decider { policy, shared, shard, calls, sinks };
         pings.send_due(now, decider, (&mut stack.core.transactions, &mut stack.entropy), out);
@@ -264,28 +264,28 @@ impl Engine {
     }
 
     /// Takes an answer from outside. An answer to a request that no longer waits is dropped.
-    pub fn answered(&mut self, now: Now, answer: Answer, out: &mut Outbox) {
+    pub fn answered(&mut self, now: Now, answer: EngineInput, out: &mut Outbox) {
         match answer {
-            Answer::Written(results) => {
+            EngineInput::Written(results) => {
                 for (ticket, result) in results {
                     self.written(ticket, result, out);
                 }
             }
-            Answer::Subscribers(results) => {
+            EngineInput::Subscribers(results) => {
                 for (ticket, result) in results {
                     self.go_on(now, ticket, LookupResult::Subscriber(result), out);
                 }
             }
-            Answer::Credentials(answers) => {
-                answers.into_iter().for_each(|answered| self.hear_cache(now, answered, out))
+            EngineInput::Credentials(answers) => {
+                answers.into_iter().for_each(|answered| self.on_cache_answer(now, answered, out))
             }
-            Answer::Pings => self.pings.wake(now),
-            Answer::Resolved { ticket, name, to } => {
+            EngineInput::Pings => self.pings.wake(now),
+            EngineInput::Resolved { ticket, name, to } => {
                 self.go_on(now, ticket, LookupResult::Name(name, to), out);
             }
-            Answer::Policy(policy) => self.set_policy(now, policy),
+            EngineInput::Policy(policy) => self.set_policy(now, policy),
         }
-        self.hear_notices(now, out);
+        self.process_notices(now, out);
     }
 
     /// Handles the failure to send the message with this token. `by_peer`: the peer took no connection; otherwise this
@@ -296,7 +296,7 @@ impl Engine {
         if !by_peer {
             self.excuse_targets();
         }
-        self.hear_notices(now, out);
+        self.process_notices(now, out);
         self.show_gauges();
     }
 
@@ -307,7 +307,7 @@ impl Engine {
         self.run_events(now, "connection lost", out);
         // The peer took the connection, and may have closed it because of the request.
         self.excuse_targets();
-        self.hear_notices(now, out);
+        self.process_notices(now, out);
         self.show_gauges();
     }
 
@@ -316,7 +316,7 @@ impl Engine {
     pub fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         if self.stack.core.unreachable(now, to, quoted, out) {
             self.run_events(now, "unreachable (ICMP error)", out);
-            self.hear_notices(now, out);
+            self.process_notices(now, out);
             self.show_gauges();
         }
     }
@@ -333,7 +333,7 @@ impl Engine {
         let Incoming::Response { id, tu, .. } = self.stack.core.transactions.response(now, message, out) else {
             return;
         };
-        self.hear_target(now, id, message);
+        self.note_response(now, id, message);
         match tu.role() {
             Role::Proxy(context) => self.proxy_response(now, arrival, message, (context, id), out),
             Role::Ping(ping) => {
@@ -414,11 +414,11 @@ impl Engine {
 impl Engine {
     /// Creates the engine of the shard with this number, from 0. The first one sends pings if there are bindings that
     /// need them.
-    pub fn new(now: Now, shared: Arc<ProcessState>, number: usize, circumstances: Circumstances) -> Self {
-        let policy = InForce::new(shared.policy());
+    pub fn new(now: Now, shared: Arc<ProcessState>, number: usize, process_status: ProcessStatus) -> Self {
+        let policy = ActivePolicy::new(shared.policy());
         let config = &policy.config;
         let mut engine = Self {
-            shard: ShardState { number, circumstances },
+            shard: ShardState { number, process_status },
             sinks: Sinks::default(),
             stack: Stack::new(&shared, &policy, number),
             calls: CallTable::new(

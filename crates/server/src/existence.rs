@@ -6,15 +6,15 @@ use crate::question::Question;
 use strowger_message::SipUri;
 use strowger_message::uri::sip::unescape;
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{self, Answer};
+use strowger_store::subscriber::{self, SubscriberAnswer};
 
 impl Decider<'_> {
     /// Returns the answer of the subscribers if the shard need not wait for it. Without subscribers every user is
     /// absent.
-    pub(crate) fn known(&self, question: subscriber::Question<'_>, now: u64) -> Option<Result<Answer, StoreError>> {
+    pub(crate) fn known(&self, question: subscriber::Question<'_>, now: u64) -> Option<Result<SubscriberAnswer, StoreError>> {
         match (&self.shared.subscribers, self.sinks.found) {
             (Some(subscribers), Some(_)) => subscribers.cached(question, now),
-            _ => Some(Ok(Answer::Absent)),
+            _ => Some(Ok(SubscriberAnswer::Absent)),
         }
     }
 
@@ -25,9 +25,9 @@ impl Decider<'_> {
         &self,
         handling: &Handling<'_, '_>,
         uri: &SipUri<'_>,
-        unasked: Result<Answer, StoreError>,
-    ) -> Result<Result<Answer, StoreError>, Question> {
-        let is_explained = handling.progress.inquiry.is_some();
+        unasked: Result<SubscriberAnswer, StoreError>,
+    ) -> Result<Result<SubscriberAnswer, StoreError>, Question> {
+        let is_explained = handling.progress.trace_request.is_some();
         let has_users = is_explained || self.shared.subscribers.is_some();
         if !has_users || !self.policy.config.registrar.authenticate {
             return Ok(unasked);
@@ -46,11 +46,11 @@ impl Decider<'_> {
                 _ => self.known(subscriber::Question::User { username: &username, domain }, handling.now.mono),
             };
             match known {
-                Some(Ok(Answer::Absent)) => (),
+                Some(Ok(SubscriberAnswer::Absent)) => (),
                 Some(answer) => return Ok(answer),
                 None => return Err(Question::User { username: username[..].into(), domain: domain.into(), place }),
             }
         }
-        Ok(Ok(Answer::Absent))
+        Ok(Ok(SubscriberAnswer::Absent))
     }
 }

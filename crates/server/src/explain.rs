@@ -5,12 +5,12 @@
 
 use crate::contacts::Contacts;
 use crate::decider::Decider;
-use crate::destination::{Destination, PlaceTargets};
+use crate::destination::{Destination, RuleTargetAddresses};
 use crate::edits::Edits;
 use crate::engine::Engine;
 use crate::forwarding::Onward;
 use crate::handling::{Handling, Progress};
-use crate::judgement::{Inquiry, judgements};
+use crate::judgement::{TraceRequest, rule_results};
 use crate::proof::{Proof, User};
 use crate::question::{Question, Resolved};
 use crate::reply::{Counted, Reply, Why};
@@ -25,14 +25,14 @@ use strowger_core::{Arrival, Now, Outbox};
 use strowger_message::{Index, Message, Method, Name, status};
 use strowger_store::subscriber;
 
-pub use crate::judgement::Judgement;
+pub use crate::judgement::RuleResult;
 pub use crate::plan_view::{FailureView, GroupView, LimitView, PlaceView, PlanView};
 
 /// Explanation of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
     /// Filters that were evaluated, in order, up to the one that ends the request.
-    pub filters: Vec<Judgement>,
+    pub filters: Vec<RuleResult>,
     /// Course if all limits that the request meets have room.
     #[serde(flatten)]
     pub course: Course,
@@ -56,7 +56,7 @@ pub struct IfFull {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Course {
     /// Rules that were evaluated, up to the last that counts.
-    pub rules: Vec<Judgement>,
+    pub rules: Vec<RuleResult>,
     /// Request-URI that rules have made of the original one.
     pub uri: Option<String>,
     /// Failures before it is forwarded, for which rules have an action.
@@ -66,7 +66,7 @@ pub struct Course {
     /// Users who were not looked up in the database. They are assumed to exist; the server answers 404 if one does not.
     pub users: Vec<String>,
     /// Outcome of the request.
-    pub outcome: Outcome,
+    pub outcome: ExplainedOutcome,
 }
 
 /// Failure of a request before it is forwarded.
@@ -78,10 +78,10 @@ pub struct FailedView {
     pub because: String,
 }
 
-/// Outcome of a request.
+/// Outcome of an explained request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "does", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ExplainedOutcome {
     /// Response of the server.
     Answer {
         /// Status code.
@@ -174,20 +174,20 @@ impl Decider<'_> {
     }
 
     /// Returns the course of a request while limits with these names are full.
-    fn course(&self, asked: Asked<'_>, full: &[String], filters: &mut Vec<Judgement>) -> Result<Course, String> {
-        let inquiry = Inquiry { full: full.to_vec(), ..Inquiry::default() };
-        let mut progress = Progress { inquiry: Some(Box::new(inquiry)), ..Progress::new(asked.now) };
+    fn course(&self, asked: Asked<'_>, full: &[String], filters: &mut Vec<RuleResult>) -> Result<Course, String> {
+        let trace_request = TraceRequest { full: full.to_vec(), ..TraceRequest::default() };
+        let mut progress = Progress { trace_request: Some(Box::new(trace_request)), ..Progress::new(asked.now) };
         let (names, users, failed) = (Vec::new(), Vec::new(), Vec::new());
-        let mut course = Course { rules: Vec::new(), uri: None, failed, names, users, outcome: Outcome::Drop };
+        let mut course = Course { rules: Vec::new(), uri: None, failed, names, users, outcome: ExplainedOutcome::Drop };
         self.follow(&mut course, filters, asked, &mut progress)?;
-        course.rules = progress.inquiry.map_or(Vec::new(), |inquiry| inquiry.path.into_inner());
+        course.rules = progress.trace_request.map_or(Vec::new(), |trace_request| trace_request.path.into_inner());
         Ok(course)
     }
 
     fn follow(
         &self,
         course: &mut Course,
-        filters: &mut Vec<Judgement>,
+        filters: &mut Vec<RuleResult>,
         asked: Asked<'_>,
         progress: &mut Progress,
     ) -> Result<(), String> {
@@ -216,7 +216,7 @@ impl Decider<'_> {
                 return Ok(());
             }
             if request.method == Method::Register && self.is_for_registrar(now, &request) {
-                course.outcome = Outcome::Register;
+                course.outcome = ExplainedOutcome::Register;
                 return Ok(());
             }
         }
@@ -245,7 +245,7 @@ impl Decider<'_> {
                         verdict
                     }
                     Stage::Register => {
-                        course.outcome = Outcome::Register;
+                        course.outcome = ExplainedOutcome::Register;
                         return Ok(());
                     }
                     Stage::Acknowledge => return Err("an ACK goes where its INVITE went".to_owned()),
@@ -280,21 +280,21 @@ impl Decider<'_> {
                     if exists.is_none() {
                         course.users.push(format!("{}@{}", shown(&username), shown(&domain)));
                     }
-                    let (there, absent) = (subscriber::Answer::Exists, subscriber::Answer::Absent);
+                    let (there, absent) = (subscriber::SubscriberAnswer::Exists, subscriber::SubscriberAnswer::Absent);
                     let answer = if exists == Some(false) { absent } else { there };
                     handling.progress.answers.user = Some((place, Ok(answer)));
                 }
                 Verdict::Ask(Question::Credential { .. }) => {
-                    handling.progress.answers.credential = Some(Ok(subscriber::Answer::Absent));
+                    handling.progress.answers.credential = Some(Ok(subscriber::SubscriberAnswer::Absent));
                 }
                 Verdict::Ask(Question::Registered { .. }) => handling.progress.answers.registered = Some(Ok(None)),
                 Verdict::Register(..) => {
-                    course.outcome = Outcome::Register;
+                    course.outcome = ExplainedOutcome::Register;
                     return Ok(());
                 }
                 Verdict::Reply(reply) => {
                     course.outcome = self.outcome_of(&request, &reply);
-                    if let (Outcome::Answer { because, .. }, false) = (&mut course.outcome, course.users.is_empty()) {
+                    if let (ExplainedOutcome::Answer { because, .. }, false) = (&mut course.outcome, course.users.is_empty()) {
                         because.push_str("; 404 if there is no such user");
                     }
                     return Ok(());
@@ -323,11 +323,11 @@ impl Decider<'_> {
                                 let with_user = routing.at_place(to.uri.as_bytes()).filter(|_| is_place);
                                 with_user.map_or(to.uri, |uri| String::from_utf8_lossy(&uri).into_owned())
                             };
-                            Outcome::Redirect { contacts: places.into_iter().map(contact).collect() }
+                            ExplainedOutcome::Redirect { contacts: places.into_iter().map(contact).collect() }
                         }
                         Onward::Forward(timer) => {
                             let places = places(*self, &handling, &routing, &contacts, &destination);
-                            Outcome::Forward(Box::new(self.plan_view(&handling, &Edits::of(&handling, &timer), places)))
+                            ExplainedOutcome::Forward(Box::new(self.plan_view(&handling, &Edits::of(&handling, &timer), places)))
                         }
                     };
                     return Ok(());
@@ -356,7 +356,7 @@ impl Decider<'_> {
     }
 
     /// Returns the outcome for a request whose sender has shown the password of this user, and names another.
-    fn claims_another(&self, request: &Request<'_>, user: &User) -> Option<Outcome> {
+    fn claims_another(&self, request: &Request<'_>, user: &User) -> Option<ExplainedOutcome> {
         if !self.policy.config.auth.user_must_match {
             return None;
         }
@@ -364,16 +364,16 @@ impl Decider<'_> {
         let username = String::from_utf8_lossy(&user.name);
         self.claims_only(ChallengeHeader::ProxyAuthenticate, party, user).err()?;
         let because = format!("authenticated as {username}, but From names another user or number (auth.identities)");
-        Some(Outcome::Answer { status: 403, because })
+        Some(ExplainedOutcome::Answer { status: 403, because })
     }
 
     /// Evaluates the filters. Returns the outcome if one ends the request.
     fn explain_filters(
         &self,
-        filters: &mut Vec<Judgement>,
+        filters: &mut Vec<RuleResult>,
         handling: &Handling<'_, '_>,
         routing: &Routing<'_>,
-    ) -> Option<Outcome> {
+    ) -> Option<ExplainedOutcome> {
         let decisions = &self.policy.config.decisions;
         if decisions.filters.is_empty() || self.is_emergency(handling.now, handling.request, routing) {
             return None;
@@ -381,15 +381,15 @@ impl Decider<'_> {
         let facts = RequestFacts::of(*self, handling, routing);
         let found = self.filter(handling);
         let last = found.map_or(decisions.filters.len(), |(place, _)| place + 1);
-        *filters = judgements(&decisions.filters, &facts, &decisions.sets, last);
+        *filters = rule_results(&decisions.filters, &facts, &decisions.sets, last);
         let (place, status) = found?;
         let reply =
             |status| self.outcome_of(handling.request, &Reply { why: Why::Filter(place), ..Reply::refused(status) });
-        Some(status.map_or(Outcome::Drop, reply))
+        Some(status.map_or(ExplainedOutcome::Drop, reply))
     }
 
-    fn outcome_of(&self, request: &Request<'_>, reply: &Reply) -> Outcome {
-        Outcome::Answer { status: reply.status, because: self.reason_of(request, reply).to_owned() }
+    fn outcome_of(&self, request: &Request<'_>, reply: &Reply) -> ExplainedOutcome {
+        ExplainedOutcome::Answer { status: reply.status, because: self.reason_of(request, reply).to_owned() }
     }
 
     fn failed(&self, request: &Request<'_>, reply: &Reply) -> FailedView {
@@ -418,7 +418,7 @@ fn limits_of(course: &Course, free: &[String]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let of_rules = course.rules.iter().flat_map(|rule| &rule.limits);
     // The limits of the failure in use count too.
-    let plan = if let Outcome::Forward(plan) = &course.outcome { &plan.limits[..] } else { &[] };
+    let plan = if let ExplainedOutcome::Forward(plan) = &course.outcome { &plan.limits[..] } else { &[] };
     for name in of_rules.chain(plan.iter().map(|limit| &limit.name)) {
         if !names.contains(name) && !free.contains(name) {
             names.push(name.clone());
@@ -434,7 +434,7 @@ fn lacks_names(course: &Course, destination: &Destination) -> bool {
 
 /// Tells whether a request goes to a user whom a rule names.
 fn leads_to_user(destination: &Destination) -> bool {
-    let is_user = |targets: &PlaceTargets| matches!(targets, PlaceTargets::User(_));
+    let is_user = |targets: &RuleTargetAddresses| matches!(targets, RuleTargetAddresses::User(_));
     matches!(destination, Destination::Places(places) if places.iter().any(is_user))
 }
 
@@ -458,7 +458,7 @@ fn places(
 
 impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.filters.iter().try_for_each(|judgement| writeln!(f, "filter  {judgement}"))?;
+        self.filters.iter().try_for_each(|rule_result| writeln!(f, "filter  {rule_result}"))?;
         self.course.write(f, 0)?;
         for IfFull { limits, course } in &self.if_full {
             let (last, others) = limits.split_last().map_or(("", &[][..]), |(last, others)| (&**last, others));
@@ -468,7 +468,7 @@ impl fmt::Display for Explained {
             };
             writeln!(f, "\nif {all} {verb} full:")?;
             // The rules before the first difference are the same.
-            let is_same = |(rule, other): &(&Judgement, &Judgement)| rule == other;
+            let is_same = |(rule, other): &(&RuleResult, &RuleResult)| rule == other;
             course.write(f, course.rules.iter().zip(&self.course.rules).take_while(is_same).count())?;
         }
         if self.more { writeln!(f, "\nand more cases of limits that are full") } else { Ok(()) }
@@ -478,7 +478,7 @@ impl fmt::Display for Explained {
 impl Course {
     /// Writes the course without its first rules.
     fn write(&self, f: &mut fmt::Formatter<'_>, without: usize) -> fmt::Result {
-        self.rules.iter().skip(without).try_for_each(|judgement| writeln!(f, "rule    {judgement}"))?;
+        self.rules.iter().skip(without).try_for_each(|rule_result| writeln!(f, "rule    {rule_result}"))?;
         self.uri.iter().try_for_each(|uri| writeln!(f, "uri     becomes {uri}"))?;
         for FailedView { status, because } in &self.failed {
             writeln!(f, "fails   {status}: {because}")?;
@@ -488,11 +488,11 @@ impl Course {
             .iter()
             .try_for_each(|user| writeln!(f, "user    {user}: the server answers 404 if it is no user"))?;
         match &self.outcome {
-            Outcome::Answer { status, because } => writeln!(f, "answer  {status}: {because}"),
-            Outcome::Drop => writeln!(f, "drop    no answer"),
-            Outcome::Register => writeln!(f, "answer  by the registrar"),
-            Outcome::Redirect { contacts } => contacts.iter().try_for_each(|to| writeln!(f, "redirect to {to}")),
-            Outcome::Forward(plan) => write!(f, "{plan}"),
+            ExplainedOutcome::Answer { status, because } => writeln!(f, "answer  {status}: {because}"),
+            ExplainedOutcome::Drop => writeln!(f, "drop    no answer"),
+            ExplainedOutcome::Register => writeln!(f, "answer  by the registrar"),
+            ExplainedOutcome::Redirect { contacts } => contacts.iter().try_for_each(|to| writeln!(f, "redirect to {to}")),
+            ExplainedOutcome::Forward(plan) => write!(f, "{plan}"),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::edits::Edits;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::names_caller;
-use crate::place_forwarding::ways;
+use crate::place_forwarding::limited_targets;
 use crate::place_targets::rank;
 use crate::reply::{Reply, Why};
 use crate::session_timer::SessionTimer;
@@ -159,7 +159,7 @@ impl Engine {
     fn forward_ack(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>, candidate: &Candidate<'_>) {
         if routing.in_dialog {
             self.confirm(handling.request);
-            self.calls.hear_ack(&self.policy.router, handling.request);
+            self.calls.on_ack(&self.policy.router, handling.request);
         }
         self.pass_concealed(handling, routing, |engine, handling, request, routing| {
             let round = &mut engine.stack.core.round(handling.now, handling.out);
@@ -231,10 +231,10 @@ impl Engine {
             return self.reply(handling, Reply::overloaded());
         }
         let (context, first) = {
-            let mut ways = ways(handling, candidates, places);
+            let mut limited = limited_targets(handling, candidates, places);
             match handling.progress.context {
-                0 => (self.context_of(handling, &mut ways), ways.first),
-                context => (Context::Notices(context), ways.first),
+                0 => (self.context_of(handling, &mut limited), limited.first),
+                context => (Context::Notices(context), limited.first),
             }
         };
         let context = match context {
@@ -329,9 +329,9 @@ impl Engine {
     /// Skips the failure in use, because its limits have no room for the call. The next failure for the same status is
     /// used.
     fn pass_over(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
-        let Some(led) = handling.progress.decision.take().and_then(|decision| decision.led) else { return };
-        let (reply, after) = self.decider().after_full(handling, &led);
-        handling.progress.decision = Some(Box::new(led.before));
+        let Some(limited_failure) = handling.progress.decision.take().and_then(|decision| decision.limited_failure) else { return };
+        let (reply, after) = self.decider().after_full(handling, &limited_failure);
+        handling.progress.decision = Some(Box::new(limited_failure.before));
         match after {
             Some(AfterFailure::Try(next)) => self.go_on_by(handling, routing, next),
             Some(AfterFailure::Answer(status)) => self.reply(handling, Reply { status, ..reply }),

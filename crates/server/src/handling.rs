@@ -1,8 +1,8 @@
 //! Request in the hands of an engine, and its progress.
 
 use crate::decision::Decision;
-use crate::judgement::Inquiry;
-use crate::policy::InForce;
+use crate::judgement::TraceRequest;
+use crate::policy::ActivePolicy;
 use crate::proof::Proof;
 use crate::question::Answers;
 use crate::stage::Stage;
@@ -46,10 +46,10 @@ pub struct Progress {
     /// Policy of a suspended request. It is not part of the bytes: a request read from bytes continues under the policy
     /// of its new engine.
     #[serde(skip)]
-    pub(crate) policy: Option<Arc<InForce>>,
-    /// Inquiry of a person: the request is only explained, and nothing is carried out.
+    pub(crate) policy: Option<Arc<ActivePolicy>>,
+    /// Trace for a person: the request is only explained, and nothing is carried out.
     #[serde(skip)]
-    pub(crate) inquiry: Option<Box<Inquiry>>,
+    pub(crate) trace_request: Option<Box<TraceRequest>>,
 }
 
 impl Progress {
@@ -64,7 +64,7 @@ impl Progress {
             context: 0,
             trying: false,
             policy: None,
-            inquiry: None,
+            trace_request: None,
         }
     }
 

@@ -11,7 +11,7 @@ use strowger_rules::{Facts, Rules, Sets};
 
 /// Result of a rule or filter for a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Judgement {
+pub struct RuleResult {
     /// Name of the rule.
     pub name: String,
     /// True if the rule holds.
@@ -28,7 +28,7 @@ pub struct Judgement {
     pub full: Option<String>,
 }
 
-impl fmt::Display for Judgement {
+impl fmt::Display for RuleResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.holds { "yes" } else { "no" };
         write!(f, "{sign:<4}{}: {} is {}", self.name, self.part, self.part_holds)?;
@@ -39,16 +39,16 @@ impl fmt::Display for Judgement {
 
 /// Assumptions about a request that is explained, and the rules that were evaluated.
 #[derive(Debug, Default)]
-pub(crate) struct Inquiry {
+pub(crate) struct TraceRequest {
     /// Limits of calls that are assumed to be full.
     pub(crate) full: Vec<String>,
     /// Rules that were evaluated, up to the one that decided.
-    pub(crate) path: RefCell<Vec<Judgement>>,
+    pub(crate) path: RefCell<Vec<RuleResult>>,
 }
 
 /// Returns the results of the first `most` rules.
-pub(crate) fn judgements<A>(rules: &Rules<A>, facts: &impl Facts, sets: &Sets, most: usize) -> Vec<Judgement> {
-    let judgement = |verdict: strowger_rules::Verdict<'_>| Judgement {
+pub(crate) fn rule_results<A>(rules: &Rules<A>, facts: &impl Facts, sets: &Sets, most: usize) -> Vec<RuleResult> {
+    let rule_result = |verdict: strowger_rules::RuleVerdict<'_>| RuleResult {
         name: verdict.name.to_owned(),
         holds: verdict.matches,
         part: verdict.decider.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -57,36 +57,36 @@ pub(crate) fn judgements<A>(rules: &Rules<A>, facts: &impl Facts, sets: &Sets, m
         limits: Vec::new(),
         full: None,
     };
-    rules.explain_first(most, facts, sets).verdicts.into_iter().map(judgement).collect()
+    rules.explain_first(most, facts, sets).verdicts.into_iter().map(rule_result).collect()
 }
 
 /// Rule that holds.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct MatchedRule {
     pub(crate) place: usize,
     /// True if no further rule is evaluated.
     pub(crate) is_last: bool,
-    /// Limits as in [`Judgement::limits`].
+    /// Limits as in [`RuleResult::limits`].
     pub(crate) limits: Vec<String>,
-    /// Limit as in [`Judgement::full`].
+    /// Limit as in [`RuleResult::full`].
     pub(crate) full: Option<String>,
 }
 
-impl Heard {
+impl MatchedRule {
     pub(crate) const fn of(place: usize, is_last: bool) -> Self {
         Self { place, is_last, limits: Vec::new(), full: None }
     }
 }
 
-/// Returns the rules that were evaluated for a request, up to the last. `heard`: the rules that hold.
-pub(crate) fn path<A>(rules: &Rules<A>, facts: &impl Facts, sets: &Sets, heard: Vec<Heard>) -> Vec<Judgement> {
-    let last = heard.last().filter(|heard| heard.is_last).map_or(rules.len(), |heard| heard.place + 1);
-    let mut path = judgements(rules, facts, sets, last);
-    // Only the rules in `heard` hold: they have decided.
-    path.iter_mut().for_each(|judgement| judgement.holds = false);
-    for Heard { place, limits, full, .. } in heard {
-        if let Some(judgement) = path.get_mut(place) {
-            *judgement = Judgement { holds: true, limits, full, ..std::mem::take(judgement) };
+/// Returns the rules that were evaluated for a request, up to the last. `matched`: the rules that hold.
+pub(crate) fn path<A>(rules: &Rules<A>, facts: &impl Facts, sets: &Sets, matched: Vec<MatchedRule>) -> Vec<RuleResult> {
+    let last = matched.last().filter(|matched| matched.is_last).map_or(rules.len(), |matched| matched.place + 1);
+    let mut path = rule_results(rules, facts, sets, last);
+    // Only the rules in `matched` hold: they have decided.
+    path.iter_mut().for_each(|rule_result| rule_result.holds = false);
+    for MatchedRule { place, limits, full, .. } in matched {
+        if let Some(rule_result) = path.get_mut(place) {
+            *rule_result = RuleResult { holds: true, limits, full, ..std::mem::take(rule_result) };
         }
     }
     path

@@ -17,9 +17,9 @@
 //! use strowger_core::routing::{Identity, ListenerAddress};
 //! use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 //! use strowger_server::bounds::EngineBounds;
-//! use strowger_server::engine::{Circumstances, Engine};
+//! use strowger_server::engine::{ProcessStatus, Engine};
 //! use strowger_server::local_address::OneWay;
-//! use strowger_server::process_state::{ProcessState, Surroundings};
+//! use strowger_server::process_state::{ProcessState, ProcessContext};
 //! use strowger_store::location::LocationTable;
 //!
 //! let text = "listen = [\"udp:192.0.2.1:5060\"]\ndomains = [\"example.org\"]\nregistrar.authenticate = false\n";
@@ -30,7 +30,7 @@
 //!     sent_by: b"192.0.2.1:5060".as_slice().into(),
 //!     network: 0,
 //! };
-//! let surroundings = Surroundings {
+//! let surroundings = ProcessContext {
 //!     identity: Identity::new(vec![listener], ["example.org"], &[]),
 //!     // Drawn at the start of a process; fixed here, so that each run of this is the same.
 //!     secret: vec![7; 32],
@@ -47,7 +47,7 @@
 //! };
 //! let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
 //! let shared = Arc::new(ProcessState::new(now, config, surroundings));
-//! let mut engine = Engine::new(now, shared.clone(), 0, Circumstances { draining: false, shards: 1 });
+//! let mut engine = Engine::new(now, shared.clone(), 0, ProcessStatus { draining: false, shards: 1 });
 //!
 //! // Targets and texts of the messages that the engine sends for a received message.
 //! let mut receive = |from: &str, text: &str| -> Result<Vec<_>, std::net::AddrParseError> {
@@ -147,7 +147,7 @@
 //! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `consultation.rs`, `decide`; `decision.rs`, `Decision` |
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
 //! | gateway groups; limits at a place | `places.rs`; `claims.rs` |
-//! | explain | `explain.rs`, `explain`; `judgement.rs`, `Judgement`; `plan_view.rs`, `PlanView` |
+//! | explain | `explain.rs`, `explain`; `judgement.rs`, `RuleResult`; `plan_view.rs`, `PlanView` |
 //! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs` |
 //! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
 //! | settings of the table of calls, of shared counts; bounds without a key | `call_settings.rs`; `bounds.rs`, `EngineBounds` |

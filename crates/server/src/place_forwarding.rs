@@ -2,14 +2,14 @@
 
 use crate::decider::Decider;
 use crate::decision::{Decision, FailureDecision};
-use crate::destination::PlaceTargets;
+use crate::destination::RuleTargetAddresses;
 use crate::edits::Edits;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::place_targets::{PlaceCandidates, PlaceEdits, flows};
-use crate::places::Places;
+use crate::places::RuleTargets;
 use crate::session_timer::SessionTimer;
-use strowger_calls::Ways;
+use strowger_calls::LimitedTargets;
 use strowger_calls::limits::Claim;
 use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
 use strowger_core::routing::Routing;
@@ -17,7 +17,7 @@ use strowger_core::transaction::ServerId;
 
 /// Returns for each of these places the bytes that the proxy hands back before it tries the place: the limits there.
 /// `counts`: a call may count under limits at one of the places, or counted under such limits before.
-fn questions(to: &Places, counts: bool) -> Vec<Vec<u8>> {
+fn questions(to: &RuleTargets, counts: bool) -> Vec<Vec<u8>> {
     if !counts {
         return Vec::new();
     }
@@ -25,19 +25,19 @@ fn questions(to: &Places, counts: bool) -> Vec<Vec<u8>> {
 }
 
 /// Returns the places to which a request may go, with their limits, if its call counts under limits there.
-pub(crate) fn ways<'a>(handling: &'a Handling<'_, '_>, candidates: &[Candidate<'_>], places: &[usize]) -> Ways<'a> {
-    let mut ways = Ways::default();
+pub(crate) fn limited_targets<'a>(handling: &'a Handling<'_, '_>, candidates: &[Candidate<'_>], places: &[usize]) -> LimitedTargets<'a> {
+    let mut limited = LimitedTargets::default();
     if places.is_empty() {
-        return ways;
+        return limited;
     }
     let Some(decision) = handling.progress.decision.as_deref().filter(|decision| decision.to.may_count()) else {
-        return ways;
+        return limited;
     };
     let places = candidates.iter().zip(places).enumerate();
     let reached = places.filter(|(_, (candidate, _))| !candidate.targets.is_empty());
-    ways.claims = reached.map(|(number, (_, place))| (number, decision.to.claims(*place))).collect();
-    ways.first = ways.claims.first().map_or(0, |(number, _)| *number);
-    ways
+    limited.claims = reached.map(|(number, (_, place))| (number, decision.to.claims(*place))).collect();
+    limited.first = limited.claims.first().map_or(0, |(number, _)| *number);
+    limited
 }
 
 fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a [u8]) -> FailurePlan<'a> {
@@ -53,9 +53,9 @@ fn plan_for<'a>(failure: &'a FailureDecision, to: &'a [Candidate<'a>], asks: &'a
 }
 
 /// Notes the gateways to which a call may be sent, each with its targets.
-fn note_gateways(decider: Decider<'_>, uris: &[String], targets: &[PlaceTargets]) {
+fn note_gateways(decider: Decider<'_>, uris: &[String], targets: &[RuleTargetAddresses]) {
     for (uri, targets) in uris.iter().zip(targets) {
-        if let PlaceTargets::NextHop(targets) = targets {
+        if let RuleTargetAddresses::NextHop(targets) = targets {
             decider.shared.gateways.note(uri, targets, &decider.policy.config);
         }
     }
@@ -68,10 +68,10 @@ impl Engine {
         &mut self,
         handling: &mut Handling<'_, '_>,
         routing: &Routing<'_>,
-        mut targets: Vec<PlaceTargets>,
+        mut targets: Vec<RuleTargetAddresses>,
         timer: &SessionTimer,
     ) {
-        let to = handling.progress.decision.as_deref().map_or_else(Places::default, |decision| decision.to.clone());
+        let to = handling.progress.decision.as_deref().map_or_else(RuleTargets::default, |decision| decision.to.clone());
         let mut order = self.policy.order_of_groups(handling.request, &to);
         self.decider().order_places(handling, &mut targets, &mut order);
         let edits = Edits::of(handling, timer);
@@ -84,7 +84,7 @@ impl Engine {
         let mut copies = PlaceCandidates::new(&to, (&targets, &flows), order.into_iter(), changes);
         if let Some(routes) = &routes {
             for (candidate, place) in copies.candidates.iter_mut().zip(&copies.places) {
-                if matches!(targets[*place], PlaceTargets::NextHop(_)) {
+                if matches!(targets[*place], RuleTargetAddresses::NextHop(_)) {
                     (candidate.uri, candidate.path) = (None, &routes[*place]);
                 }
             }

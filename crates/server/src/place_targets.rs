@@ -6,10 +6,10 @@
 
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
-use crate::destination::{OlderUris, PlaceTargets, Targets, UserContact};
+use crate::destination::{OlderUris, RuleTargetAddresses, Targets, UserContact};
 use crate::edits::Edits;
 use crate::handling::Handling;
-use crate::places::Places;
+use crate::places::RuleTargets;
 use crate::question::Question;
 use smallvec::SmallVec;
 use strowger_config::Fork;
@@ -30,7 +30,7 @@ pub(crate) fn rank(fork: Fork, n: usize, group: u16) -> u16 {
 /// Older flows of each contact of each place, with their Contacts.
 type Flows<'a> = Vec<Vec<OlderUris<'a>>>;
 
-pub(crate) fn flows(targets: &[PlaceTargets]) -> Flows<'_> {
+pub(crate) fn flows(targets: &[RuleTargetAddresses]) -> Flows<'_> {
     fn of_contact(contact: &UserContact) -> OlderUris<'_> {
         contact.older.iter().map(|(target, uri)| (*target, &uri[..])).collect()
     }
@@ -58,8 +58,8 @@ impl<'a> PlaceCandidates<'a> {
     /// Makes the candidates of the places with these numbers, in this order, or of all at once. The URI of a place with
     /// a user replaces the Request-URI; a place without one gets the request with its Request-URI.
     pub(crate) fn new(
-        places: &'a Places,
-        (targets, flows): (&'a [PlaceTargets], &'a Flows<'a>),
+        places: &'a RuleTargets,
+        (targets, flows): (&'a [RuleTargetAddresses], &'a Flows<'a>),
         order: impl Iterator<Item = usize>,
         changes: PlaceEdits<'a>,
     ) -> Self {
@@ -77,13 +77,13 @@ impl<'a> PlaceCandidates<'a> {
             };
             is_asked = true;
             match to {
-                PlaceTargets::NextHop(targets) => {
+                RuleTargetAddresses::NextHop(targets) => {
                     let own = places.uris.get(place).filter(|uri| has_user(uri)).map(|uri| uri.as_bytes());
                     let q = q_of(first);
                     next = next.max(first.saturating_add(1));
                     all.push(place, Candidate { uri: own.or(changes.uri), targets, q, watched: true, ..common });
                 }
-                PlaceTargets::User(contacts) => {
+                RuleTargetAddresses::User(contacts) => {
                     let flows = flows.get(place).map_or(&[][..], |flows| flows);
                     for (n, (contact, uris)) in contacts.iter().zip(flows).enumerate() {
                         let rank = first.saturating_add(contact.rank);
@@ -135,29 +135,29 @@ impl Decider<'_> {
     pub(crate) fn targets_of_places(
         &self,
         handling: &Handling<'_, '_>,
-        places: &Places,
-    ) -> Result<Vec<PlaceTargets>, Question> {
+        places: &RuleTargets,
+    ) -> Result<Vec<RuleTargetAddresses>, Question> {
         let is_sips = handling.request.uri.is_sips();
         let (mut contacts, mut room) = (Contacts::default(), usize::from(self.policy.forwarding.settings.max_branches));
         let mut targets = |uri: Uri<'_>| {
             let is_user = self.names_user(&uri);
             let uri = match uri {
                 Uri::Sip(uri) if is_sips && uri.user.is_some() && !uri.secure && !is_user => {
-                    return Ok(PlaceTargets::NextHop(Targets::new()));
+                    return Ok(RuleTargetAddresses::NextHop(Targets::new()));
                 }
                 Uri::Sip(uri) => Uri::Sip(SipUri { secure: uri.secure || is_sips, ..uri }),
                 other => other,
             };
             if !is_user {
                 let targets = self.targets_of_uri(handling, &uri, handling.request.arrival.listener);
-                return targets.map(PlaceTargets::NextHop);
+                return targets.map(RuleTargetAddresses::NextHop);
             }
             self.lookup_contacts(handling.now, handling.request.method, &uri, &mut contacts);
             // Contacts beyond the limit are never tried.
             contacts.entries.truncate(room);
             let found = self.user_contacts(handling, &contacts, self.policy.router.account_of(&uri))?;
             room -= found.len();
-            Ok(PlaceTargets::User(found))
+            Ok(RuleTargetAddresses::User(found))
         };
         places.uris.iter().filter_map(|uri| Uri::parse(uri.as_bytes()).ok()).map(&mut targets).collect()
     }

@@ -13,11 +13,11 @@ use strowger_message::uri::sip::unescaped;
 use strowger_message::{SipUri, Uri};
 
 /// Indexes of places in the order of trial.
-pub(crate) type Order = SmallVec<[usize; 4]>;
+pub(crate) type TrialOrder = SmallVec<[usize; 4]>;
 
 /// Places of a rule or a failure: targets that it names, tried in order or at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Places {
+pub(crate) struct RuleTargets {
     /// URIs of the places. The URIs of a group are adjacent and in the order of the group.
     pub(crate) uris: Vec<String>,
     groups: SmallVec<[GroupPart; 1]>,
@@ -42,7 +42,7 @@ impl GroupPart {
     }
 }
 
-impl Places {
+impl RuleTargets {
     pub(crate) fn of(targets: &Targets, claims: Vec<Vec<Claim>>) -> Self {
         let number = |number: usize| u16::try_from(number).unwrap_or(u16::MAX);
         let groups = targets.groups.iter().map(|part| GroupPart {
@@ -91,8 +91,8 @@ impl Places {
 
     /// Returns the order in which places are tried. `first` chooses the first place of a group, from the number of the
     /// group and its count of places. A group that occurs twice takes one turn.
-    pub(crate) fn order(&self, first: impl Fn(usize, usize) -> usize) -> Order {
-        let mut order: Order = (0..self.uris.len()).collect();
+    pub(crate) fn order(&self, first: impl Fn(usize, usize) -> usize) -> TrialOrder {
+        let mut order: TrialOrder = (0..self.uris.len()).collect();
         for (n, part) in self.groups.iter().enumerate() {
             let is_same = |other: &&GroupPart| other.number == part.number;
             if self.groups[..n].iter().any(|other| is_same(&other)) {
@@ -126,7 +126,7 @@ impl Policy {
     }
 
     /// Returns the order in which the places of a request are tried, by their groups.
-    pub(crate) fn order_of_groups(&self, request: &Request<'_>, places: &Places) -> Order {
+    pub(crate) fn order_of_groups(&self, request: &Request<'_>, places: &RuleTargets) -> TrialOrder {
         places.order(|number, count| self.first_of_group(number, count, request))
     }
 
@@ -199,9 +199,9 @@ const fn mixed(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn places(count: usize, groups: &[(u16, u16, u16)]) -> Places {
+    fn places(count: usize, groups: &[(u16, u16, u16)]) -> RuleTargets {
         let part = |&(number, first, behind): &(u16, u16, u16)| GroupPart { number, first, behind };
-        Places {
+        RuleTargets {
             uris: vec!["sip:a".into(); count],
             groups: groups.iter().map(part).collect(),
             claims: Vec::new(),
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_group_begins_with_the_one_that_it_picks() {
-        let order = |places: &Places, first| places.order(|_, _| first).into_vec();
+        let order = |places: &RuleTargets, first| places.order(|_, _| first).into_vec();
         let one = places(5, &[(0, 1, 4)]);
         assert_eq!(order(&one, 0), [0, 1, 2, 3, 4]);
         assert_eq!(order(&one, 2), [0, 3, 1, 2, 4]);
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(order(&places(0, &[(0, 0, 0)]), 1), [0; 0]);
         let (twice, turns) = (places(5, &[(0, 0, 2), (0, 3, 5)]), std::cell::Cell::new(0));
         let in_turn = |_, count| turns.replace(turns.get() + 1) % count;
-        let order = |places: &Places| places.order(in_turn).into_vec();
+        let order = |places: &RuleTargets| places.order(in_turn).into_vec();
         assert_eq!([order(&twice), order(&twice)], [[0, 1, 2, 3, 4], [1, 0, 2, 4, 3]], "a request takes one turn");
         assert_eq!(one.groups().chain((0..5).filter_map(|place| one.group_of(place))).collect::<Vec<_>>(), [0; 4]);
     }

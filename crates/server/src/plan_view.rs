@@ -3,11 +3,11 @@
 
 use crate::decider::Decider;
 use crate::decision::{Decision, FailureDecision};
-use crate::destination::{PlaceTargets, Targets};
+use crate::destination::{RuleTargetAddresses, Targets};
 use crate::edits::Edits;
 use crate::handling::Handling;
 use crate::judgement::plain;
-use crate::places::Places;
+use crate::places::RuleTargets;
 use serde::Serialize;
 use std::fmt;
 use strowger_calls::limits::Claim;
@@ -203,7 +203,7 @@ impl Decider<'_> {
     }
 
     /// Returns the groups of places, each once.
-    fn group_views(&self, places: &Places) -> Vec<GroupView> {
+    fn group_views(&self, places: &RuleTargets) -> Vec<GroupView> {
         let mut views: Vec<GroupView> = Vec::new();
         for group in places.groups().filter_map(|number| self.policy.config.gateway_groups.get(number)) {
             if views.iter().all(|view| view.name != *group.name) {
@@ -220,19 +220,19 @@ impl Decider<'_> {
     }
 
     /// Returns the places of a request's rules that have room for its call, with their targets.
-    pub(crate) fn open_places(&self, handling: &Handling<'_, '_>, targets: &[PlaceTargets]) -> Vec<PlaceView> {
+    pub(crate) fn open_places(&self, handling: &Handling<'_, '_>, targets: &[RuleTargetAddresses]) -> Vec<PlaceView> {
         let Some(decision) = &handling.progress.decision else { return Vec::new() };
         let uris = decision.to.uris.iter().zip(targets).enumerate();
         let open = uris.filter(|(place, _)| self.is_open(handling, decision, *place));
-        let view = |(place, (uri, targets)): (usize, (&String, &PlaceTargets))| {
+        let view = |(place, (uri, targets)): (usize, (&String, &RuleTargetAddresses))| {
             let view = self.place_view(decision, place, uri.as_bytes(), &targets.addresses());
-            PlaceView { is_user: matches!(targets, PlaceTargets::User(_)), ..view }
+            PlaceView { is_user: matches!(targets, RuleTargetAddresses::User(_)), ..view }
         };
         open.map(view).collect()
     }
 
     fn is_open(&self, handling: &Handling<'_, '_>, decision: &Decision, place: usize) -> bool {
-        let full = handling.progress.inquiry.as_deref().map_or(&[][..], |inquiry| &inquiry.full);
+        let full = handling.progress.trace_request.as_deref().map_or(&[][..], |trace_request| &trace_request.full);
         let is_full = |claim: &Claim| full.iter().any(|name| **name == *claim.counted.name);
         !decision.to.claims(place).iter().any(is_full)
     }
@@ -269,7 +269,7 @@ impl Decider<'_> {
         };
         let answer = |claim: &Claim| (!passes_over(&claim.counted.name)).then_some(claim.status);
         let of_rules = decision.claims.iter().map(|claim| LimitView::new(claim, answer(claim)));
-        let of_failure = decision.led_claims().iter().filter(|claim| !decision.claims.contains(claim));
+        let of_failure = decision.failure_claims().iter().filter(|claim| !decision.claims.contains(claim));
         let is_open = |place: &usize| self.is_open(handling, decision, *place);
         let open = (0..decision.to.uris.len()).filter(is_open);
         let of_places = LimitView::of_places(open.flat_map(|place| decision.to.claims(place)));

@@ -1,7 +1,7 @@
 //! Policy of the server: its compiled configuration.
 //!
 //! A process has one policy after the other. A new one reaches each engine between two messages
-//! ([`Answer::Policy`](crate::engine::Answer)). A request keeps the policy with which it came, however long it waits or
+//! ([`EngineInput::Policy`](crate::engine::EngineInput)). A request keeps the policy with which it came, however long it waits or
 //! rings.
 
 use crate::ban::Bans;
@@ -149,13 +149,13 @@ impl fmt::Debug for Policy {
 /// Policy as one shard has it. Suspended requests refer to it. Each shard has its own, so no two threads share a
 /// reference count.
 #[derive(Debug)]
-pub(crate) struct InForce {
+pub(crate) struct ActivePolicy {
     policy: Arc<Policy>,
     /// Part for the proxy core.
     pub(crate) forwarding: Arc<proxy::Policy>,
 }
 
-impl InForce {
+impl ActivePolicy {
     pub(crate) fn new(policy: Arc<Policy>) -> Arc<Self> {
         let forwarding = proxy::Policy { router: policy.router.clone(), settings: policy.config.proxy_settings() };
         Arc::new(Self { forwarding: Arc::new(forwarding), policy })
@@ -172,7 +172,7 @@ impl InForce {
     }
 }
 
-impl Deref for InForce {
+impl Deref for ActivePolicy {
     type Target = Policy;
 
     fn deref(&self) -> &Policy {

@@ -9,7 +9,7 @@ use crate::line_rate::LineRate;
 use crate::local_address::Routes;
 use crate::policy::Policy;
 use crate::removed_users::RemovedUsers;
-use crate::set_aside::{AsideTarget, SetAside};
+use crate::set_aside::{QuarantinedTarget, TargetQuarantine};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -47,7 +47,7 @@ pub struct ProcessState {
     pub location: Arc<LocationTable>,
     pub(crate) flows: Flows,
     /// Next hops that failed.
-    pub(crate) set_aside: SetAside,
+    pub(crate) set_aside: TargetQuarantine,
     /// Peers to which large requests go by UDP.
     pub(crate) udp_only: Arc<UdpOnly>,
     /// Database of users; `None`: the server knows no user, and admits or refuses every user of a local domain alike.
@@ -89,12 +89,12 @@ pub struct ProcessState {
     pub durations: Vec<Durations>,
 }
 
-/// Part of [`Surroundings::seed`] that is the key of the tables of calls. If calls are kept over a restart, it is
+/// Part of [`ProcessContext::seed`] that is the key of the tables of calls. If calls are kept over a restart, it is
 /// derived from the secret, and so is `call_secret` ([`CallKeys::derive`](strowger_core::call::CallKeys::derive)).
 pub const CALL_SEED: Range<usize> = 16..24;
 
 /// Parts of a server that its configuration does not tell.
-pub struct Surroundings {
+pub struct ProcessContext {
     /// Identity of the server, by the addresses of its listeners.
     pub identity: Identity,
     /// Key of the tokens, seals and tags that the server writes.
@@ -124,8 +124,8 @@ pub struct Surroundings {
 impl ProcessState {
     /// Creates the state with the first policy of the process, from `config`.
     /// [`Engine::new`](crate::engine::Engine::new) makes engines of it.
-    pub fn new(now: Now, config: Config, surroundings: Surroundings) -> Self {
-        let Surroundings {
+    pub fn new(now: Now, config: Config, surroundings: ProcessContext) -> Self {
+        let ProcessContext {
             identity,
             secret,
             seed,
@@ -144,7 +144,7 @@ impl ProcessState {
         Self {
             location,
             flows: Flows::new(config.server.node, process, shards),
-            set_aside: SetAside::new(),
+            set_aside: TargetQuarantine::new(),
             udp_only: Arc::default(),
             subscribers,
             credentials,
@@ -204,7 +204,7 @@ impl ProcessState {
     }
 
     /// Replaces the configuration of this process. [`Config::for_running`] tells which keys must not change. The caller
-    /// hands the policy to each engine between two rounds ([`Answer::Policy`](crate::engine::Answer)).
+    /// hands the policy to each engine between two rounds ([`EngineInput::Policy`](crate::engine::EngineInput)).
     pub fn set_config(&self, config: Config, identity: Identity) -> Arc<Policy> {
         let log = &config.log;
         self.call_lines.set(log.calls_per_minute);
@@ -274,7 +274,7 @@ impl ProcessState {
     }
 
     /// Lists next hops that are set aside, `most` of them at most.
-    pub fn list_aside(&self, now: Now, most: usize) -> Vec<AsideTarget> {
+    pub fn list_aside(&self, now: Now, most: usize) -> Vec<QuarantinedTarget> {
         self.set_aside.list(now.mono, most)
     }
 

@@ -66,13 +66,13 @@ impl Question {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Answers {
     #[serde(skip)]
-    pub(crate) credential: Option<Result<subscriber::Answer, StoreError>>,
+    pub(crate) credential: Option<Result<subscriber::SubscriberAnswer, StoreError>>,
     /// Answer of the cache of registered users; the inner `None`: no entry.
     #[serde(skip)]
     pub(crate) registered: Option<Result<Option<Box<[u8]>>, CacheError>>,
     /// Answer about the user under the last queried name of the domain, with the number of that name.
     #[serde(skip)]
-    pub(crate) user: Option<(u8, Result<subscriber::Answer, StoreError>)>,
+    pub(crate) user: Option<(u8, Result<subscriber::SubscriberAnswer, StoreError>)>,
     pub(crate) names: Vec<(HostKey, Resolved)>,
 }
 

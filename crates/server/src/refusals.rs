@@ -7,7 +7,7 @@ use crate::handling::Handling;
 use crate::process_state::ProcessState;
 use crate::reply::{Party, Why};
 use std::borrow::Cow;
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::routing::Routing;
 use strowger_core::shown::{brief, shown};
 use strowger_core::transaction::{Event, Transactions};
@@ -23,7 +23,7 @@ pub(crate) fn log_lost(now: Now, event: &Event, reason: &str, transactions: &Tra
         _ => return,
     };
     let Some(target) = transactions.lost_target(id) else { return };
-    if !decider.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono) {
+    if !decider.shared.log_limiter.allow(LogSubject::Forwarding, target.address.ip(), now.mono) {
         return;
     }
     let mut index = Index::new();
@@ -86,7 +86,7 @@ impl Decider<'_> {
     #[cold]
     pub(crate) fn log_malformed(&self, now: Now, arrival: &Arrival, message: &Message<'_>, error: Error) {
         let source = arrival.remote;
-        if !self.shared.log_limiter.allow(Kind::Malformed, source.ip(), now.mono) {
+        if !self.shared.log_limiter.allow(LogSubject::Malformed, source.ip(), now.mono) {
             return;
         }
         let from =
@@ -155,7 +155,7 @@ impl Decider<'_> {
     /// Logs an ACK that is dropped. It gets no response, and its call ends 32 seconds later (RFC 3261 section
     /// 13.3.1.4).
     pub(crate) fn log_ack(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) {
-        if !self.may_say(handling, Kind::Request) {
+        if !self.may_say(handling, LogSubject::Request) {
             return;
         }
         let request = handling.request;
@@ -170,13 +170,13 @@ impl Decider<'_> {
     }
 
     /// Tells whether a line of this kind may be written about this request.
-    pub(crate) fn may_say(&self, handling: &Handling<'_, '_>, kind: Kind) -> bool {
+    pub(crate) fn may_say(&self, handling: &Handling<'_, '_>, kind: LogSubject) -> bool {
         self.shared.log_limiter.allow(kind, handling.request.arrival.remote.ip(), handling.now.mono)
     }
 }
 
-fn kind_of(handling: &Handling<'_, '_>) -> Kind {
-    if handling.request.method == Method::Register { Kind::Registration } else { Kind::Request }
+fn kind_of(handling: &Handling<'_, '_>) -> LogSubject {
+    if handling.request.method == Method::Register { LogSubject::Registration } else { LogSubject::Request }
 }
 
 impl ProcessState {
@@ -185,7 +185,7 @@ impl ProcessState {
         let suppressed = self.log_limiter.suppressed(now);
         if suppressed.count() > 0 {
             let [connections, forwarding, scanners, malformed, authentication, registrations, requests, lookups] =
-                Kind::ALL.map(|kind| Some(suppressed.of(kind)).filter(|count| *count > 0));
+                LogSubject::ALL.map(|kind| Some(suppressed.of(kind)).filter(|count| *count > 0));
             tracing::warn!(
                 count = suppressed.count(),
                 setting = %"log.refusals_per_minute",

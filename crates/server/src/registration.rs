@@ -14,7 +14,7 @@ use crate::waiting::{Registration, Suspended};
 use strowger_cache::error::CacheError;
 use strowger_core::Outbox;
 use strowger_core::digest::ChallengeHeader;
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::registrar::Registrar;
 use strowger_core::shown::{brief, shown};
 use strowger_core::slots::Id;
@@ -158,7 +158,7 @@ impl Engine {
                 Reply::refused(403).because("a contact, or the Path to it, names this server")
             }
             UpdateError::TooManyContacts { .. } | UpdateError::Invalid(_) => {
-                if self.decider().may_say(handling, Kind::Registration) {
+                if self.decider().may_say(handling, LogSubject::Registration) {
                     let reason = brief(&error);
                     tracing::info!(%call_id, %source, aor = %shown(aor), %reason, "registration refused");
                 }
@@ -170,7 +170,7 @@ impl Engine {
                 Reply::overloaded()
             }
             UpdateError::NoSuchBinding(_) => {
-                if self.decider().may_say(handling, Kind::Registration) {
+                if self.decider().may_say(handling, LogSubject::Registration) {
                     tracing::error!(%call_id, aor = %shown(aor), %error, "registration failed");
                 }
                 Reply { why: Why::Logged, ..Reply::new(500) }

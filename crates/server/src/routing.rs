@@ -4,19 +4,19 @@ use crate::anchoring::by_role;
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision};
-use crate::destination::{Destination, PlaceTargets, Targets};
+use crate::destination::{Destination, RuleTargetAddresses, Targets};
 use crate::forwarding::log_failed;
 use crate::handling::Handling;
-use crate::places::Places;
+use crate::places::RuleTargets;
 use crate::question::{HostKey, Question, Resolved};
 use crate::reachability::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::reply::{Counted, Lines, Reply, Why};
 use crate::stage::Verdict;
 use smallvec::SmallVec;
 use std::net::SocketAddr;
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::routing::contact_repair::is_invalid;
-use strowger_core::routing::{NextHop, Place, Request, Routing, Scope};
+use strowger_core::routing::{NextHop, UriTarget, Request, Routing, Scope};
 use strowger_core::shown::shown;
 use strowger_core::{Arrival, ListenerId, Target, Transport};
 use strowger_message::{Method, SipUri, Uri};
@@ -70,7 +70,7 @@ impl Decider<'_> {
         &self,
         handling: &Handling<'_, '_>,
         decision: &Decision,
-    ) -> Result<Vec<Vec<PlaceTargets>>, Question> {
+    ) -> Result<Vec<Vec<RuleTargetAddresses>>, Question> {
         decision.on_failure.iter().map(|failure| self.targets_of_places(handling, &failure.to)).collect()
     }
 
@@ -107,7 +107,7 @@ impl Decider<'_> {
     }
 
     /// Routes a request to the places of rules.
-    fn route_to_places(&self, handling: &Handling<'_, '_>, places: &Places) -> Verdict {
+    fn route_to_places(&self, handling: &Handling<'_, '_>, places: &RuleTargets) -> Verdict {
         match self.targets_of_places(handling, places) {
             Ok(targets) => Verdict::Forward(Destination::Places(targets)),
             Err(question) => Verdict::Ask(question),
@@ -166,19 +166,19 @@ impl Decider<'_> {
     /// Answers a request to an address without contacts: 404 if there is no such user, 480 if its phones are away.
     fn without_contact(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let Uri::Sip(uri) = &routing.uri else { return Reply::not_found(404).into() };
-        let known = match self.exists(handling, uri, Ok(subscriber::Answer::Exists)) {
+        let known = match self.exists(handling, uri, Ok(subscriber::SubscriberAnswer::Exists)) {
             Ok(known) => known,
             Err(question) => return Verdict::Ask(question),
         };
         match known {
-            Ok(subscriber::Answer::Absent) => Reply::not_found(404).because("unknown user").into(),
+            Ok(subscriber::SubscriberAnswer::Absent) => Reply::not_found(404).because("unknown user").into(),
             Ok(_) => {
                 let status = self.policy.config.proxy.unregistered_status;
                 Reply::not_found(status).because("the user is not registered").into()
             }
             Err(error) => {
                 self.counters().failed_lookups.one();
-                if self.may_say(handling, Kind::Lookup) {
+                if self.may_say(handling, LogSubject::Lookup) {
                     tracing::error!(call_id = %shown(handling.request.call_id), %error, "cannot look up a user");
                 }
                 Reply { why: Why::Logged, ..Reply::new(500) }.into()
@@ -274,13 +274,13 @@ impl Decider<'_> {
         if !self.is_party_local(&party) {
             return None;
         }
-        let (place, shared) = (Place::of(contact), &self.shared);
+        let (place, shared) = (UriTarget::of(contact), &self.shared);
         let identity = self.policy.router.identity();
         aor.clear();
         self.write_aor(&party, aor);
         let mut found = None;
         shared.location.lookup(aor, handling.now.mono, &mut |binding| {
-            let is_same = || matches!(Uri::parse(binding.uri()), Ok(Uri::Sip(uri)) if Place::of(&uri) == place);
+            let is_same = || matches!(Uri::parse(binding.uri()), Ok(Uri::Sip(uri)) if UriTarget::of(&uri) == place);
             if found.is_none() && binding.path().is_empty() && is_same() {
                 found = target_of(&binding, identity).filter(|target| !is_gone(&shared.flows, target));
             }

@@ -21,7 +21,7 @@ use strowger_core::{PeerName, Target, Transport};
 
 /// Targets of the process that failed. A lock is held only for one of them. Times are milliseconds of
 /// [`strowger_core::Now::mono`].
-pub(crate) struct SetAside {
+pub(crate) struct TargetQuarantine {
     parts: Box<[Mutex<Part>]>,
     hasher: foldhash::quality::RandomState,
     /// Number of targets. Without any, a look-up costs one load.
@@ -57,7 +57,7 @@ struct Record {
 
 /// Target that is set aside, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AsideTarget {
+pub struct QuarantinedTarget {
     /// Transport of the target.
     pub transport: Transport,
     /// Address of the target.
@@ -92,7 +92,7 @@ const PARTS: usize = 64;
 /// Multiple of its time after which a target that no request has tried again is forgotten.
 const FORGOTTEN: u64 = 10;
 
-impl SetAside {
+impl TargetQuarantine {
     pub(crate) fn new() -> Self {
         Self {
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
@@ -212,11 +212,11 @@ impl SetAside {
     }
 
     /// Lists targets on the table, `most` of them at most.
-    pub(crate) fn list(&self, now: u64, most: usize) -> Vec<AsideTarget> {
+    pub(crate) fn list(&self, now: u64, most: usize) -> Vec<QuarantinedTarget> {
         let mut list = Vec::new();
         for part in &self.parts {
             let part = part.lock().unwrap_or_else(PoisonError::into_inner);
-            let aside = |(key, record): (&Key, &Record)| AsideTarget {
+            let aside = |(key, record): (&Key, &Record)| QuarantinedTarget {
                 transport: key.transport,
                 address: key.address,
                 failure: record.failure,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// Returns the ports of three targets in the order of trying.
-    fn ports(table: &SetAside, now: u64, may_try: bool) -> [u16; 3] {
+    fn ports(table: &TargetQuarantine, now: u64, may_try: bool) -> [u16; 3] {
         let mut targets = [1, 2, 3].map(at);
         table.order(&mut targets, now, may_try);
         targets.map(|target| target.address.port())
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_target_that_fails_is_tried_last_and_again_by_one_request() {
-        let table = SetAside::new();
+        let table = TargetQuarantine::new();
         assert_eq!(ports(&table, 0, true), [1, 2, 3]);
         assert_eq!(table.fails(&at(1), SILENT, 0, TIMES), Some(30_000));
         assert_eq!(table.fails(&at(1), SILENT, 20_000, TIMES), None, "of a request that was under way");
@@ -294,7 +294,7 @@ mod tests {
     /// Covers a trial request whose outcome is unknown, since its caller has cancelled it.
     #[test]
     fn a_trial_without_an_end_is_followed_by_another() {
-        let table = SetAside::new();
+        let table = TargetQuarantine::new();
         table.fails(&at(1), SILENT, 0, TIMES);
         assert_eq!(ports(&table, 30_000, true), [1, 2, 3]);
         assert_eq!([59_999, 60_000].map(|now| ports(&table, now, true)), [[2, 3, 1], [1, 2, 3]]);
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn their_order_stays_where_all_are_set_aside_or_another_is_before() {
-        let table = SetAside::new();
+        let table = TargetQuarantine::new();
         for port in [2, 3] {
             table.fails(&at(port), SILENT, 0, TIMES);
         }
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_target_by_another_transport_or_name_is_another() {
-        let table = SetAside::new();
+        let table = TargetQuarantine::new();
         let tls = |name: Option<u32>| {
             let name = name.map(|n| PeerName(std::num::NonZeroU32::new(n).expect("it is not 0")));
             Target { transport: Transport::Tls, name, ..at(1) }
@@ -332,7 +332,7 @@ mod tests {
     /// Follows RFC 3261 section 21.5.4. The target answers the BYEs of its calls meanwhile.
     #[test]
     fn one_that_says_for_how_long_is_left_in_peace_so_long_and_no_longer_than_may_be() {
-        let table = SetAside::new();
+        let table = TargetQuarantine::new();
         let unavailable = |seconds| TargetFailure::Unavailable { seconds };
         assert_eq!(table.fails(&at(1), unavailable(120), 0, TIMES), Some(120_000));
         assert!(!table.answers(&at(1), 1_000));
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded_and_forgets() {
-        let table = SetAside::new();
+        let table = TargetQuarantine::new();
         for port in 0..u16::MAX {
             table.fails(&at(port), SILENT, 0, TIMES);
         }

@@ -8,7 +8,7 @@ use strowger_store::ticket::SinkId;
 
 /// State of the process around an engine.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
+pub struct ProcessStatus {
     /// True if the process is about to end. Calls in progress continue, nothing new begins.
     pub draining: bool,
     /// Shards among which calls are divided.
@@ -20,7 +20,7 @@ pub struct Circumstances {
 pub struct ShardState {
     pub(crate) number: usize,
     /// State of the process. The owner updates it before each call.
-    pub circumstances: Circumstances,
+    pub process_status: ProcessStatus,
 }
 
 /// Receivers of the answers to the questions of a shard.

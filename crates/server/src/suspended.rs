@@ -40,7 +40,7 @@ impl Engine {
     /// Tells whether a message of this source and length may wait for a look-up. `in_dialog`: it proved its dialog, and
     /// may use the reserve.
     pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize, in_dialog: bool) -> bool {
-        let most = self.shared.bounds.lookup_memory.div_ceil(self.shard.circumstances.shards);
+        let most = self.shared.bounds.lookup_memory.div_ceil(self.shard.process_status.shards);
         let (source, waiting) = (arrival.remote.ip(), self.waiting.bytes.saturating_add(bytes));
         match in_dialog {
             true => waiting <= raised(most) && self.stack.core.transactions.has_room_within_dialog(source, bytes),
@@ -128,7 +128,7 @@ impl Engine {
             QuestionKind::Credential | QuestionKind::Registered | QuestionKind::User(_) => &durations.subscriber_lookup,
         };
         lookup.observe(now.mono.saturating_sub(waiting.since) * 1_000);
-        waiting.hear(answer);
+        waiting.take_answer(answer);
         let SuspendedRequest { bytes, arrival, line, server, progress, .. } = &mut *waiting;
         let (line, server) = (*line, *server);
         let its = progress.policy.take();

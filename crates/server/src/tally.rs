@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Table of counted failures, which all shards share. A lock is held only for one entry. Times are milliseconds of
 /// [`strowger_core::Now::mono`].
-pub(crate) struct Tally<K> {
+pub(crate) struct FailureCounter<K> {
     parts: Box<[Mutex<Part<K>>]>,
     hasher: foldhash::quality::RandomState,
     /// Maximum number of entries in each part.
@@ -51,7 +51,7 @@ pub(crate) enum Count {
 
 const PARTS: usize = 64;
 
-impl<K: Hash + Eq + Copy> Tally<K> {
+impl<K: Hash + Eq + Copy> FailureCounter<K> {
     /// Creates a table for this number of entries.
     pub(crate) fn new(entries: usize) -> Self {
         Self {
@@ -195,29 +195,29 @@ mod tests {
 
     #[test]
     fn three_failures_in_a_window_are_held_for_a_while() {
-        let tally = Tally::new(1_000);
-        assert_eq!(tally.fails(1, 0, RULE), Count::Below(1));
-        assert_eq!(tally.fails(1, 11_000, RULE), Count::Below(1));
-        assert_eq!(tally.fails(1, 12_000, RULE), Count::Below(2));
-        assert!(!tally.is_held(&1, 12_000));
-        assert_eq!(tally.fails(1, 13_000, RULE), Count::Begins);
-        assert!(tally.is_held(&1, 13_000) && !tally.is_held(&2, 13_000));
-        assert_eq!(tally.fails(1, 14_000, RULE), Count::Goes);
-        assert!(tally.is_held(&1, 73_999) && !tally.is_held(&1, 74_000));
-        assert_eq!(tally.tidy(200_000, RULE.window), 0);
+        let counter = FailureCounter::new(1_000);
+        assert_eq!(counter.fails(1, 0, RULE), Count::Below(1));
+        assert_eq!(counter.fails(1, 11_000, RULE), Count::Below(1));
+        assert_eq!(counter.fails(1, 12_000, RULE), Count::Below(2));
+        assert!(!counter.is_held(&1, 12_000));
+        assert_eq!(counter.fails(1, 13_000, RULE), Count::Begins);
+        assert!(counter.is_held(&1, 13_000) && !counter.is_held(&2, 13_000));
+        assert_eq!(counter.fails(1, 14_000, RULE), Count::Goes);
+        assert!(counter.is_held(&1, 73_999) && !counter.is_held(&1, 74_000));
+        assert_eq!(counter.tidy(200_000, RULE.window), 0);
     }
 
     #[test]
     fn the_table_is_bounded_and_held_entries_stay_longest() {
-        let tally = Tally::new(PARTS * 4);
+        let counter = FailureCounter::new(PARTS * 4);
         for _ in 0..3 {
-            tally.fails(u32::MAX, 0, RULE);
+            counter.fails(u32::MAX, 0, RULE);
         }
         for n in 0..10_000 {
-            tally.fails(n, n.into(), RULE);
+            counter.fails(n, n.into(), RULE);
         }
-        let entries: usize = tally.parts.iter().map(|p| p.lock().unwrap().len()).sum();
+        let entries: usize = counter.parts.iter().map(|p| p.lock().unwrap().len()).sum();
         assert!(entries <= PARTS * 4, "{entries}");
-        assert!(tally.is_held(&u32::MAX, 10_000));
+        assert!(counter.is_held(&u32::MAX, 10_000));
     }
 }

@@ -1,7 +1,7 @@
 //! Requests that wait, and messages that are held back behind them: their table.
 
 use crate::handling::Progress;
-use crate::policy::InForce;
+use crate::policy::ActivePolicy;
 use crate::question::{HostKey, QuestionKind, Resolved};
 use crate::registration_log::{Changes, Sender};
 use serde::{Deserialize, Serialize};
@@ -60,12 +60,12 @@ pub struct Held {
     /// Policy with which the message came. It is not part of the bytes: a message read from bytes uses the policy of
     /// its new engine.
     #[serde(skip)]
-    pub(crate) policy: Option<Arc<InForce>>,
+    pub(crate) policy: Option<Arc<ActivePolicy>>,
 }
 
 impl SuspendedRequest {
     /// Takes the answer. An answer of another kind is ignored.
-    pub(crate) fn hear(&mut self, answer: LookupResult) {
+    pub(crate) fn take_answer(&mut self, answer: LookupResult) {
         let answers = &mut self.progress.answers;
         match (self.asks, answer) {
             (QuestionKind::Name, LookupResult::Name(name, to)) => answers.names.push((name, to)),
@@ -126,7 +126,7 @@ pub(crate) struct Waiting {
 /// Answer to one question.
 pub(crate) enum LookupResult {
     Name(HostKey, Resolved),
-    Subscriber(Result<subscriber::Answer, StoreError>),
+    Subscriber(Result<subscriber::SubscriberAnswer, StoreError>),
     /// Value in the cache of registered users, if it has one.
     Registered(Result<Option<Box<[u8]>>, CacheError>),
 }

@@ -9,10 +9,10 @@ mod registration;
 mod tally;
 mod task;
 
-pub use self::callee::Answer;
+pub use self::callee::CalleeAnswer;
 use self::callee::IncomingCall;
-pub use self::caller::Outcome;
-use self::caller::{Kind, Sent};
+pub use self::caller::SentOutcome;
+use self::caller::{SentKind, Sent};
 use self::leg::Leg;
 pub use self::presence::Presence;
 use self::registration::Registration;
@@ -75,7 +75,7 @@ pub struct Agent {
     registration: Registration,
     presence: Presence,
     /// Answers to the next calls.
-    answers: Vec<Answer>,
+    answers: Vec<CalleeAnswer>,
     sent: Vec<Sent>,
     rung: Vec<IncomingCall>,
     legs: Vec<Leg>,
@@ -164,7 +164,7 @@ impl Agent {
 
     /// Calls `user` at this moment, and cancels after `cancel` ms if the call is not answered by then.
     pub fn plan_call(&mut self, at: u64, to: &str, cancel: Option<u64>) {
-        self.sent.push(Sent::new(Kind::Call, to.to_owned(), cancel));
+        self.sent.push(Sent::new(SentKind::Call, to.to_owned(), cancel));
         self.plan(at, Task::Call(self.sent.len() - 1));
     }
 
@@ -176,7 +176,7 @@ impl Agent {
 
     /// Sends a MESSAGE.
     pub fn plan_message(&mut self, at: u64, to: &str) {
-        self.sent.push(Sent::new(Kind::Message, to.to_owned(), None));
+        self.sent.push(Sent::new(SentKind::Message, to.to_owned(), None));
         self.plan(at, Task::Message(self.sent.len() - 1));
     }
 
@@ -204,7 +204,7 @@ impl Agent {
     }
 
     /// Sets the answers to its calls, in order; after the last one it accepts each call after a second.
-    pub fn will_answer(&mut self, answers: Vec<Answer>) {
+    pub fn will_answer(&mut self, answers: Vec<CalleeAnswer>) {
         self.answers = answers;
         self.answers.reverse();
     }
@@ -286,7 +286,7 @@ impl Agent {
         out.bytes.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         let range = start..out.bytes.len();
         let hop = leg.dialog.request_route().hop.to_vec();
-        self.sent.push(Sent { started: now.mono, ..Sent::new(Kind::Bye(at), String::new(), None) });
+        self.sent.push(Sent { started: now.mono, ..Sent::new(SentKind::Bye(at), String::new(), None) });
         let at = self.sent.len() - 1;
         match self.target(&hop) {
             Some(target) => {
@@ -310,8 +310,8 @@ impl Agent {
         let mut events = std::mem::take(&mut self.events);
         for event in events.drain(..) {
             match event {
-                Event::Timeout { tu, .. } => self.ended(now, number(tu), Outcome::Timeout),
-                Event::ClientTransportError { tu, .. } => self.ended(now, number(tu), Outcome::TransportError),
+                Event::Timeout { tu, .. } => self.ended(now, number(tu), SentOutcome::Timeout),
+                Event::ClientTransportError { tu, .. } => self.ended(now, number(tu), SentOutcome::TransportError),
                 Event::ClientEnded { tu, .. } => {
                     let sent = &mut self.sent[number(tu)];
                     if sent.ended || sent.outcome.is_none() {
@@ -336,7 +336,7 @@ impl Agent {
         self.lost_connection(now);
         self.tx = Transactions::new(TimerSettings::default(), [self.random.u64(), 2]);
         for sent in self.sent.iter_mut().filter(|sent| sent.id.is_some() && !sent.ended) {
-            sent.outcome.get_or_insert(Outcome::Forgotten);
+            sent.outcome.get_or_insert(SentOutcome::Forgotten);
             sent.ended = true;
         }
         self.rung.iter_mut().for_each(|rung| (rung.answered, rung.forgotten) = (true, true));

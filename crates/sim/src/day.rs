@@ -6,7 +6,7 @@ use crate::connections::Break;
 use crate::laws::{self, Weather};
 use crate::log;
 use crate::network::{Conditions, Network};
-use crate::node::Node;
+use crate::node::SimNode;
 use crate::random::Random;
 use crate::server::{Database, End, FixedBounds, Keeping, Outage, OutageKind, ServerHost, ServerSettings};
 use crate::world::{PUBLIC_PORT, START, World};
@@ -110,7 +110,7 @@ impl Day {
     /// The world of this day.
     fn world(self, seed: u64) -> World {
         let random = &mut Random::new(seed);
-        let mut hosts: Vec<(SocketAddr, Node)> = vec![(SERVER, self.server(random).into())];
+        let mut hosts: Vec<(SocketAddr, SimNode)> = vec![(SERVER, self.server(random).into())];
         let (mut public, mut breaks) = (Vec::new(), Vec::new());
         let end = START.mono + self.hours * HOUR;
         for n in 0..self.phones {

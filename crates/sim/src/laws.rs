@@ -15,11 +15,11 @@ mod wire;
 
 use self::bans::Bans;
 use self::memory::Memory;
-use self::order::Order;
+use self::order::RequestOrder;
 use self::policy::Policies;
 use self::replies::Replies;
 use self::wire::Wire;
-use crate::node::Node;
+use crate::node::SimNode;
 use crate::noise;
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Now, Target};
@@ -32,7 +32,7 @@ pub struct Laws {
     index: Index,
     wire: Wire,
     bans: Bans,
-    order: Order,
+    order: RequestOrder,
     policies: Policies,
     replies: Replies,
     memory: Memory,
@@ -44,7 +44,7 @@ impl Laws {
             index: Index::new(),
             wire: Wire::new(servers),
             bans: Bans::default(),
-            order: Order::default(),
+            order: RequestOrder::default(),
             policies: Policies::default(),
             replies: Replies::default(),
             memory: Memory::default(),
@@ -52,7 +52,7 @@ impl Laws {
     }
 
     /// Records that a message arrives at a host.
-    pub fn arrived(&mut self, node: &Node, own: SocketAddr, now: Now, arrival: &Arrival, bytes: &[u8]) {
+    pub fn arrived(&mut self, node: &SimNode, own: SocketAddr, now: Now, arrival: &Arrival, bytes: &[u8]) {
         let mut index = std::mem::take(&mut self.index);
         if !noise::is_source(arrival.remote) && index.parse(bytes, &Limits::default()).is_ok() {
             let message = Message::new(bytes, &index);
@@ -74,7 +74,7 @@ impl Laws {
     /// The fault of the message.
     pub fn sent(
         &mut self,
-        node: &Node,
+        node: &SimNode,
         own: SocketAddr,
         now: Now,
         target: &Target,
@@ -96,7 +96,7 @@ impl Laws {
 
     fn check(
         &mut self,
-        node: &Node,
+        node: &SimNode,
         own: SocketAddr,
         now: Now,
         target: &Target,
@@ -133,7 +133,7 @@ impl Laws {
     ///
     /// # Errors
     /// The violated law.
-    pub fn after_step(&mut self, node: &Node, now: Now) -> Result<(), String> {
+    pub fn after_step(&mut self, node: &SimNode, now: Now) -> Result<(), String> {
         self.wire.turn(now.mono);
         self.order.turn(now.mono);
         self.policies.turn(now.mono);
@@ -148,8 +148,8 @@ impl Laws {
     ///
     /// # Errors
     /// The violated law.
-    pub fn at_the_end(&self, nodes: &[Node]) -> Result<(), String> {
-        nodes.iter().filter_map(Node::server).try_for_each(|server| self.replies.at_the_end(server))
+    pub fn at_the_end(&self, nodes: &[SimNode]) -> Result<(), String> {
+        nodes.iter().filter_map(SimNode::server).try_for_each(|server| self.replies.at_the_end(server))
     }
 }
 

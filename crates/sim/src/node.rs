@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use strowger_core::transaction::Transactions;
 
 /// A user agent or a server.
-pub enum Node {
+pub enum SimNode {
     Agent(Box<Agent>),
     Server(Box<ServerHost>),
 }
 
-impl Node {
+impl SimNode {
     /// Name in messages.
     pub fn name(&self) -> String {
         match self {
@@ -68,13 +68,13 @@ impl Node {
     }
 }
 
-impl From<Agent> for Node {
+impl From<Agent> for SimNode {
     fn from(agent: Agent) -> Self {
         Self::Agent(Box::new(agent))
     }
 }
 
-impl From<ServerHost> for Node {
+impl From<ServerHost> for SimNode {
     fn from(server: ServerHost) -> Self {
         Self::Server(Box::new(server))
     }

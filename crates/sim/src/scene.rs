@@ -3,12 +3,12 @@
 mod choices;
 
 use self::choices::{Choices, UNLIMITED, counts, database, mailbox, server};
-use crate::agent::{Agent, Answer, Line};
+use crate::agent::{Agent, CalleeAnswer, Line};
 use crate::connections::Break;
 use crate::laws::{self, Weather};
 use crate::log;
 use crate::network::{Conditions, Network};
-use crate::node::Node;
+use crate::node::SimNode;
 use crate::noise::Noise;
 use crate::random::Random;
 use crate::server::{CacheManners, Keeping, ServerHost};
@@ -55,10 +55,10 @@ fn moments(random: &mut Random, count: u64, from: u64, to: u64) -> Vec<u64> {
 fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, carol]: [&mut Agent; 3]) {
     for callee in [&mut *bob, &mut *carol] {
         let answers = (0..4).map(|_| match random.between(0, 9) {
-            0..5 => Answer::Accept(random.between(0, 8_000)),
-            5..8 => Answer::Refuse(*random.pick(&[302, 404, 486, 500, 503, 603]), random.between(0, 4_000)),
-            8 => Answer::Ring,
-            _ => Answer::Refuse(408, 40_000),
+            0..5 => CalleeAnswer::Accept(random.between(0, 8_000)),
+            5..8 => CalleeAnswer::Refuse(*random.pick(&[302, 404, 486, 500, 503, 603]), random.between(0, 4_000)),
+            8 => CalleeAnswer::Ring,
+            _ => CalleeAnswer::Refuse(408, 40_000),
         });
         callee.will_answer(answers.collect());
     }
@@ -66,7 +66,7 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
         // Both answer at the same time.
         let after = random.between(0, 8_000);
         for callee in [&mut *bob, &mut *carol] {
-            callee.will_answer(vec![Answer::Accept(after); 4]);
+            callee.will_answer(vec![CalleeAnswer::Accept(after); 4]);
         }
     }
     for _ in 0..random.between(1, 3) {
@@ -151,12 +151,12 @@ pub fn world(seed: u64) -> World {
     let changed: Vec<(usize, u64, u32)> = (0..3).filter_map(change).collect();
     let users = passwords.then(|| Arc::new(users));
 
-    let mut hosts: Vec<(SocketAddr, Node)> = Vec::new();
+    let mut hosts: Vec<(SocketAddr, SimNode)> = Vec::new();
     let other = if shares_users { DOMAIN } else { "edge.example" };
     for (at, domain) in [(home, DOMAIN), (edge, other)].into_iter().take(1 + usize::from(two)) {
         let settings = server(random, &choices, at, domain, users.as_ref());
         let server = match hosts.first() {
-            Some((_, Node::Server(first))) if shares_users => first.sibling(START, settings, random.u64()),
+            Some((_, SimNode::Server(first))) if shares_users => first.sibling(START, settings, random.u64()),
             _ => ServerHost::new(START, settings, random.u64()),
         };
         hosts.push((at, server.into()));
@@ -180,9 +180,9 @@ pub fn world(seed: u64) -> World {
     }
     if choices.mailbox.is_some() {
         let mut answer = || match of_failures.between(0, 9) {
-            0..6 => Answer::Refuse(486, of_failures.between(0, 1_000)),
-            6..8 => Answer::Ring,
-            _ => Answer::Accept(of_failures.between(0, 4_000)),
+            0..6 => CalleeAnswer::Refuse(486, of_failures.between(0, 1_000)),
+            6..8 => CalleeAnswer::Ring,
+            _ => CalleeAnswer::Accept(of_failures.between(0, 4_000)),
         };
         bob.will_answer((0..24).map(|_| answer()).collect());
         crowd(&mut of_failures, [&mut alice, &mut bob], carol_is);
@@ -266,9 +266,9 @@ pub fn world(seed: u64) -> World {
 fn box_of(random: &mut Random, address: SocketAddr, home: SocketAddr) -> Agent {
     let mut agent = Agent::new("mailbox", GATEWAY, Line::new(address, Transport::Udp), home, random.u64());
     let mut answer = || match random.between(0, 9) {
-        0..5 => Answer::Accept(random.between(0, 4_000)),
-        5..8 => Answer::Refuse(*random.pick(&[486, 500, 503, 603]), random.between(0, 4_000)),
-        _ => Answer::Ring,
+        0..5 => CalleeAnswer::Accept(random.between(0, 4_000)),
+        5..8 => CalleeAnswer::Refuse(*random.pick(&[486, 500, 503, 603]), random.between(0, 4_000)),
+        _ => CalleeAnswer::Ring,
     };
     agent.will_answer((0..24).map(|_| answer()).collect());
     agent

@@ -50,7 +50,7 @@ use strowger_core::transaction::Transactions;
 use strowger_core::{Flow, Now, Outbox, Transport};
 use strowger_message::{Index, Limits, Message, scan};
 use strowger_server::counters::Counts;
-use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
+use strowger_server::engine::{EngineInput, ProcessStatus, Effect, Engine};
 use strowger_server::question::{HostKey, Resolved};
 use strowger_store::location::LocationTable;
 
@@ -250,8 +250,8 @@ impl ServerHost {
         let mut own = std::mem::take(&mut self.out);
         let process = &mut self.process;
         let engine = &mut process.engines[shard];
-        engine.shard.circumstances =
-            Circumstances { draining: process.draining.is_some(), shards: self.settings.shards };
+        engine.shard.process_status =
+            ProcessStatus { draining: process.draining.is_some(), shards: self.settings.shards };
         work(engine, &mut own);
         engine.keep_changed(now);
         engine.show_gauges();
@@ -360,10 +360,10 @@ impl ServerHost {
                     let (shortest, longest) = self.settings.lookups;
                     let due = now.mono + self.random.between(shortest, longest);
                     self.chase(now, due);
-                    self.plan(due, Due::Answer(shard, Answer::Resolved { ticket, name, to }));
+                    self.plan(due, Due::Answer(shard, EngineInput::Resolved { ticket, name, to }));
                 }
                 Effect::Alias { flow, transport, address } => self.aliases.push((flow, transport, address)),
-                Effect::WakePings => self.plan(now.mono, Due::Answer(0, Answer::Pings)),
+                Effect::WakePings => self.plan(now.mono, Due::Answer(0, EngineInput::Pings)),
                 Effect::Account(row) => {
                     let (process, written) = (&mut self.process, Written::of(&self.settings));
                     let (observer, kept) = (&process.observer, self.kept.as_ref());
@@ -371,8 +371,8 @@ impl ServerHost {
                     taken.unwrap_or_else(|problem| self.wrong(problem));
                     self.submit(now, row);
                 }
-                Effect::Confirm(_) | Effect::GiveBack => (),
-                effect @ (Effect::Keep { .. } | Effect::Close { .. } | Effect::Forget { .. }) => self.keep(now, effect),
+                Effect::SourceVerified(_) | Effect::GiveBack => (),
+                effect @ (Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. }) => self.keep(now, effect),
             }
         }
         self.on_credentials(now);
@@ -388,7 +388,7 @@ impl ServerHost {
         for (receiver, delay, answered) in self.site.credentials.answers() {
             let Some(shard) = self.process.cached.iter().position(|own| *own == receiver) else { continue };
             self.chase(now, now.mono + delay);
-            self.plan(now.mono + delay, Due::Answer(shard, Answer::Credentials(vec![answered])));
+            self.plan(now.mono + delay, Due::Answer(shard, EngineInput::Credentials(vec![answered])));
         }
     }
 

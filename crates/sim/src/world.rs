@@ -3,7 +3,7 @@
 use crate::connections::{Break, Connections, Owner, Way};
 use crate::laws::Laws;
 use crate::network::{Arriving, Conditions, EndId, Network};
-use crate::node::Node;
+use crate::node::SimNode;
 use crate::noise::Noise;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -86,7 +86,7 @@ pub fn listens_at(address: SocketAddr, transport: Transport) -> SocketAddr {
 /// A simulated world.
 pub struct World {
     pub now: Now,
-    pub hosts: Vec<Node>,
+    pub hosts: Vec<SimNode>,
     /// Receiver of messages to an address.
     by_address: HashMap<SocketAddr, usize>,
     /// Address of each host as it sees itself.
@@ -131,7 +131,7 @@ const FALLBACK_DELAY: u64 = 300;
 pub const START: Now = Now { mono: 1_000, wall: 1_700_000_000_000 };
 
 impl World {
-    pub fn new(network: Network, hosts: Vec<(SocketAddr, Node)>) -> Self {
+    pub fn new(network: Network, hosts: Vec<(SocketAddr, SimNode)>) -> Self {
         let own: Vec<SocketAddr> = hosts.iter().map(|(address, _)| *address).collect();
         let by_address = own.iter().enumerate().flat_map(|(n, address)| {
             LISTENERS.map(|transport| (listens_at(*address, transport), n)).into_iter().chain([(*address, n)])
@@ -248,7 +248,7 @@ impl World {
         while self.now.mono < start + self.longest {
             let Some(next) = self.deadline() else {
                 let at_end = |e| format!("at the end: {e}");
-                self.hosts.iter().try_for_each(Node::leftovers).map_err(at_end)?;
+                self.hosts.iter().try_for_each(SimNode::leftovers).map_err(at_end)?;
                 self.check_connections().map_err(at_end)?;
                 return self.laws.at_the_end(&self.hosts).map_err(at_end);
             };
@@ -355,7 +355,7 @@ impl World {
     /// Records that a server has lost the connection over which a phone had registered.
     fn knows_of_loss(&mut self, host: usize, peer: usize) {
         if self.hosts[host].server().is_some()
-            && let Node::Agent(agent) = &mut self.hosts[peer]
+            && let SimNode::Agent(agent) = &mut self.hosts[peer]
         {
             agent.server_knows(self.now.mono);
         }

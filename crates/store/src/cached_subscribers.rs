@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::read_through::{
-    Changes, Engine, LocalAsker, LocalEngine, ReadThrough, ReadThroughGauges, ReadThroughSettings, Task, Watch,
+    Changes, LookupEngine, LocalAsker, LocalEngine, ReadThrough, ReadThroughGauges, ReadThroughSettings, Task, Watch,
 };
-use crate::subscriber::{Answer, Asked, LookupSink, Question, Removed, SubscriberWatch, Subscribers};
+use crate::subscriber::{SubscriberAnswer, Asked, LookupSink, Question, Removed, SubscriberWatch, Subscribers};
 use crate::ticket::{Refused, SinkId, Ticket};
 
 /// Subscribers behind the cache; see [the module](self).
@@ -41,7 +41,7 @@ impl CachedSubscribers {
     ///
     /// # Errors
     /// A thread could not be started.
-    pub fn start<E: Engine<Key = Asked>>(
+    pub fn start<E: LookupEngine<Key = Asked>>(
         first: E,
         connect: impl Fn() -> Result<E, StoreError> + Send + Sync + 'static,
         watch: impl SubscriberWatch,
@@ -59,7 +59,7 @@ impl CachedSubscribers {
     ///
     /// # Errors
     /// A thread could not be started.
-    pub fn start_unwatched<E: Engine<Key = Asked>>(
+    pub fn start_unwatched<E: LookupEngine<Key = Asked>>(
         first: E,
         connect: impl Fn() -> Result<E, StoreError> + Send + Sync + 'static,
         settings: ReadThroughSettings,
@@ -88,11 +88,11 @@ impl CachedSubscribers {
 
 impl Subscribers for CachedSubscribers {
     fn receiver(&self, sink: Arc<dyn LookupSink>) -> SinkId {
-        self.cache.receiver(move |results: &[(u64, Result<Answer, StoreError>)]| sink.answered(results))
+        self.cache.receiver(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| sink.answered(results))
     }
 
     #[inline]
-    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Result<Answer, StoreError>> {
+    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Result<SubscriberAnswer, StoreError>> {
         self.cache.cached(question, now_ms)
     }
 
@@ -108,7 +108,7 @@ impl Subscribers for CachedSubscribers {
         self.local.as_ref().map(|make| make(&self.cache))
     }
 
-    fn kept(&self, question: Question<'_>, now_ms: u64) -> Option<(Answer, bool)> {
+    fn kept(&self, question: Question<'_>, now_ms: u64) -> Option<(SubscriberAnswer, bool)> {
         self.cache.kept(question, now_ms)
     }
 

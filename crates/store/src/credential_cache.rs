@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use strowger_cache::engine::{Engine, Reply, Task};
+use strowger_cache::engine::{CacheHandle, Reply, Task};
 use strowger_cache::request::{Life, Promise, Request};
 use strowger_cache::ticket::{Receiver, ReceiverId, Ticket};
 
@@ -42,12 +42,12 @@ pub struct Scratch {
 /// View of the cache for shards.
 #[derive(Clone)]
 pub struct CredentialCache {
-    engine: Engine,
+    engine: CacheHandle,
 }
 
 impl CredentialCache {
     /// Uses this cache.
-    pub const fn new(engine: Engine) -> Self {
+    pub const fn new(engine: CacheHandle) -> Self {
         Self { engine }
     }
 
@@ -64,7 +64,7 @@ impl CredentialCache {
 
     /// Tells whether fetches are answered at once, since the cache is in this process.
     pub const fn is_local(&self) -> bool {
-        matches!(self.engine, Engine::Local(_))
+        matches!(self.engine, CacheHandle::Local(_))
     }
 
     /// Fetches the credentials of this user. If the answer is immediate, the value is in `scratch`; otherwise it comes
@@ -167,7 +167,7 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Mutex;
     use strowger_cache::local::LocalCache;
-    use strowger_cache::request::Answer;
+    use strowger_cache::request::CacheAnswer;
     use strowger_cache::settings::LocalSettings;
     use strowger_cache::ticket::Answered;
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn cache() -> (CredentialCache, Ticket) {
-        let cache = CredentialCache::new(Engine::Local(Arc::new(LocalCache::new(LocalSettings::default()))));
+        let cache = CredentialCache::new(CacheHandle::Local(Arc::new(LocalCache::new(LocalSettings::default()))));
         let receiver = cache.receiver(Arc::new(Silent::default()));
         (cache, Ticket { receiver, value: 1 })
     }
@@ -197,22 +197,22 @@ mod tests {
     fn credentials_live_as_long_as_the_registration() {
         let ((cache, ticket), mut scratch) = (cache(), Scratch::default());
         let mut fetch = |whose, now| match cache.fetch(whose, ticket, now, &mut scratch) {
-            Reply::Now(Ok(Answer::Found)) => read(&scratch.value, whose).map(|found| found.ha1),
-            Reply::Now(Ok(Answer::Absent)) => None,
+            Reply::Now(Ok(CacheAnswer::Found)) => read(&scratch.value, whose).map(|found| found.ha1),
+            Reply::Now(Ok(CacheAnswer::Absent)) => None,
             other => panic!("{other:?}"),
         };
         assert_eq!(fetch(ALICE, 0), None);
         let mut other = Scratch::default();
         for octet in [1, 2] {
             let stored = cache.store(ALICE, credential(octet), Life::ms(60_000), ticket, 1_000, &mut other);
-            assert_eq!(stored, Reply::Now(Ok(Answer::Stored)));
+            assert_eq!(stored, Reply::Now(Ok(CacheAnswer::Stored)));
             assert!(fetch(ALICE, 60_999) == Some(credential(octet).ha1), "the last one");
         }
         assert_eq!(fetch(ALICE, 61_000), None);
         assert_eq!(fetch(Whose { username: b"Alice", ..ALICE }, 1_000), None);
         assert_eq!(fetch(Whose { realm: b"example.com", ..ALICE }, 1_000), None);
         cache.store(ALICE, credential(3), Life::ms(60_000), ticket, 1_000, &mut other);
-        assert_eq!(cache.remove(ALICE, ticket, 1_000, &mut other), Reply::Now(Ok(Answer::Removed)));
+        assert_eq!(cache.remove(ALICE, ticket, 1_000, &mut other), Reply::Now(Ok(CacheAnswer::Removed)));
         assert_eq!(fetch(ALICE, 1_000), None);
     }
 
@@ -227,13 +227,13 @@ mod tests {
             [(upper, true, true), (lower, true, false), (ALICE, false, false), (of("Alice@example.org"), false, false)]
         {
             let found = cache.fetch(whose, ticket, 0, &mut scratch);
-            assert_eq!(found == Reply::Now(Ok(Answer::Found)), is_found, "{whose:?}");
+            assert_eq!(found == Reply::Now(Ok(CacheAnswer::Found)), is_found, "{whose:?}");
             assert_eq!(read(&scratch.value, whose).is_some(), is_read, "{whose:?}");
             let spelled = read_spelled(&scratch.value, whose).map(|(spelled, _)| spelled.to_vec());
             assert_eq!(spelled, is_found.then(|| upper.username.to_vec()), "{whose:?}");
         }
-        assert_eq!(cache.remove(lower, ticket, 0, &mut scratch), Reply::Now(Ok(Answer::Removed)));
-        assert_eq!(cache.fetch(upper, ticket, 0, &mut scratch), Reply::Now(Ok(Answer::Absent)));
+        assert_eq!(cache.remove(lower, ticket, 0, &mut scratch), Reply::Now(Ok(CacheAnswer::Removed)));
+        assert_eq!(cache.fetch(upper, ticket, 0, &mut scratch), Reply::Now(Ok(CacheAnswer::Absent)));
     }
 
     proptest! {

@@ -16,8 +16,8 @@
 //!   credentials of registered users in a cache alone.
 //! * [`calls`]: the call store, which preserves the state of calls beyond the process; [`accounting`]: rows of calls.
 //!
-//! Engines implement [`journal::BindingEngine`], [`read_through::Engine`], [`subscriber::SubscriberWatch`],
-//! [`calls::Engine`] and [`accounting::sink::Sink`]. They are in `strowger-backend`. [`database_url`] parses the
+//! Engines implement [`journal::BindingEngine`], [`read_through::LookupEngine`], [`subscriber::SubscriberWatch`],
+//! [`calls::CallEngine`] and [`accounting::sink::Sink`]. They are in `strowger-backend`. [`database_url`] parses the
 //! address of a database server.
 //!
 //! ```

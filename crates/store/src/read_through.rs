@@ -40,7 +40,7 @@ use hashbrown::Equivalent;
 use self::asker::Asker;
 pub use self::batch::Batch;
 use self::cache::Cache;
-pub use self::engine::{Changes, Engine, Key, Version, Watch};
+pub use self::engine::{Changes, LookupEngine, Key, Version, Watch};
 use self::flights::Flights;
 use self::keeper::{keep_time, watch};
 pub use self::local::{LocalAsker, LocalEngine, Task};
@@ -166,12 +166,12 @@ impl<A, F: Fn(&[(u64, Result<A, StoreError>)]) + Send + Sync> Sink<A> for F {
     }
 }
 
-type Results<K> = Vec<(Ticket, Result<<K as Key>::Answer, StoreError>)>;
+type Results<K> = Vec<(Ticket, Result<<K as Key>::Value, StoreError>)>;
 
 struct Shared<K: Key> {
     cache: Cache<K>,
     flights: Flights<K>,
-    sinks: Sinks<dyn Sink<K::Answer>>,
+    sinks: Sinks<dyn Sink<K::Value>>,
     settings: ReadThroughSettings,
     clock: Clock,
     /// Set while the engine does not answer in time: cached answers are used past their lifetime.
@@ -238,7 +238,7 @@ impl<K: Key> Shared<K> {
     }
 
     /// Returns the stale answer, if there is one.
-    fn stale(&self, key: &K, now: u64) -> Option<K::Answer> {
+    fn stale(&self, key: &K, now: u64) -> Option<K::Value> {
         let (answer, _) = self.cache.find(self.cache.hash(key), key, now)?;
         self.figures.stale.fetch_add(1, Ordering::Relaxed);
         Some(answer)
@@ -263,7 +263,7 @@ impl<K: Key> ReadThrough<K> {
     ///
     /// # Errors
     /// A thread could not be started.
-    pub fn start<E: Engine<Key = K>>(
+    pub fn start<E: LookupEngine<Key = K>>(
         first: E,
         connect: impl Fn() -> Result<E, StoreError> + Send + Sync + 'static,
         changes: Option<Box<dyn Watch<Key = K>>>,
@@ -301,14 +301,14 @@ impl<K: Key> ReadThrough<K> {
     }
 
     /// Adds a receiver of answers. It is called on a thread of the store, and must not block.
-    pub fn receiver(&self, sink: impl Fn(&[(u64, Result<K::Answer, StoreError>)]) + Send + Sync + 'static) -> SinkId {
+    pub fn receiver(&self, sink: impl Fn(&[(u64, Result<K::Value, StoreError>)]) + Send + Sync + 'static) -> SinkId {
         self.shared.sinks.add(Arc::new(sink))
     }
 
     /// Returns the answer known at `now_ms`, or an error at once if the engine is broken. Never waits; does not
     /// allocate while the engine answers.
     #[inline]
-    pub fn cached<Q>(&self, question: Q, now_ms: u64) -> Option<Result<K::Answer, StoreError>>
+    pub fn cached<Q>(&self, question: Q, now_ms: u64) -> Option<Result<K::Value, StoreError>>
     where
         Q: Copy + Hash + Equivalent<K> + Into<K>,
     {
@@ -366,7 +366,7 @@ impl<K: Key> ReadThrough<K> {
 
     /// Returns the cached answer to a question, and whether it is usable at `now_ms` without the engine. For display
     /// only: it counts as no hit.
-    pub fn kept<Q>(&self, question: Q, now_ms: u64) -> Option<(K::Answer, bool)>
+    pub fn kept<Q>(&self, question: Q, now_ms: u64) -> Option<(K::Value, bool)>
     where
         Q: Copy + Hash + Equivalent<K>,
     {

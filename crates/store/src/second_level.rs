@@ -22,17 +22,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use strowger_cache::engine::Engine as CacheEngine;
+use strowger_cache::engine::CacheHandle;
 use strowger_cache::error::CacheError;
-use strowger_cache::request::{Answer as CacheAnswer, Life, Promise, Request};
+use strowger_cache::request::{CacheAnswer, Life, Promise, Request};
 use strowger_cache::ticket::Ticket;
-use strowger_cache::waiting::{Outcome, WaitingCache};
+use strowger_cache::waiting::{CacheResponse, WaitingCache};
 
 use self::codec::{decode, encode, key_of};
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::read_through::{Changes, Engine, Key, LocalEngine, Task};
-use crate::subscriber::{Answer, Asked, Removed, SubscriberWatch};
+use crate::read_through::{Changes, LookupEngine, Key, LocalEngine, Task};
+use crate::subscriber::{SubscriberAnswer, Asked, Removed, SubscriberWatch};
 
 /// Maximum number of keys with a known time of change. With more of them, all entries from before now are ignored.
 const CHANGED: usize = 10_000;
@@ -53,7 +53,7 @@ pub struct SecondLevel {
 }
 
 struct Shared {
-    cache: CacheEngine,
+    cache: CacheHandle,
     settings: SecondLevelSettings,
     clock: Clock,
     doubts: Mutex<Doubts>,
@@ -136,12 +136,12 @@ impl Shared {
 
 impl SecondLevel {
     /// Uses this cache.
-    pub fn new(cache: CacheEngine, settings: SecondLevelSettings, clock: Clock) -> Self {
+    pub fn new(cache: CacheHandle, settings: SecondLevelSettings, clock: Clock) -> Self {
         Self { shared: Arc::new(Shared { cache, settings, clock, doubts: Mutex::default() }) }
     }
 
     /// Puts the cache in front of a connection to the database.
-    pub fn before<E: Engine<Key = Asked>>(&self, engine: E) -> Cached<E> {
+    pub fn before<E: LookupEngine<Key = Asked>>(&self, engine: E) -> Cached<E> {
         Cached { cache: WaitingCache::new(self.shared.cache.clone()), engine, shared: self.shared.clone() }
     }
 
@@ -165,7 +165,7 @@ impl SecondLevel {
     ///
     /// # Errors
     /// The cache did not answer.
-    pub fn held(&self, asked: &Asked) -> Result<Option<(Answer, u64)>, CacheError> {
+    pub fn held(&self, asked: &Asked) -> Result<Option<(SubscriberAnswer, u64)>, CacheError> {
         let (shared, key) = (&self.shared, key_of(asked));
         let not_before = shared.doubts().not_before(&key);
         let mut cache = WaitingCache::new(shared.cache.clone());
@@ -203,10 +203,10 @@ pub struct Cached<E> {
     shared: Arc<Shared>,
 }
 
-impl<E: Engine<Key = Asked>> Engine for Cached<E> {
+impl<E: LookupEngine<Key = Asked>> LookupEngine for Cached<E> {
     type Key = Asked;
 
-    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
         let mut batch = Batch::new(&self.shared, questions);
         let now = (self.shared.clock)().mono;
         let outcomes = self.cache.ask(&batch.fetches(), Promise::Held, now, self.shared.settings.wait);
@@ -228,7 +228,7 @@ impl<E: LocalEngine<Key = Asked>> LocalEngine for Cached<E> {
         self.engine.connect().await;
     }
 
-    async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
         let mut batch = Batch::new(&self.shared, questions);
         let now = (self.shared.clock)().mono;
         let outcomes = self.cache.ask_in_task(&batch.fetches(), Promise::Held, now).await;
@@ -248,7 +248,7 @@ struct Batch<'q> {
     shared: &'q Shared,
     questions: &'q [Asked],
     keys: Vec<Vec<u8>>,
-    known: Vec<Option<Answer>>,
+    known: Vec<Option<SubscriberAnswer>>,
     /// Tells whether the cache has an entry of the question.
     has_entry: Vec<bool>,
     /// Value of [`Doubts::changes`] when they were asked.
@@ -270,7 +270,7 @@ impl<'q> Batch<'q> {
     }
 
     /// Takes the answers of the cache.
-    fn hear(&mut self, outcomes: Vec<Outcome>) {
+    fn hear(&mut self, outcomes: Vec<CacheResponse>) {
         let not_before: Vec<u64> = {
             let doubts = self.shared.doubts();
             self.keys.iter().map(|key| doubts.not_before(key)).collect()
@@ -295,7 +295,7 @@ impl<'q> Batch<'q> {
 
     /// Takes the answers of the database, and stores the users it found in this cache, unless anything has changed
     /// since the question. Removes the invalid entry of an unknown user.
-    fn keep(&mut self, said: Vec<Answer>, cache: &CacheEngine) -> Result<(), StoreError> {
+    fn keep(&mut self, said: Vec<SubscriberAnswer>, cache: &CacheHandle) -> Result<(), StoreError> {
         let missing: Vec<usize> = (0..self.known.len()).filter(|place| self.known[*place].is_none()).collect();
         if said.len() != missing.len() {
             return Err(StoreError::Refused);
@@ -303,7 +303,7 @@ impl<'q> Batch<'q> {
         let (settings, now) = (&self.shared.settings, (self.shared.clock)().mono);
         let kept = missing.iter().zip(&said).filter(|(place, _)| self.questions[**place].is_kept());
         let changes: Vec<(&[u8], Option<Vec<u8>>)> = kept
-            .filter(|(place, answer)| **answer != Answer::Absent || self.has_entry[**place])
+            .filter(|(place, answer)| **answer != SubscriberAnswer::Absent || self.has_entry[**place])
             .map(|(place, answer)| {
                 let key = &*self.keys[*place];
                 (key, encode(answer, key, self.read_at))
@@ -330,7 +330,7 @@ impl<'q> Batch<'q> {
         Ok(())
     }
 
-    fn answers(self) -> impl Iterator<Item = Answer> {
+    fn answers(self) -> impl Iterator<Item = SubscriberAnswer> {
         self.known.into_iter().flatten()
     }
 }

@@ -172,14 +172,14 @@ impl Equivalent<Asked> for Question<'_> {
 }
 
 impl Key for Asked {
-    type Answer = Answer;
+    type Value = SubscriberAnswer;
 
     fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    fn is_absent(answer: &Answer) -> bool {
-        *answer == Answer::Absent
+    fn is_absent(answer: &SubscriberAnswer) -> bool {
+        *answer == SubscriberAnswer::Absent
     }
 
     /// Tells whether the answer is cached. Each spelling of a domain in mixed case has another HA1 for the same user,
@@ -192,7 +192,7 @@ impl Key for Asked {
 
 /// Answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SubscriberAnswer {
     /// Answer to [`Question::Credential`].
     Credential(Arc<Credential>),
     /// Answer to [`Question::User`].
@@ -215,11 +215,11 @@ pub struct Removed {
 /// Receiver of answers. Runs on the reader's thread, so it must not block.
 pub trait LookupSink: Send + Sync {
     /// Takes tickets with their answers.
-    fn answered(&self, results: &[(u64, Result<Answer, StoreError>)]);
+    fn answered(&self, results: &[(u64, Result<SubscriberAnswer, StoreError>)]);
 }
 
-impl<F: Fn(&[(u64, Result<Answer, StoreError>)]) + Send + Sync> LookupSink for F {
-    fn answered(&self, results: &[(u64, Result<Answer, StoreError>)]) {
+impl<F: Fn(&[(u64, Result<SubscriberAnswer, StoreError>)]) + Send + Sync> LookupSink for F {
+    fn answered(&self, results: &[(u64, Result<SubscriberAnswer, StoreError>)]) {
         self(results);
     }
 }
@@ -232,7 +232,7 @@ pub trait Subscribers: Send + Sync {
 
     /// Returns the cached answer at `now_ms`, or an error at once if the database does not answer. Allocates nothing
     /// for an answer.
-    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Result<Answer, StoreError>>;
+    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Result<SubscriberAnswer, StoreError>>;
 
     /// Asks the database. `ticket` comes back once: with the answer, or with an error at the deadline. Equal questions
     /// in flight are asked once.
@@ -252,7 +252,7 @@ pub trait Subscribers: Send + Sync {
 
     /// Returns the cached answer to a question, and whether it is usable at `now_ms` without the database. For display
     /// only; no request is answered by it.
-    fn kept(&self, _question: Question<'_>, _now_ms: u64) -> Option<(Answer, bool)> {
+    fn kept(&self, _question: Question<'_>, _now_ms: u64) -> Option<(SubscriberAnswer, bool)> {
         None
     }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
-use strowger_store::read_through::{Changes, Engine, ReadThrough, ReadThroughSettings, Watch};
-use strowger_store::subscriber::{Answer, Asked, Question};
+use strowger_store::read_through::{Changes, LookupEngine, ReadThrough, ReadThroughSettings, Watch};
+use strowger_store::subscriber::{SubscriberAnswer, Asked, Question};
 use strowger_store::ticket::{SinkId, Ticket};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +48,12 @@ impl Database {
     }
 }
 
-impl Engine for Database {
+impl LookupEngine for Database {
     type Key = Asked;
 
-    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
         self.reach()?;
-        answers.extend(questions.iter().map(|_| Answer::Exists));
+        answers.extend(questions.iter().map(|_| SubscriberAnswer::Exists));
         Ok(())
     }
 }
@@ -72,7 +72,7 @@ const DEADLINE: Duration = Duration::from_secs(1);
 const LIFETIME: Duration = Duration::from_secs(10);
 const KNOWN: u64 = 50;
 
-type Heard = (u64, Result<Answer, StoreError>);
+type Heard = (u64, Result<SubscriberAnswer, StoreError>);
 
 struct Bed {
     database: Database,
@@ -111,7 +111,7 @@ impl Bed {
     }
 
     /// Starts a call of this user: returns the cached answer, or asks with a ticket.
-    fn call(&mut self, name: &str) -> Option<Result<Answer, StoreError>> {
+    fn call(&mut self, name: &str) -> Option<Result<SubscriberAnswer, StoreError>> {
         let question = Question::User { username: name.as_bytes(), domain: b"d" };
         let known = self.store.cached(question, self.now());
         if known.is_none() {
@@ -124,14 +124,14 @@ impl Bed {
     }
 
     /// Returns the result of a waiting call, and how long it has waited.
-    fn hear(&mut self) -> (Result<Answer, StoreError>, Duration) {
+    fn hear(&mut self) -> (Result<SubscriberAnswer, StoreError>, Duration) {
         let ((value, result), at) = self.heard.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back");
         (result, at - self.open.remove(&value).expect("it is open"))
     }
 
     fn known(&mut self) {
         for n in 0..KNOWN {
-            assert!(self.call(&format!("known{n}")) == Some(Ok(Answer::Exists)), "known{n} waits");
+            assert!(self.call(&format!("known{n}")) == Some(Ok(SubscriberAnswer::Exists)), "known{n} waits");
         }
     }
 }
@@ -140,7 +140,7 @@ fn outage(mode: Mode) {
     let mut bed = Bed::new();
     for n in 0..KNOWN {
         bed.call(&format!("known{n}"));
-        assert_eq!(bed.hear().0, Ok(Answer::Exists));
+        assert_eq!(bed.hear().0, Ok(SubscriberAnswer::Exists));
     }
     // Every answer is past its lifetime, so that each of these calls would ask.
     bed.ahead.fetch_add(LIFETIME.as_millis() as u64, SeqCst);
@@ -151,7 +151,7 @@ fn outage(mode: Mode) {
     for n in 0..KNOWN {
         if bed.call(&format!("known{n}")).is_none() {
             let (result, took) = bed.hear();
-            assert_eq!(result, Ok(Answer::Exists), "known{n} while the database is {mode:?}");
+            assert_eq!(result, Ok(SubscriberAnswer::Exists), "known{n} while the database is {mode:?}");
             waited.push(took);
         }
     }
@@ -178,7 +178,7 @@ fn outage(mode: Mode) {
         match mode {
             Mode::Stopped => assert_eq!(result, Err(StoreError::Unavailable)),
             Mode::Frozen => assert_eq!(result, Err(StoreError::TimedOut)),
-            Mode::Slow | Mode::Well => assert_eq!(result, Ok(Answer::Exists)),
+            Mode::Slow | Mode::Well => assert_eq!(result, Ok(SubscriberAnswer::Exists)),
         }
     }
     took.sort();
@@ -198,7 +198,7 @@ fn outage(mode: Mode) {
         n += 1;
         let known = bed.call(&format!("new{n}"));
         let result = known.unwrap_or_else(|| bed.hear().0);
-        if result == Ok(Answer::Exists) {
+        if result == Ok(SubscriberAnswer::Exists) {
             break;
         }
         assert!(back.elapsed() < Duration::from_secs(20), "it never recovers");
@@ -210,7 +210,7 @@ fn outage(mode: Mode) {
     // All is as before: answers past their lifetime are asked for.
     for n in 0..KNOWN {
         let known = bed.call(&format!("known{n}"));
-        assert_eq!(known.unwrap_or_else(|| bed.hear().0), Ok(Answer::Exists));
+        assert_eq!(known.unwrap_or_else(|| bed.hear().0), Ok(SubscriberAnswer::Exists));
     }
     eprintln!(
         "{mode:?}: known waited {waited:?}; unknown at most {most:?}, {at_once} at once; back after {:?}",

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
-use strowger_store::read_through::{Changes, Engine, ReadThroughSettings};
-use strowger_store::subscriber::{Answer, Asked, Question, Removed, SubscriberWatch, Subscribers};
+use strowger_store::read_through::{Changes, LookupEngine, ReadThroughSettings};
+use strowger_store::subscriber::{SubscriberAnswer, Asked, Question, Removed, SubscriberWatch, Subscribers};
 use strowger_store::ticket::Ticket;
 
 /// Database that knows every user, and cannot settle removals.
@@ -19,11 +19,11 @@ struct Fake {
     settles: Arc<AtomicU64>,
 }
 
-impl Engine for Fake {
+impl LookupEngine for Fake {
     type Key = Asked;
 
-    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
-        answers.extend(questions.iter().map(|_| Answer::Exists));
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
+        answers.extend(questions.iter().map(|_| SubscriberAnswer::Exists));
         Ok(())
     }
 }
@@ -63,7 +63,7 @@ fn a_removal_voids_the_cache_and_one_that_cannot_be_noted_does_not() {
     let store =
         CachedSubscribers::start(fake.clone(), move || Ok(again.clone()), fake.clone(), settings, clock).unwrap();
     let (tx, answers) = mpsc::channel();
-    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
+    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
         let _gone = tx.send(results.len());
     }));
     let bob = Question::User { username: b"bob", domain: b"d" };

@@ -8,13 +8,13 @@ use strowger_node::preflight;
 
 use crate::cli::CheckArguments;
 use crate::configuration::Choice;
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 use crate::realm;
 
-pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<CommandOutcome> {
     if arguments.keys {
         output::print(&reference())?;
-        return Ok(Outcome::Done);
+        return Ok(CommandOutcome::Done);
     }
     let checked = match arguments.file.as_deref() {
         Some(path) if path == Path::new("-") => standard_input(),
@@ -33,12 +33,12 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<Outcome> {
             } else {
                 output::print(&format!("{}: {}\n", warnings.file(), verdict(&config, warnings.warnings() + foreign)))?;
             }
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         }
         Err(report) => {
             output::report(&report);
             output::complain(&format!("{} cannot be used: {}", report.file(), count(report.errors(), "error")));
-            Ok(Outcome::Failed)
+            Ok(CommandOutcome::Failed)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::json;
-use strowger_backend::sql::schema::{self, Found, Order, Part};
+use strowger_backend::sql::schema::{self, Found, SchemaCommand, Part};
 use strowger_backend::sqlite::accounting;
 use strowger_backend::sqlite::calls::{FileSettings, Sqlite};
 use strowger_backend::sqlite::{OpenError, SqliteSettings, make, pending};
@@ -15,13 +15,13 @@ use strowger_store::accounting::sink::Sink;
 
 use crate::access::denied;
 use crate::cli::{DbArguments, DbCommand, DbOrder};
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 use crate::user::milliseconds;
 
-pub(crate) fn run(arguments: &DbArguments) -> anyhow::Result<Outcome> {
-    let (order, options) = match &arguments.command {
-        DbCommand::Init(options) => (Order::Init, options),
-        DbCommand::Migrate(options) => (Order::Migrate, options),
+pub(crate) fn run(arguments: &DbArguments) -> anyhow::Result<CommandOutcome> {
+    let (command, options) = match &arguments.command {
+        DbCommand::Init(options) => (SchemaCommand::Init, options),
+        DbCommand::Migrate(options) => (SchemaCommand::Migrate, options),
     };
     let choice = options.config.choose();
     choice.announce();
@@ -29,11 +29,11 @@ pub(crate) fn run(arguments: &DbArguments) -> anyhow::Result<Outcome> {
         Ok((config, _)) => config,
         Err(report) => {
             output::report(&report);
-            return Ok(Outcome::Failed);
+            return Ok(CommandOutcome::Failed);
         }
     };
     let mut lines = Vec::new();
-    let done = carry_out(&config, order, options.dry_run, &mut lines);
+    let done = carry_out(&config, command, options.dry_run, &mut lines);
     // Printed after a failure too: the earlier steps are done.
     output::print(&shown(&lines, options)?)?;
     done?;
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &DbArguments) -> anyhow::Result<Outcome> {
     for line in &unusable {
         output::complain(&line.complaint());
     }
-    Ok(if unusable.is_empty() { Outcome::Done } else { Outcome::Failed })
+    Ok(if unusable.is_empty() { CommandOutcome::Done } else { CommandOutcome::Failed })
 }
 
 /// The tables of one part of a database, and the statements for them.
@@ -89,17 +89,17 @@ impl Line {
     }
 }
 
-fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>) -> anyhow::Result<()> {
+fn carry_out(config: &Config, command: SchemaCommand, is_dry: bool, lines: &mut Vec<Line>) -> anyhow::Result<()> {
     if let Some(settings) = backends::sqlite(config) {
-        lines.push(of_file(&settings, order, is_dry)?);
+        lines.push(of_file(&settings, command, is_dry)?);
     }
     if config.accounting.is_on() && config.accounting.to == AccountingTarget::Sqlite {
-        lines.push(of_accounting(config, order, is_dry)?);
+        lines.push(of_accounting(config, command, is_dry)?);
     }
     if let Some(path) = config.dialogs.file() {
         // 0: the format version of states, none of which is written here.
         let settings = FileSettings { path: path.to_owned(), form: 0, wait: config.store.busy_timeout };
-        lines.push(of_calls(settings, order, is_dry)?);
+        lines.push(of_calls(settings, command, is_dry)?);
     }
     // One table of leases serves both.
     let (subscriber_url, binding_url) = (config.store.subscribers.as_ref(), config.store.bindings.as_ref());
@@ -116,7 +116,7 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
     for (server, part) in servers {
         let Some(server) = server else { continue };
         let now = milliseconds(SystemTime::now());
-        let steps = schema::carry_out(&server_settings(server), &[part], order, is_dry, now)?;
+        let steps = schema::carry_out(&server_settings(server), &[part], command, is_dry, now)?;
         lines.extend(steps.into_iter().map(|step| Line {
             database: server.to_string(),
             part: step.part.name(),
@@ -130,13 +130,13 @@ fn carry_out(config: &Config, order: Order, is_dry: bool, lines: &mut Vec<Line>)
 }
 
 /// Line of the server's own file. The server migrates it at each start, so its tables always fit each other.
-fn of_file(settings: &SqliteSettings, order: Order, is_dry: bool) -> anyhow::Result<Line> {
+fn of_file(settings: &SqliteSettings, command: SchemaCommand, is_dry: bool) -> anyhow::Result<Line> {
     let path = &settings.path;
     let wrong = |error: OpenError| denied(error, path);
     let pending = pending(path).map_err(wrong)?;
     // There are only a few migrations.
     let (found, version) = (pending.found as u32, pending.known as u32);
-    let is_wanted = (order == Order::Init) == (found == 0);
+    let is_wanted = (command == SchemaCommand::Init) == (found == 0);
     let statements: Vec<String> = match is_wanted {
         true => {
             pending.statements.iter().map(|statement| (*statement).trim().trim_end_matches(';').to_owned()).collect()
@@ -157,14 +157,14 @@ fn of_file(settings: &SqliteSettings, order: Order, is_dry: bool) -> anyhow::Res
 }
 
 /// Line of the file with accounting rows.
-fn of_accounting(config: &Config, order: Order, is_dry: bool) -> anyhow::Result<Line> {
+fn of_accounting(config: &Config, command: SchemaCommand, is_dry: bool) -> anyhow::Result<Line> {
     let path = &config.accounting.path;
     let found = accounting::Sqlite::version(path)?;
     let line = of_own_file(
         path,
         "accounting",
         [found, accounting::VERSION.unsigned_abs()],
-        order,
+        command,
         accounting::Sqlite::statements,
     );
     if !is_dry && !line.statements.is_empty() {
@@ -175,10 +175,10 @@ fn of_accounting(config: &Config, order: Order, is_dry: bool) -> anyhow::Result<
 }
 
 /// Line of the file with persisted calls.
-fn of_calls(settings: FileSettings, order: Order, is_dry: bool) -> anyhow::Result<Line> {
+fn of_calls(settings: FileSettings, command: SchemaCommand, is_dry: bool) -> anyhow::Result<Line> {
     let path = settings.path.clone();
     let found = Sqlite::version(&path).map_err(|error| denied(error, &path))?;
-    let line = of_own_file(&path, Part::Calls.name(), [found, Sqlite::VERSION], order, Sqlite::statements);
+    let line = of_own_file(&path, Part::Calls.name(), [found, Sqlite::VERSION], command, Sqlite::statements);
     if !is_dry && !line.statements.is_empty() {
         Sqlite::open(settings).map_err(|error| denied(error, &path))?;
     }
@@ -189,10 +189,10 @@ fn of_own_file(
     path: &Path,
     part: &'static str,
     [found, version]: [u32; 2],
-    order: Order,
+    command: SchemaCommand,
     all: fn() -> Vec<String>,
 ) -> Line {
-    let statements = if found == 0 && order == Order::Init { all() } else { Vec::new() };
+    let statements = if found == 0 && command == SchemaCommand::Init { all() } else { Vec::new() };
     Line {
         database: path.display().to_string(),
         part,

@@ -17,12 +17,12 @@ use strowger_config::Log;
 
 use self::ladder::Rung;
 use self::load::CALLEE;
-use self::phones::{Call, Order, PhoneEvent, Step, USERS};
+use self::phones::{Call, PhoneCommand, PhoneEvent, Step, USERS};
 use self::server::{DOMAIN, DemoServer};
 use self::table::Figures;
 use crate::cli::DemoArguments;
 use crate::logging;
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
 /// Timeout of a registration: an unanswered request ends after 32 s (RFC 3261 section 17.1.2).
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -36,7 +36,7 @@ What to try next
   strowger serve                           the server; it prints the settings for a phone
 ";
 
-pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<CommandOutcome> {
     // No log lines between the pictures, unless requested.
     if std::env::var_os(logging::FILTER_VARIABLE).is_some() {
         logging::start(&Log::default())?;
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
         // Checked before the run, not after it.
         if let Err(error) = std::fs::File::options().create(true).append(true).open(path) {
             output::complain(&format!("{} cannot be written: {error}", path.display()));
-            return Ok(Outcome::Usage);
+            return Ok(CommandOutcome::Usage);
         }
     }
     let show = Show { quiet: arguments.json };
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
     show.heading("Two phones register")?;
     let mut registrations = Vec::new();
     for (phone, (name, _)) in USERS.iter().enumerate() {
-        order.send(Order::Register(phone));
+        order.send(PhoneCommand::Register(phone));
         let registered = registered(&news, name)?;
         show.print(&format!("  {}\n", registered.sentence(name)))?;
         registrations.push(registered.json(name));
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
     ensure!(subject.bindings() == USERS.len(), "{} bindings are kept, not {}", subject.bindings(), USERS.len());
 
     show.heading("One calls the other")?;
-    order.send(Order::Call);
+    order.send(PhoneCommand::Call);
     let (call, steps) = called(news.recv()?)?;
     let rungs = ladder::rungs(&steps);
     show.print(&ladder::draw(&rungs))?;
@@ -112,9 +112,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<Outcome> {
     show.end(document)?;
     if failures > 0 {
         output::complain(&format!("{failures} calls failed; a slower machine may need a lower --rate"));
-        return Ok(Outcome::Failed);
+        return Ok(CommandOutcome::Failed);
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Text for people, or one JSON object at the end.

@@ -8,9 +8,9 @@ use strowger_message::Uri;
 use strowger_node::{offline, preflight};
 
 use crate::cli::ExplainArguments;
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
-pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<CommandOutcome> {
     let choice = arguments.config.choose();
     choice.announce();
     let config = match preflight::load(choice.file(), &[]) {
@@ -20,14 +20,14 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
         }
         Err(report) => {
             output::report(&report);
-            return Ok(Outcome::Failed);
+            return Ok(CommandOutcome::Failed);
         }
     };
     let request = match request(arguments, &config) {
         Ok(request) => request,
         Err(message) => {
             output::complain(&message);
-            return Ok(Outcome::Usage);
+            return Ok(CommandOutcome::Usage);
         }
     };
     let proven = arguments.user.is_some();
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<Outcome> {
     } else {
         output::print(&explained.to_string())?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// The request, in its wire format.

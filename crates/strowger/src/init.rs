@@ -13,7 +13,7 @@ use strowger_node::preflight;
 
 use crate::cli::{Advertise, InitArguments};
 use crate::configuration;
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 use crate::prompt;
 
 /// The contents of the file.
@@ -28,13 +28,13 @@ struct Answers {
     secret: String,
 }
 
-pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<CommandOutcome> {
     let output_file = arguments.output.clone();
     if output_file.exists() && !arguments.force {
         output::complain(&format!("{} is already there; --force overwrites it", output_file.display()));
-        return Ok(Outcome::Failed);
+        return Ok(CommandOutcome::Failed);
     }
-    let Some(answers) = answers(arguments)? else { return Ok(Outcome::Usage) };
+    let Some(answers) = answers(arguments)? else { return Ok(CommandOutcome::Usage) };
     let text = file(&answers);
 
     // The file must be valid, so the configuration reader of the server checks it.
@@ -45,12 +45,12 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<Outcome> {
         Err(report) => {
             output::report(&report);
             output::complain("nothing was written");
-            return Ok(Outcome::Failed);
+            return Ok(CommandOutcome::Failed);
         }
     }
     write(&output_file, &text)?;
     output::print(&next_steps(&answers.domains, &output_file))?;
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Asks for each answer that no flag gives; `None`, after an error message, if there is no one to ask.

@@ -43,7 +43,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use self::cli::{Cli, Command};
-use self::output::Outcome;
+use self::output::CommandOutcome;
 
 fn main() -> ExitCode {
     // Only `serve` has a setting for huge pages. It reads its configuration without them, so that the memory for this
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
     let Some(command) = Cli::parse().command else {
         let help = Cli::command().render_long_help();
-        return output::exit(output::print(&format!("{}", help)).map(|()| Outcome::Done));
+        return output::exit(output::print(&format!("{}", help)).map(|()| CommandOutcome::Done));
     };
     output::exit(match command {
         Command::Serve(arguments) => serve::run(&arguments),

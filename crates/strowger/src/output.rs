@@ -10,7 +10,7 @@ use crate::logging;
 
 /// Result of a command, and exit code of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CommandOutcome {
     /// 0: done.
     Done,
     /// 1: refused or failed; the reason was printed.
@@ -49,18 +49,18 @@ pub(crate) fn exit_code(result: Result<ExitCode, Refusal>) -> ExitCode {
 }
 
 /// Converts the result of a command into the exit code of the process, and prints an error on standard error.
-pub(crate) fn exit(result: anyhow::Result<Outcome>) -> ExitCode {
+pub(crate) fn exit(result: anyhow::Result<CommandOutcome>) -> ExitCode {
     let code = code(result);
     logging::flush();
     code
 }
 
-fn code(result: anyhow::Result<Outcome>) -> ExitCode {
+fn code(result: anyhow::Result<CommandOutcome>) -> ExitCode {
     match result {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Failed) => ExitCode::from(1),
-        Ok(Outcome::Usage) => ExitCode::from(2),
-        Ok(Outcome::Unreached) => ExitCode::from(3),
+        Ok(CommandOutcome::Done) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Failed) => ExitCode::from(1),
+        Ok(CommandOutcome::Usage) => ExitCode::from(2),
+        Ok(CommandOutcome::Unreached) => ExitCode::from(3),
         // The reader that closed the output (`| head`) has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<logging::WrongFilter>() => {

@@ -9,9 +9,9 @@ use strowger_message::index::Start;
 use strowger_message::{Error, Index, Limits, Line, MandatoryHeaders, Message, Name, NameAddr, Uri, view};
 
 use crate::cli::ParseArguments;
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
-pub(crate) fn run(arguments: &ParseArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &ParseArguments) -> anyhow::Result<CommandOutcome> {
     let name =
         if arguments.file.as_os_str() == "-" { "standard input".into() } else { arguments.file.display().to_string() };
     let bytes = if arguments.file.as_os_str() == "-" {
@@ -23,14 +23,14 @@ pub(crate) fn run(arguments: &ParseArguments) -> anyhow::Result<Outcome> {
     .with_context(|| format!("cannot read {name}"))?;
 
     let (text, outcome) = match read(&bytes) {
-        Ok(parsed) => (if arguments.json { json(&parsed)? } else { parsed.table() }, Outcome::Done),
+        Ok(parsed) => (if arguments.json { json(&parsed)? } else { parsed.table() }, CommandOutcome::Done),
         Err(error) => {
             let refused = Refused::new(&error, &bytes);
             if arguments.json {
-                (json(&refused)?, Outcome::Failed)
+                (json(&refused)?, CommandOutcome::Failed)
             } else {
                 output::complain(&format!("{name}: {}", refused.sentence()));
-                (String::new(), Outcome::Failed)
+                (String::new(), CommandOutcome::Failed)
             }
         }
     };

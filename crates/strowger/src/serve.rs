@@ -19,10 +19,10 @@ use crate::banner::{BoundListener, banner};
 use crate::check;
 use crate::cli::ServeArguments;
 use crate::logging;
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 use crate::realm;
 
-pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<CommandOutcome> {
     // Must precede all threads.
     let sockets = supervisor::given_sockets();
     let policies = PolicyThread::start(allocator::give_back).context("the thread that reads the configuration")?;
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
                 output::report(&warnings);
                 let warned = warnings.warnings() + check::environment(&config, warnings.file());
                 output::print(&format!("{}: {}\n", warnings.file(), check::verdict(&config, warned)))?;
-                return Ok(Outcome::Done);
+                return Ok(CommandOutcome::Done);
             }
             logging::start(&config.log)?;
             choice.log();
@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<Outcome> {
         Err(report) => {
             choice.announce();
             output::report(&report);
-            return Ok(Outcome::Failed);
+            return Ok(CommandOutcome::Failed);
         }
     };
     allocator::huge_pages(config.server.huge_pages);
@@ -82,7 +82,7 @@ fn serve(
     policies: PolicyThread,
     config: Config,
     sockets: Vec<ListenSocket>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<CommandOutcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -105,7 +105,7 @@ fn serve(
             ..Program::default()
         };
         let Some((config, leases)) = take_leases(arguments, config, &mut terminate, &mut interrupt).await? else {
-            return Ok(Outcome::Done);
+            return Ok(CommandOutcome::Done);
         };
         let server = Server::start_with(program, policies, config, sockets, leases)?;
         announce(&server)?;
@@ -179,7 +179,7 @@ fn serve(
                 _ = hangup.recv() => tracing::warn!("SIGHUP ignored: the server is shutting down"),
             }
         }
-        Ok(Outcome::Done)
+        Ok(CommandOutcome::Done)
     })
 }
 

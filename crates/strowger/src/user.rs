@@ -18,32 +18,32 @@ use strowger_store::subscriber::{AdminError, Ha1s, Listed, SubscriberAdmin};
 use crate::access::denied;
 use crate::cli::{AddressOfRecord, ConfigArgument, UserArguments, UserCommand, UserWithPassword};
 use crate::control;
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 use crate::prompt;
 
-pub(crate) fn run(arguments: &UserArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn run(arguments: &UserArguments) -> anyhow::Result<CommandOutcome> {
     match &arguments.command {
         UserCommand::Add(user) => set(user, Change::Add),
         UserCommand::Passwd(new) => match set(&new.user, Change::Password)? {
-            Outcome::Done if new.end_registrations => {
+            CommandOutcome::Done if new.end_registrations => {
                 control::end_registrations(&new.user.user.config, &new.user.user.address)
             }
             outcome => Ok(outcome),
         },
         UserCommand::Remove(user) => {
-            let Some(mut users) = Users::open(&user.config)? else { return Ok(Outcome::Failed) };
+            let Some(mut users) = Users::open(&user.config)? else { return Ok(CommandOutcome::Failed) };
             let name = &user.address.name;
             let domain = users.stored_domain(name, &user.address.domain)?;
             let removed = users.admin.remove(name, &domain);
             removed.map_err(|error| users.named(error))?;
             output::print(&format!("removed {name}@{domain}; registrations end with it\n"))?;
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         }
         UserCommand::List(list) => {
-            let Some(mut users) = Users::open(&list.config)? else { return Ok(Outcome::Failed) };
+            let Some(mut users) = Users::open(&list.config)? else { return Ok(CommandOutcome::Failed) };
             let listed = users.admin.list(None).map_err(|error| users.named(error))?;
             output::print(&if list.json { as_json(&listed)? } else { as_table(&listed) })?;
-            Ok(Outcome::Done)
+            Ok(CommandOutcome::Done)
         }
     }
 }
@@ -134,9 +134,9 @@ enum Change {
     Password,
 }
 
-fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> {
+fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<CommandOutcome> {
     let AddressOfRecord { name, domain } = &arguments.user.address;
-    let Some(mut users) = Users::open(&arguments.user.config)? else { return Ok(Outcome::Failed) };
+    let Some(mut users) = Users::open(&arguments.user.config)? else { return Ok(CommandOutcome::Failed) };
     let domain = &match change {
         Change::Add => users.domain_of_new(domain),
         Change::Password => users.stored_domain(name, domain)?,
@@ -199,7 +199,7 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<Outcome> 
     if let Some(hint) = users.made.as_deref().and_then(access::hint_for_service) {
         output::print(&format!("{hint}\n"))?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Done)
 }
 
 /// Stored form of a password: its HA1 for each algorithm, so that another list of algorithms needs no new password.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use strowger_tests::digest::{Answer, is_stale};
+use strowger_tests::digest::{DigestAnswer, is_stale};
 use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::Request;
@@ -38,7 +38,7 @@ fn guess(wire: &mut Wire) -> bool {
     let request = register(wire);
     send(wire, &request);
     let Some(refusal) = wire.final_response(2 * NEVER) else { return false };
-    let answer = Answer::to(&refusal, &request, "bob", "a guess");
+    let answer = DigestAnswer::to(&refusal, &request, "bob", "a guess");
     send(wire, &answer.on(&request));
     wire.final_response(2 * NEVER).is_some()
 }
@@ -61,7 +61,7 @@ fn servers_of_one_secret_take_nonces_of_each_other() {
     for (server, lines, takes) in others {
         let mut wire = server.connect(Udp);
         let request = register(&wire);
-        let response = ask(&mut wire, &Answer::to(&refusal, &request, "bob", RIGHT).on(&request));
+        let response = ask(&mut wire, &DigestAnswer::to(&refusal, &request, "bob", RIGHT).on(&request));
         assert_eq!(code(&response) == 200, takes, "{lines}");
     }
 }
@@ -73,7 +73,7 @@ fn answers_without_qop_are_taken_if_the_setting_says_so() {
         let mut wire = server.connect(Udp);
         let request = register(&wire);
         let refusal = ask(&mut wire, &request);
-        let answer = Answer { qop: None, ..Answer::to(&refusal, &request, "bob", RIGHT) };
+        let answer = DigestAnswer { qop: None, ..DigestAnswer::to(&refusal, &request, "bob", RIGHT) };
         let response = ask(&mut wire, &answer.on(&request));
         assert_eq!(code(&response), status, "{setting}");
         assert!(status == 200 || !is_stale(&response));

@@ -10,7 +10,7 @@ use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 
 /// Results of the first rows of a group, in order. The other rows were not written.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct WriteResults {
     /// Reason of the refusal of each row. `None`: the row is written.
     pub(crate) refusals: Vec<Option<String>>,
     /// Failure that affects all rows.
@@ -18,8 +18,8 @@ pub(crate) struct Outcome {
 }
 
 /// Writes rows. After `most` it stops, once the first row has a result.
-pub(crate) fn write(sink: &mut dyn Sink, rows: &[Box<Row>], now: u64, most: Duration) -> Outcome {
-    let (began, mut outcome) = (Instant::now(), Outcome::default());
+pub(crate) fn write(sink: &mut dyn Sink, rows: &[Box<Row>], now: u64, most: Duration) -> WriteResults {
+    let (began, mut outcome) = (Instant::now(), WriteResults::default());
     // A stack: the first group is at its end.
     let mut waiting = vec![rows];
     while let Some(group) = waiting.pop() {
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    fn run(count: usize, refuses: fn(usize) -> bool, most: usize) -> (Picky, Outcome) {
+    fn run(count: usize, refuses: fn(usize) -> bool, most: usize) -> (Picky, WriteResults) {
         let row = |n: usize| Box::new(Row::Cdr(Cdr { identity: n.to_string(), ..Cdr::default() }));
         let rows: Vec<Box<Row>> = (0..count).map(row).collect();
         let mut picky = Picky { refuses, written: Vec::new(), attempts: 0, most };
@@ -110,7 +110,7 @@ mod tests {
         ] {
             let (picky, outcome) = run(4_096, refuses, usize::MAX);
             let refused = |n: usize| refuses(n).then(|| n.to_string());
-            assert_eq!(outcome, Outcome { refusals: (0..4_096).map(refused).collect(), trouble: None });
+            assert_eq!(outcome, WriteResults { refusals: (0..4_096).map(refused).collect(), trouble: None });
             let good: Vec<String> = (0..4_096).filter(|n| !refuses(*n)).map(|n| n.to_string()).collect();
             assert_eq!(picky.written, good);
             assert!(picky.attempts <= most, "{}", picky.attempts);

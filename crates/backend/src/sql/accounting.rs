@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use crate::files::form::object;
-use strowger_store::accounting::record::{Kind as ValueKind, Row, Table, Value};
+use strowger_store::accounting::record::{ValueKind, Row, Table, Value};
 use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 
 use crate::sql::cell::{Cell, Change};
 use crate::sql::dialect::Dialect;
 use crate::sql::error::{Failure, OpenError};
-use crate::sql::own_table::{Clash, Column, Kind, OwnTable};
+use crate::sql::own_table::{Clash, Column, ColumnType, OwnTable};
 use crate::sql::runtime::{CONNECT, apart};
 use crate::sql::schema::{self, Part};
 use crate::sql::server::ServerSettings;
@@ -111,9 +111,9 @@ pub(crate) fn tables() -> [OwnTable; 2] {
         let column = |(n, (name, kind)): (usize, (&'static str, ValueKind))| Column {
             name,
             kind: match kind {
-                _ if n == 0 => Kind::Word,
-                ValueKind::Number | ValueKind::MaybeNumber => Kind::Number,
-                ValueKind::Text | ValueKind::Fields => Kind::Text,
+                _ if n == 0 => ColumnType::Word,
+                ValueKind::Number | ValueKind::MaybeNumber => ColumnType::Number,
+                ValueKind::Text | ValueKind::Fields => ColumnType::Text,
             },
             is_optional: matches!(kind, ValueKind::MaybeNumber | ValueKind::Fields),
         };
@@ -147,9 +147,9 @@ mod tests {
             assert_eq!(cells.len(), table.columns.len());
             for (cell, column) in cells.iter().zip(&table.columns) {
                 let fits = match column.kind {
-                    Kind::Number => matches!(cell, Cell::Number(_)),
-                    Kind::Word | Kind::Text => matches!(cell, Cell::Text(_)),
-                    Kind::Bytes => false,
+                    ColumnType::Number => matches!(cell, Cell::Number(_)),
+                    ColumnType::Word | ColumnType::Text => matches!(cell, Cell::Text(_)),
+                    ColumnType::Bytes => false,
                 };
                 assert!(fits || column.is_optional && *cell == Cell::Null, "{column:?}: {cell:?}");
             }

@@ -26,7 +26,7 @@ use crate::sql::connection::{Connection, Parameter};
 use crate::sql::dialect::Dialect;
 use crate::sql::error::{Failure, OpenError};
 use crate::sql::lease::Lease;
-use crate::sql::own_table::{Clash, Column, Kind, OwnTable};
+use crate::sql::own_table::{Clash, Column, ColumnType, OwnTable};
 use crate::sql::runtime::{CONNECT, apart};
 use crate::sql::schema::{self, Part};
 use crate::sql::server::ServerSettings;
@@ -234,24 +234,24 @@ async fn unkept(connection: &mut Connection, kind: DatabaseKind) -> Result<Optio
 pub(crate) fn table() -> OwnTable {
     let column = |(name, kind, is_optional)| Column { name, kind, is_optional };
     let columns = [
-        ("id", Kind::Number, false),
-        ("aor", Kind::Bytes, false),
-        ("uri", Kind::Bytes, false),
-        ("call_id", Kind::Bytes, false),
-        ("cseq", Kind::Number, false),
-        ("q", Kind::Number, true),
-        ("expires_at", Kind::Number, false),
-        ("updated_at", Kind::Number, false),
-        ("received_transport", Kind::Number, true),
-        ("received_address", Kind::Text, true),
-        ("path", Kind::Bytes, true),
-        ("instance", Kind::Bytes, true),
-        ("reg_id", Kind::Number, true),
-        ("user_agent", Kind::Bytes, true),
-        ("flow", Kind::Bytes, true),
-        ("listener", Kind::Text, false),
-        ("node", Kind::Number, false),
-        ("flags", Kind::Number, false),
+        ("id", ColumnType::Number, false),
+        ("aor", ColumnType::Bytes, false),
+        ("uri", ColumnType::Bytes, false),
+        ("call_id", ColumnType::Bytes, false),
+        ("cseq", ColumnType::Number, false),
+        ("q", ColumnType::Number, true),
+        ("expires_at", ColumnType::Number, false),
+        ("updated_at", ColumnType::Number, false),
+        ("received_transport", ColumnType::Number, true),
+        ("received_address", ColumnType::Text, true),
+        ("path", ColumnType::Bytes, true),
+        ("instance", ColumnType::Bytes, true),
+        ("reg_id", ColumnType::Number, true),
+        ("user_agent", ColumnType::Bytes, true),
+        ("flow", ColumnType::Bytes, true),
+        ("listener", ColumnType::Text, false),
+        ("node", ColumnType::Number, false),
+        ("flags", ColumnType::Number, false),
     ];
     let columns = columns.map(column).into();
     OwnTable { name: "strowger_binding", columns, key: 1, is_numbered: false, index: None, clash: Clash::Replace }
@@ -353,9 +353,9 @@ mod tests {
             assert_eq!(cells.len(), table().columns.len());
             for (cell, column) in cells.iter().zip(&table().columns) {
                 let fits = match column.kind {
-                    Kind::Number => matches!(cell, Cell::Number(_)),
-                    Kind::Word | Kind::Text => matches!(cell, Cell::Text(_)),
-                    Kind::Bytes => matches!(cell, Cell::Bytes(_)),
+                    ColumnType::Number => matches!(cell, Cell::Number(_)),
+                    ColumnType::Word | ColumnType::Text => matches!(cell, Cell::Text(_)),
+                    ColumnType::Bytes => matches!(cell, Cell::Bytes(_)),
                 };
                 assert!(fits || column.is_optional && *cell == Cell::Null, "{column:?}: {cell:?}");
             }

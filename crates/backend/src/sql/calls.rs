@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use strowger_store::calls::{Change as Put, Engine, Failure as Said, Held, Left, LoadReport, OpenError as NotLoaded};
+use strowger_store::calls::{Change as Put, CallEngine, Failure as Said, Held, Left, LoadReport, OpenError as NotLoaded};
 use strowger_store::database_url::DatabaseKind;
 
 use crate::sql::cell::{Cell, Change};
@@ -17,7 +17,7 @@ use crate::sql::connection::Parameter;
 use crate::sql::dialect::Dialect;
 use crate::sql::error::{Failure, OpenError};
 use crate::sql::lease::Lease;
-use crate::sql::own_table::{Clash, Column, Kind, OwnTable};
+use crate::sql::own_table::{Clash, Column, ColumnType, OwnTable};
 use crate::sql::runtime::{CONNECT, apart};
 use crate::sql::schema::{self, Part};
 use crate::sql::server::ServerSettings;
@@ -168,7 +168,7 @@ impl ServerCalls {
     }
 }
 
-impl Engine for ServerCalls {
+impl CallEngine for ServerCalls {
     fn name(&self) -> String {
         self.connection.server().url.to_string()
     }
@@ -215,11 +215,11 @@ impl Engine for ServerCalls {
 pub(crate) fn table() -> OwnTable {
     let column = |(name, kind)| Column { name, kind, is_optional: false };
     let columns = [
-        ("node", Kind::Number),
-        ("number", Kind::Number),
-        ("closed", Kind::Number),
-        ("form", Kind::Number),
-        ("state", Kind::Bytes),
+        ("node", ColumnType::Number),
+        ("number", ColumnType::Number),
+        ("closed", ColumnType::Number),
+        ("form", ColumnType::Number),
+        ("state", ColumnType::Bytes),
     ];
     let columns = columns.map(column).into();
     OwnTable { name: "strowger_call", columns, key: 2, is_numbered: false, index: None, clash: Clash::Replace }

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use crate::sql::cell::Cell;
 use crate::sql::connection::Connection;
 use crate::sql::error::{Failure, OpenError};
-use crate::sql::own_table::{Clash, Column, Kind, OwnTable};
+use crate::sql::own_table::{Clash, Column, ColumnType, OwnTable};
 use crate::sql::runtime::{CONNECT, apart, farewell, runtime, within};
 use crate::sql::schema::{self, Part};
 use crate::sql::server::{Server, ServerSettings};
@@ -493,12 +493,12 @@ const TABLE: &str = "strowger_lease";
 pub(crate) fn table() -> OwnTable {
     let column = |(name, kind)| Column { name, kind, is_optional: false };
     let columns = [
-        ("purpose", Kind::Word),
-        ("token", Kind::Number),
-        ("epoch", Kind::Number),
-        ("beat", Kind::Number),
-        ("holder", Kind::Text),
-        ("process", Kind::Text),
+        ("purpose", ColumnType::Word),
+        ("token", ColumnType::Number),
+        ("epoch", ColumnType::Number),
+        ("beat", ColumnType::Number),
+        ("holder", ColumnType::Text),
+        ("process", ColumnType::Text),
     ];
     let columns = columns.map(column).into();
     OwnTable { name: TABLE, columns, key: 1, is_numbered: false, index: None, clash: Clash::Replace }

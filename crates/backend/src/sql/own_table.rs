@@ -9,7 +9,7 @@ use crate::sql::dialect::Dialect;
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnType {
     /// Integer of 64 bits.
     Number,
     /// At most 64 ASCII characters, so it can be a key.
@@ -24,7 +24,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ColumnType,
     /// True if the column may be NULL.
     pub(crate) is_optional: bool,
 }
@@ -207,9 +207,9 @@ impl OwnTable {
         let (head, tail) = self.insertion(Dialect(DatabaseKind::PostgreSql));
         let array = |(n, column): (usize, &Column)| {
             let kind = match column.kind {
-                Kind::Number => "bigint",
-                Kind::Word | Kind::Text => "text",
-                Kind::Bytes => "bytea",
+                ColumnType::Number => "bigint",
+                ColumnType::Word | ColumnType::Text => "text",
+                ColumnType::Bytes => "bytea",
             };
             format!("CAST(${} AS {kind}[])", n + 1)
         };
@@ -255,14 +255,14 @@ impl OwnTable {
     }
 }
 
-const fn type_of(dialect: Dialect, kind: Kind) -> &'static str {
+const fn type_of(dialect: Dialect, kind: ColumnType) -> &'static str {
     match (dialect.0, kind) {
-        (_, Kind::Number) => "BIGINT",
-        (DatabaseKind::MariaDb, Kind::Word) => "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin",
-        (DatabaseKind::MariaDb, Kind::Text) => "MEDIUMTEXT",
-        (DatabaseKind::MariaDb, Kind::Bytes) => "MEDIUMBLOB",
-        (DatabaseKind::PostgreSql, Kind::Word | Kind::Text) => "TEXT",
-        (DatabaseKind::PostgreSql, Kind::Bytes) => "BYTEA",
+        (_, ColumnType::Number) => "BIGINT",
+        (DatabaseKind::MariaDb, ColumnType::Word) => "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin",
+        (DatabaseKind::MariaDb, ColumnType::Text) => "MEDIUMTEXT",
+        (DatabaseKind::MariaDb, ColumnType::Bytes) => "MEDIUMBLOB",
+        (DatabaseKind::PostgreSql, ColumnType::Word | ColumnType::Text) => "TEXT",
+        (DatabaseKind::PostgreSql, ColumnType::Bytes) => "BYTEA",
     }
 }
 
@@ -304,9 +304,9 @@ mod tests {
     fn table(clash: Clash, is_numbered: bool) -> OwnTable {
         let column = |name, kind, is_optional| Column { name, kind, is_optional };
         let columns = vec![
-            column("key", Kind::Number, false),
-            column("said", Kind::Text, false),
-            column("raw", Kind::Bytes, true),
+            column("key", ColumnType::Number, false),
+            column("said", ColumnType::Text, false),
+            column("raw", ColumnType::Bytes, true),
         ];
         OwnTable { name: "t", columns, key: 1, is_numbered, index: Some("said"), clash }
     }
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_key_may_be_two_numbers() {
         let column = |name, kind| Column { name, kind, is_optional: false };
-        let columns = vec![column("node", Kind::Number), column("number", Kind::Number), column("raw", Kind::Bytes)];
+        let columns = vec![column("node", ColumnType::Number), column("number", ColumnType::Number), column("raw", ColumnType::Bytes)];
         let (index, clash) = (None, Clash::Replace);
         let pair = OwnTable { name: "t", columns, key: 2, is_numbered: false, index, clash };
         assert_eq!(

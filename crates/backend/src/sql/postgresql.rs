@@ -16,7 +16,7 @@ use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage, Statement
 use crate::sql::cell::{Cell, Change};
 use crate::sql::connection::{Parameter, Row};
 use crate::sql::error::{Failure, with_causes};
-use crate::sql::own_table::{Kind, OwnTable};
+use crate::sql::own_table::{ColumnType, OwnTable};
 use crate::sql::server::Server;
 use crate::sql::tls::MakeTls;
 
@@ -138,10 +138,10 @@ impl PostgreSql {
             wanted.push((self.prepared(&statement).await?, arrays));
         }
         let client = &self.client;
-        let mut sent: Vec<Answer<'_>> = Vec::new();
+        let mut sent: Vec<PendingStatement<'_>> = Vec::new();
         let is_alone = wanted.len() < 2;
         let around =
-            |statement| -> Option<Answer<'_>> { (!is_alone).then(|| Box::pin(client.batch_execute(statement)) as _) };
+            |statement| -> Option<PendingStatement<'_>> { (!is_alone).then(|| Box::pin(client.batch_execute(statement)) as _) };
         sent.extend(around("BEGIN"));
         for (prepared, arrays) in &wanted {
             let values: Vec<&(dyn ToSql + Sync)> = arrays.iter().map(Array::as_parameter).collect();
@@ -160,11 +160,11 @@ impl PostgreSql {
 }
 
 /// Result of a statement that is sent at the first poll.
-type Answer<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
+type PendingStatement<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 
 /// Sends statements in order without waiting between them; returns the first failure. After a failure the server
 /// refuses the rest of the transaction, and treats COMMIT as ROLLBACK.
-async fn in_order(mut sent: Vec<Answer<'_>>) -> Result<(), Error> {
+async fn in_order(mut sent: Vec<PendingStatement<'_>>) -> Result<(), Error> {
     let mut answers: Vec<Option<Result<(), Error>>> = sent.iter().map(|_| None).collect();
     poll_fn(|context| {
         for (answer, sent) in answers.iter_mut().zip(&mut sent).filter(|(answer, _)| answer.is_none()) {
@@ -197,16 +197,16 @@ impl Array<'_> {
 
 /// Returns an array for each column. A value of another type than its column would become NULL; there is none.
 fn arrays<'a>(table: &OwnTable, rows: &'a [Vec<Cell<'a>>]) -> Vec<Array<'a>> {
-    let of = |(n, kind): (usize, Kind)| {
+    let of = |(n, kind): (usize, ColumnType)| {
         let cells = rows.iter().map(move |row| row.get(n));
         match kind {
-            Kind::Number => Array::Numbers(
+            ColumnType::Number => Array::Numbers(
                 cells.map(|cell| if let Some(Cell::Number(number)) = cell { Some(*number) } else { None }).collect(),
             ),
-            Kind::Word | Kind::Text => Array::Texts(
+            ColumnType::Word | ColumnType::Text => Array::Texts(
                 cells.map(|cell| if let Some(Cell::Text(text)) = cell { Some(&**text) } else { None }).collect(),
             ),
-            Kind::Bytes => Array::Bytes(
+            ColumnType::Bytes => Array::Bytes(
                 cells.map(|cell| if let Some(Cell::Bytes(bytes)) = cell { Some(&**bytes) } else { None }).collect(),
             ),
         }

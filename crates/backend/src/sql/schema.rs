@@ -112,7 +112,7 @@ pub enum Found {
 
 /// Command about tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum SchemaCommand {
     /// Create missing parts.
     Init,
     /// Migrate older parts to the version of this program.
@@ -151,7 +151,7 @@ impl Step {
 pub fn carry_out(
     settings: &ServerSettings,
     parts: &[Part],
-    order: Order,
+    command: SchemaCommand,
     is_dry: bool,
     now: u64,
 ) -> Result<Vec<Step>, OpenError> {
@@ -160,7 +160,7 @@ pub fn carry_out(
         let runtime = runtime()?;
         let done = runtime.block_on(async {
             let mut connection = within(CONNECT, Connection::open(&server)).await?;
-            let steps = within(CONNECT, plan(&mut connection, &server, parts, order, now)).await?;
+            let steps = within(CONNECT, plan(&mut connection, &server, parts, command, now)).await?;
             if !is_dry {
                 for statement in steps.iter().flat_map(|step| &step.statements) {
                     // Without a limit: an index of a large table takes minutes.
@@ -181,7 +181,7 @@ async fn plan(
     connection: &mut Connection,
     server: &Server,
     parts: &[Part],
-    order: Order,
+    command: SchemaCommand,
     now: u64,
 ) -> Result<Vec<Step>, Failure> {
     let dialect = Dialect(server.url.kind);
@@ -199,7 +199,7 @@ async fn plan(
             None if some => Found::Others,
             None => Found::Nothing,
         };
-        let statements = statements(part.name(), part.migrations(dialect), dialect, found, order, now);
+        let statements = statements(part.name(), part.migrations(dialect), dialect, found, command, now);
         steps.push(Step { part: part.clone(), found, statements });
     }
     Ok(steps)
@@ -210,13 +210,13 @@ fn statements(
     migrations: Vec<Vec<String>>,
     dialect: Dialect,
     found: Found,
-    order: Order,
+    command: SchemaCommand,
     now: u64,
 ) -> Vec<String> {
     let newest = migrations.len() as u32;
-    let seen = match (found, order) {
-        (Found::Nothing | Found::Version(0), Order::Init) => 0,
-        (Found::Version(seen @ 1..), Order::Migrate) if seen < newest => seen,
+    let seen = match (found, command) {
+        (Found::Nothing | Found::Version(0), SchemaCommand::Init) => 0,
+        (Found::Version(seen @ 1..), SchemaCommand::Migrate) if seen < newest => seen,
         _ => return Vec::new(),
     };
     let mut statements = Vec::new();
@@ -337,45 +337,45 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_made_and_what_is_of_others_is_not_touched() {
-        let of = |dialect, found, order| {
-            statements("accounting", Part::Accounting.migrations(dialect), dialect, found, order, 7)
+        let of = |dialect, found, command| {
+            statements("accounting", Part::Accounting.migrations(dialect), dialect, found, command, 7)
         };
-        let made = of(MARIADB, Found::Nothing, Order::Init);
+        let made = of(MARIADB, Found::Nothing, SchemaCommand::Init);
         assert!(made[0].contains("`strowger_schema`") && made.iter().any(|made| made.contains("`strowger_cdr`")));
         assert_eq!(
             made.last().map(String::as_str),
             Some("UPDATE `strowger_schema` SET version = 1, changed_at = 7 WHERE part = 'accounting'")
         );
-        assert_eq!(of(MARIADB, Found::Version(0), Order::Init), made, "where some of them are missing");
-        let made = of(POSTGRESQL, Found::Nothing, Order::Init);
+        assert_eq!(of(MARIADB, Found::Version(0), SchemaCommand::Init), made, "where some of them are missing");
+        let made = of(POSTGRESQL, Found::Nothing, SchemaCommand::Init);
         assert_eq!((made[0].as_str(), made.last().map(String::as_str)), ("BEGIN", Some("COMMIT")));
-        for (found, order) in [
-            (Found::Others, Order::Init),
-            (Found::Others, Order::Migrate),
-            (Found::Nothing, Order::Migrate),
-            (Found::Version(0), Order::Migrate),
-            (Found::Version(1), Order::Init),
-            (Found::Version(1), Order::Migrate),
-            (Found::Version(2), Order::Migrate),
+        for (found, command) in [
+            (Found::Others, SchemaCommand::Init),
+            (Found::Others, SchemaCommand::Migrate),
+            (Found::Nothing, SchemaCommand::Migrate),
+            (Found::Version(0), SchemaCommand::Migrate),
+            (Found::Version(1), SchemaCommand::Init),
+            (Found::Version(1), SchemaCommand::Migrate),
+            (Found::Version(2), SchemaCommand::Migrate),
         ] {
-            assert!(of(MARIADB, found, order).is_empty(), "{found:?} {order:?}");
+            assert!(of(MARIADB, found, command).is_empty(), "{found:?} {command:?}");
         }
     }
 
     /// There is only one version so far, so the migrations of this test are made up.
     #[test]
     fn what_is_older_gets_the_migrations_that_it_lacks() {
-        let of = |found, order| {
+        let of = |found, command| {
             let migrations = ["first", "second", "third"].map(|statement| vec![statement.to_owned()]).into();
-            statements("accounting", migrations, MARIADB, found, order, 7)
+            statements("accounting", migrations, MARIADB, found, command, 7)
         };
         let version =
             |n: u32| format!("UPDATE `strowger_schema` SET version = {n}, changed_at = 7 WHERE part = 'accounting'");
         let all = ["second".to_owned(), version(2), "third".into(), version(3)];
-        assert_eq!(of(Found::Version(1), Order::Migrate), all);
-        assert_eq!(of(Found::Version(2), Order::Migrate), all[2..]);
-        assert!(of(Found::Version(2), Order::Init).is_empty() && of(Found::Version(3), Order::Migrate).is_empty());
-        let made = of(Found::Nothing, Order::Init);
+        assert_eq!(of(Found::Version(1), SchemaCommand::Migrate), all);
+        assert_eq!(of(Found::Version(2), SchemaCommand::Migrate), all[2..]);
+        assert!(of(Found::Version(2), SchemaCommand::Init).is_empty() && of(Found::Version(3), SchemaCommand::Migrate).is_empty());
+        let made = of(Found::Nothing, SchemaCommand::Init);
         assert_eq!(made[made.len() - 6..], [vec!["first".into(), version(1)], all.to_vec()].concat());
     }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Clock;
 use strowger_store::error::StoreError;
-use strowger_store::read_through::{Engine, LocalEngine, ReadThroughSettings};
+use strowger_store::read_through::{LookupEngine, LocalEngine, ReadThroughSettings};
 use strowger_store::second_level::SecondLevel;
-use strowger_store::subscriber::{Answer, Asked, Ha1s, Question};
+use strowger_store::subscriber::{SubscriberAnswer, Asked, Ha1s, Question};
 use tokio::runtime::Runtime;
 
 use crate::sql::back_off::BackOff;
@@ -372,7 +372,7 @@ impl LocalEngine for Reader {
         self.connection = self.shared.connect().await.ok();
     }
 
-    async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
         let shared = self.shared.clone();
         let realms = shared.realms.read().unwrap_or_else(PoisonError::into_inner).clone();
         let table = &shared.table;
@@ -386,22 +386,22 @@ impl LocalEngine for Reader {
             let realm = &realms.all()[wanted.realm];
             let record = wanted.record(&found, realm, table)?;
             Some(match asked.question() {
-                Question::User { .. } => Answer::Exists,
+                Question::User { .. } => SubscriberAnswer::Exists,
                 Question::Credential { username, .. } => {
                     let sent = std::str::from_utf8(username).unwrap_or_default();
-                    Answer::Credential(record.credential(realm, sent, sent != wanted.username, shared.hash))
+                    SubscriberAnswer::Credential(record.credential(realm, sent, sent != wanted.username, shared.hash))
                 }
             })
         };
-        answers.extend(questions.iter().zip(&wanted).map(|pair| answer(pair).unwrap_or(Answer::Absent)));
+        answers.extend(questions.iter().zip(&wanted).map(|pair| answer(pair).unwrap_or(SubscriberAnswer::Absent)));
         Ok(())
     }
 }
 
-impl Engine for SqlSubscribers {
+impl LookupEngine for SqlSubscribers {
     type Key = Asked;
 
-    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
         // The runtime is gone if the last look-up panicked.
         let runtime = self.runtime.take().map_or_else(runtime, Ok).map_err(|error| {
             self.reader.shared.say(&Failure::Lost(error.to_string()));

@@ -10,7 +10,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use strowger_files::{FileLock, FileNumber};
 
 use strowger_store::calls::OpenError;
-use strowger_store::calls::{Change, Engine, Failure, Held, Left, LoadReport};
+use strowger_store::calls::{Change, CallEngine, Failure, Held, Left, LoadReport};
 
 /// "STRC".
 const FILE: OwnFile = OwnFile { application: 0x5354_5243, version: VERSION, page: 1_024 };
@@ -182,7 +182,7 @@ fn size(connection: &Connection) -> rusqlite::Result<u64> {
     Ok(number("page_count")?.unsigned_abs() * number("page_size")?.unsigned_abs())
 }
 
-impl Engine for Sqlite {
+impl CallEngine for Sqlite {
     fn name(&self) -> String {
         format!("sqlite {}", self.settings.path.display())
     }

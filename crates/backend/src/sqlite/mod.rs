@@ -19,7 +19,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use strowger_files::private;
 
-use crate::technology::{Place, PlaceKind, Technology};
+use crate::technology::{DataPlace, PlaceKind, Technology};
 use schema::Migrated;
 use strowger_store::error::StoreError;
 use strowger_store::journal::Durability;
@@ -61,8 +61,8 @@ impl SqliteSettings {
     }
 }
 
-impl From<&Place> for SqliteSettings {
-    fn from(place: &Place) -> Self {
+impl From<&DataPlace> for SqliteSettings {
+    fn from(place: &DataPlace) -> Self {
         Self {
             durability: place.durability,
             busy_timeout: place.patience,

@@ -1,6 +1,6 @@
 //! Tables and statements. A [`Dialect`] has the differences between databases.
 
-use strowger_store::accounting::record::{Kind, Table};
+use strowger_store::accounting::record::{ValueKind, Table};
 
 /// SQL words of a database.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +33,13 @@ pub const SQLITE: Dialect = Dialect {
 impl Dialect {
     /// Returns the statement that creates a table if missing.
     pub fn create(&self, table: Table) -> String {
-        let column = |(n, (name, kind)): (usize, (&str, Kind))| {
+        let column = |(n, (name, kind)): (usize, (&str, ValueKind))| {
             let (word, rest) = match kind {
                 _ if n == 0 => (self.key, " NOT NULL PRIMARY KEY"),
-                Kind::Number => (self.number, " NOT NULL"),
-                Kind::MaybeNumber => (self.number, ""),
-                Kind::Text => (self.text, " NOT NULL"),
-                Kind::Fields => (self.text, ""),
+                ValueKind::Number => (self.number, " NOT NULL"),
+                ValueKind::MaybeNumber => (self.number, ""),
+                ValueKind::Text => (self.text, " NOT NULL"),
+                ValueKind::Fields => (self.text, ""),
             };
             format!("{name} {word}{rest}")
         };

@@ -13,10 +13,10 @@ use crate::sqlite::{self, OpenError, SqliteSettings};
 use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Clock;
 use strowger_store::error::StoreError;
-use strowger_store::read_through::{Changes, Engine, ReadThroughSettings};
+use strowger_store::read_through::{Changes, LookupEngine, ReadThroughSettings};
 use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::{
-    AdminError, Answer, Asked, Credential, Ha1s, Listed, Question, Removed, SubscriberAdmin, SubscriberWatch,
+    AdminError, SubscriberAnswer, Asked, Credential, Ha1s, Listed, Question, Removed, SubscriberAdmin, SubscriberWatch,
 };
 
 const CREDENTIAL: &str = "SELECT s.domain, c.algorithm, c.ha1 FROM credential c JOIN subscriber s ON s.id = c.subscriber \
@@ -88,25 +88,25 @@ impl SqliteSubscribers {
         Opened::new(settings).map(Self)
     }
 
-    fn find(&self, question: Question<'_>) -> rusqlite::Result<Answer> {
+    fn find(&self, question: Question<'_>) -> rusqlite::Result<SubscriberAnswer> {
         // Names in the file are text; a name that is not UTF-8 cannot be there.
         let text = |a, b| std::str::from_utf8(a).ok().zip(std::str::from_utf8(b).ok());
         Ok(match question {
             Question::Credential { username, realm } => match text(username, realm) {
                 Some((username, realm)) => self.credential(username, realm)?,
-                None => Answer::Absent,
+                None => SubscriberAnswer::Absent,
             },
             Question::User { username, domain } => match text(username, domain) {
                 Some((username, domain)) => {
                     let mut select = self.0.connection.prepare_cached(EXISTS)?;
-                    if select.exists([domain, username])? { Answer::Exists } else { Answer::Absent }
+                    if select.exists([domain, username])? { SubscriberAnswer::Exists } else { SubscriberAnswer::Absent }
                 }
-                None => Answer::Absent,
+                None => SubscriberAnswer::Absent,
             },
         })
     }
 
-    fn credential(&self, username: &str, realm: &str) -> rusqlite::Result<Answer> {
+    fn credential(&self, username: &str, realm: &str) -> rusqlite::Result<SubscriberAnswer> {
         let mut select = self.0.connection.prepare_cached(CREDENTIAL)?;
         let mut rows = select.query([username, realm])?;
         let mut found: Option<Credential> = None;
@@ -126,14 +126,14 @@ impl SqliteSubscribers {
                 tracing::warn!(%path, username, realm, "an HA1 for {algorithm:?} is left out");
             }
         }
-        Ok(found.map_or(Answer::Absent, |credential| Answer::Credential(Arc::new(credential))))
+        Ok(found.map_or(SubscriberAnswer::Absent, |credential| SubscriberAnswer::Credential(Arc::new(credential))))
     }
 }
 
-impl Engine for SqliteSubscribers {
+impl LookupEngine for SqliteSubscribers {
     type Key = Asked;
 
-    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
         for asked in questions {
             answers.push(self.find(asked.question()).map_err(|error| self.0.failed(READ, &error))?);
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use strowger_backend::accounting::{Accounting, Settings};
-use strowger_backend::technology::{Place, PlaceKind, TECHNOLOGIES, Technology};
+use strowger_backend::technology::{DataPlace, PlaceKind, TECHNOLOGIES, Technology};
 use strowger_store::accounting::{Cdr, Row};
 use strowger_store::binding::Binding;
 use strowger_store::calls::{self, Change, Left};
@@ -16,12 +16,12 @@ use strowger_store::ticket::Ticket;
 
 /// Runs a check with each technology that has this kind of data and needs no server, in a place of its own. The tests of `sql` start their
 /// database servers.
-fn with_each<T>(kind: fn(&Technology) -> Option<T>, check: impl Fn(&str, T, &Place)) {
+fn with_each<T>(kind: fn(&Technology) -> Option<T>, check: impl Fn(&str, T, &DataPlace)) {
     let mut count = 0;
     for technology in TECHNOLOGIES.iter().chain([&crate::toy::TECHNOLOGY]) {
         if let Some(open) = kind(technology).filter(|_| technology.place != PlaceKind::Server) {
             let folder = tempfile::tempdir().unwrap();
-            check(technology.name, open, &Place { form: 1, ..Place::new(folder.path().join("data")) });
+            check(technology.name, open, &DataPlace { form: 1, ..DataPlace::new(folder.path().join("data")) });
             count += 1;
         }
     }
@@ -114,7 +114,7 @@ fn the_last_state_of_each_number_is_loaded_by_the_next_process() {
     with_each(
         |technology| technology.calls,
         |name, open, place| {
-            let load = |engine: &mut dyn calls::Engine| {
+            let load = |engine: &mut dyn calls::CallEngine| {
                 let mut left = BTreeMap::new();
                 let mut take = |number: u64, state: Left<'_>| {
                     let state = match state {

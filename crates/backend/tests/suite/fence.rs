@@ -9,11 +9,11 @@ use strowger_backend::sql::ServerSettings;
 use strowger_backend::sql::bindings::ServerBindings;
 use strowger_backend::sql::calls::{CallSettings, ServerCalls};
 use strowger_backend::sql::lease::{self, Claim, Holder, Lease, Purpose};
-use strowger_backend::sql::schema::{self, Order, Part};
+use strowger_backend::sql::schema::{self, SchemaCommand, Part};
 use strowger_lab::backend::{MariaDb, PostgreSql};
 use strowger_lab::program::{MARIADB, MARIADBD, POSTGRESQL, Program};
 use strowger_store::binding::{Binding, BindingId};
-use strowger_store::calls::{Change, Engine};
+use strowger_store::calls::{Change, CallEngine};
 use strowger_store::journal::{BindingEngine, Durability, Write};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ fn fences_calls(settings: &ServerSettings, rows: Rows<'_>) {
 
 fn fences(url: &str, rows: Rows<'_>) {
     let settings = ServerSettings { url: url.parse().expect("a URL"), authorities: None };
-    schema::carry_out(&settings, &[Part::Bindings, Part::Calls, Part::Leases], Order::Init, false, 0)
+    schema::carry_out(&settings, &[Part::Bindings, Part::Calls, Part::Leases], SchemaCommand::Init, false, 0)
         .expect("it makes tables");
     fences_bindings(&settings, rows);
     fences_calls(&settings, rows);

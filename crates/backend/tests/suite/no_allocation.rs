@@ -10,7 +10,7 @@ use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::location::{ExistingBindings, LocationSettings, LocationTable, Step};
 use strowger_store::read_through::ReadThroughSettings;
-use strowger_store::subscriber::{Answer, Ha1s, Question, SubscriberAdmin, Subscribers};
+use strowger_store::subscriber::{SubscriberAnswer, Ha1s, Question, SubscriberAdmin, Subscribers};
 use strowger_store::ticket::Ticket;
 
 fn allocations(f: impl FnOnce()) -> u64 {
@@ -32,7 +32,7 @@ fn a_look_up_allocates_nothing() {
     let clock = Arc::new(move || Moment { mono: now, wall: 0 });
     let store = subscribers::start(&settings, ReadThroughSettings::default(), clock).unwrap();
     let (tx, rx) = mpsc::channel();
-    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
+    let sink = store.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
         let _gone = tx.send(results.len());
     }));
     let questions = [

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use super::dial::{DialError, Stream, dial};
 use super::eviction;
 use super::link::State;
-use super::world::{Connection, Node, World};
+use super::world::{Connection, CacheServer, Topology};
 
 /// Pause after the first failed attempt; each further pause is twice as long, up to the bound of the settings.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ enum End {
 }
 
 /// Maintains a connection to a server until the thread ends, or the server has left the cluster.
-pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connection>) {
+pub(super) async fn keep(world: Rc<Topology>, node: Rc<CacheServer>, connection: Rc<Connection>) {
     let (shared, server) = (&world.shared, &node.server);
     let name = &shared.settings.name;
     let mut pause = FIRST_PAUSE;
@@ -95,7 +95,7 @@ pub(super) async fn keep(world: Rc<World>, node: Rc<Node>, connection: Rc<Connec
 
 /// Opens the connection. One of all connections to a server asks once whether the server evicts; a server that closes
 /// the connection for that is used nevertheless.
-async fn open(world: &World, node: &Node, connection: &Rc<Connection>) -> Result<Box<dyn Stream>, DialError> {
+async fn open(world: &Topology, node: &CacheServer, connection: &Rc<Connection>) -> Result<Box<dyn Stream>, DialError> {
     let settings = &world.shared.settings;
     let mut stream = dial(settings, &node.server).await?;
     if settings.is_relied_upon && world.is_first() && node.is_first(connection) && !node.is_asked.replace(true) {
@@ -105,7 +105,7 @@ async fn open(world: &World, node: &Node, connection: &Rc<Connection>) -> Result
 }
 
 /// Moves bytes until the connection ends.
-async fn drive(world: &Rc<World>, node: &Node, connection: &Connection, stream: Box<dyn Stream>) -> End {
+async fn drive(world: &Rc<Topology>, node: &CacheServer, connection: &Connection, stream: Box<dyn Stream>) -> End {
     let (mut reader, writer) = tokio::io::split(stream);
     let mut output = Output { writer, bytes: Vec::new(), written: 0, is_flushed: true };
     let (mut input, mut events) = (Vec::new(), Vec::new());

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::flight::{Flight, Op};
 use super::redis;
-use super::wire::{Outcome, Read, Wire};
+use super::wire::{ReplyMeaning, Read, Wire};
 use crate::error::CacheError;
-use crate::request::Answer;
+use crate::request::CacheAnswer;
 use crate::ticket::Ticket;
 
 /// Maximum size of a server's text in the log, in bytes.
@@ -31,7 +31,7 @@ pub(super) struct Answering {
     pub(super) ticket: Ticket,
     pub(super) op: Op,
     pub(super) size: u32,
-    pub(super) result: Result<Answer, CacheError>,
+    pub(super) result: Result<CacheAnswer, CacheError>,
     pub(super) value: Box<[u8]>,
 }
 
@@ -181,7 +181,7 @@ impl Link {
             };
             let bytes = &input[at..at + length];
             at += length;
-            if outcome == Outcome::Passed {
+            if outcome == ReplyMeaning::Passed {
                 front.is_asking = false;
                 continue;
             }
@@ -191,22 +191,22 @@ impl Link {
                 self.missed = 0;
             }
             match outcome {
-                Outcome::Done(done, value) => answer(flight, done, &bytes[value], events),
-                Outcome::Denied(error) => {
+                ReplyMeaning::Done(done, value) => answer(flight, done, &bytes[value], events),
+                ReplyMeaning::Denied(error) => {
                     events.push(denied(bytes));
                     answer(flight, Err(error), &[], events);
                 }
-                Outcome::Last(error, reason) => {
+                ReplyMeaning::Last(error, reason) => {
                     events.push(denied(bytes));
                     answer(flight, Err(error), &[], events);
                     result = Err(reason);
                     break;
                 }
-                Outcome::Elsewhere(address, once) => {
+                ReplyMeaning::Elsewhere(address, once) => {
                     let address = String::from_utf8_lossy(&bytes[address]).into_owned();
                     events.push(Event::Elsewhere(flight, address, once));
                 }
-                Outcome::Passed => {}
+                ReplyMeaning::Passed => {}
             }
         }
         input.drain(..at);
@@ -254,7 +254,7 @@ fn time_out(flight: &mut Flight, events: &mut Vec<Event>) {
     }
 }
 
-fn answer(flight: Flight, result: Result<Answer, CacheError>, value: &[u8], events: &mut Vec<Event>) {
+fn answer(flight: Flight, result: Result<CacheAnswer, CacheError>, value: &[u8], events: &mut Vec<Event>) {
     if let Some(ticket) = flight.ticket {
         let (op, size) = (flight.op, flight.size);
         events.push(Event::Answered(Answering { ticket, op, size, result, value: value.into() }));
@@ -333,7 +333,7 @@ mod tests {
     }
 
     /// Returns tickets with their answers.
-    fn answers(events: Vec<Event>) -> Vec<(u64, Result<Answer, CacheError>, Vec<u8>)> {
+    fn answers(events: Vec<Event>) -> Vec<(u64, Result<CacheAnswer, CacheError>, Vec<u8>)> {
         let answer = |event| match event {
             Event::Answered(answering) => Some((answering.ticket.value, answering.result, answering.value.into_vec())),
             Event::Denied(_) => None,
@@ -411,7 +411,7 @@ mod tests {
             }
             for (number, result, value) in answers(std::mem::take(&mut events)) {
                 assert!(number < asked && got.insert(number, ()).is_none(), "an answer of its own, once");
-                if result == Ok(Answer::Found) && !value.is_empty() {
+                if result == Ok(CacheAnswer::Found) && !value.is_empty() {
                     // Garbage inside of a value is undetected; a value of another request would be complete.
                     for other in (0..asked).filter(|other| *other != number) {
                         assert_ne!(value, value_of(&format!("key{other}")).into_bytes(), "for {number}");
@@ -454,7 +454,7 @@ mod tests {
             let mut sent = Vec::new();
             link.take_output(&mut sent);
             link.received(&mut replies(&sent, wire).concat(), &mut events).unwrap();
-            assert_eq!(answers(events), [(2, Ok(Answer::Found), value_of("key2").into_bytes())]);
+            assert_eq!(answers(events), [(2, Ok(CacheAnswer::Found), value_of("key2").into_bytes())]);
         }
     }
 
@@ -472,7 +472,7 @@ mod tests {
         };
         assert_eq!(events.iter().filter_map(is_said).collect::<Vec<_>>(), ["NOPERM it may not", "READONLY it is none"]);
         let results: Vec<_> = answers(events).into_iter().map(|(_, result, _)| result).collect();
-        assert_eq!(results, [Err(CacheError::Denied), Ok(Answer::Absent), Err(CacheError::Unavailable)]);
+        assert_eq!(results, [Err(CacheError::Denied), Ok(CacheAnswer::Absent), Err(CacheError::Unavailable)]);
     }
 
     #[test]

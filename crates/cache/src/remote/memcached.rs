@@ -18,9 +18,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 
 use super::flight::{Flight, Op, first};
-use super::wire::{Outcome, Read, number, write_number};
+use super::wire::{ReplyMeaning, Read, number, write_number};
 use crate::error::CacheError;
-use crate::request::{Answer, Floor, Life};
+use crate::request::{CacheAnswer, Floor, Life};
 use crate::servers::Credentials;
 
 /// Prefix of all hashed keys, and of no others.
@@ -136,31 +136,31 @@ pub(super) fn read(input: &[u8], flight: &Flight, token: u32, most: usize) -> Re
         }
     }
     let answer = match (flight.op, code) {
-        (Op::Fetch, b"EN") | (Op::Remove, b"NF") => Ok(Answer::Absent),
-        (Op::Store(Life::NONE), b"HD" | b"NF") | (Op::Store(_), b"HD") => Ok(Answer::Stored),
-        (Op::Add(Life::NONE), b"EN") => Ok(Answer::Stored),
-        (Op::Add(Life::NONE), b"HD") | (Op::Add(_), b"NS") => Ok(Answer::Present),
-        (Op::Add(_), b"HD") => Ok(Answer::Stored),
-        (Op::Remove, b"HD") => Ok(Answer::Removed),
-        (Op::Count(count), b"NF") if count.life == Life::NONE => Ok(Answer::Count(first(count))),
+        (Op::Fetch, b"EN") | (Op::Remove, b"NF") => Ok(CacheAnswer::Absent),
+        (Op::Store(Life::NONE), b"HD" | b"NF") | (Op::Store(_), b"HD") => Ok(CacheAnswer::Stored),
+        (Op::Add(Life::NONE), b"EN") => Ok(CacheAnswer::Stored),
+        (Op::Add(Life::NONE), b"HD") | (Op::Add(_), b"NS") => Ok(CacheAnswer::Present),
+        (Op::Add(_), b"HD") => Ok(CacheAnswer::Stored),
+        (Op::Remove, b"HD") => Ok(CacheAnswer::Removed),
+        (Op::Count(count), b"NF") if count.life == Life::NONE => Ok(CacheAnswer::Count(first(count))),
         // Another client created the counter at the same time.
         (Op::Count(_), b"NS") => Err(CacheError::Unavailable),
         (Op::Store(_), b"NS") => Err(CacheError::Full),
         _ => return failure(line, code, after),
     };
-    Read::Reply(after, Outcome::done(answer))
+    Read::Reply(after, ReplyMeaning::done(answer))
 }
 
 /// Reads an error reply.
 fn failure(line: &[u8], code: &[u8], after: usize) -> Read {
     let has = |text: &[u8]| line.windows(text.len()).any(|part| part == text);
     match code {
-        b"CLIENT_ERROR" if has(b"non-numeric value") => Read::Reply(after, Outcome::done(Err(CacheError::Refused))),
-        b"SERVER_ERROR" if has(b"too large") => Read::Reply(after, Outcome::Denied(CacheError::Refused)),
-        b"SERVER_ERROR" if has(b"ut of memory") => Read::Reply(after, Outcome::Denied(CacheError::Full)),
-        b"SERVER_ERROR" => Read::Reply(after, Outcome::Last(CacheError::Unavailable, "SERVER_ERROR")),
+        b"CLIENT_ERROR" if has(b"non-numeric value") => Read::Reply(after, ReplyMeaning::done(Err(CacheError::Refused))),
+        b"SERVER_ERROR" if has(b"too large") => Read::Reply(after, ReplyMeaning::Denied(CacheError::Refused)),
+        b"SERVER_ERROR" if has(b"ut of memory") => Read::Reply(after, ReplyMeaning::Denied(CacheError::Full)),
+        b"SERVER_ERROR" => Read::Reply(after, ReplyMeaning::Last(CacheError::Unavailable, "SERVER_ERROR")),
         // The state of the rest of such a request is unknown.
-        b"CLIENT_ERROR" | b"ERROR" => Read::Reply(after, Outcome::Last(CacheError::Denied, "ERROR")),
+        b"CLIENT_ERROR" | b"ERROR" => Read::Reply(after, ReplyMeaning::Last(CacheError::Denied, "ERROR")),
         _ => Read::Broken("no reply to what was asked"),
     }
 }
@@ -197,24 +197,24 @@ fn value<'a>(
     let outcome = match flight.op {
         Op::Fetch => fetched(value, after, flags, &flight.key),
         // Memcached counts up to 2^64-1, more than counters allow.
-        Op::Count(_) => Outcome::done(number(value.trim_ascii()).map(Answer::Count).ok_or(CacheError::Refused)),
+        Op::Count(_) => ReplyMeaning::done(number(value.trim_ascii()).map(CacheAnswer::Count).ok_or(CacheError::Refused)),
         _ => return Read::Broken("a value that was not asked for"),
     };
     Read::Reply(whole, outcome)
 }
 
-fn fetched(value: &[u8], at: usize, flags: u32, key: &[u8]) -> Outcome {
+fn fetched(value: &[u8], at: usize, flags: u32, key: &[u8]) -> ReplyMeaning {
     let mut range = at..at + value.len();
     if flags & WITH_KEY != 0 {
         let own = value.strip_prefix(&(key.len() as u32).to_be_bytes()).and_then(|rest| rest.strip_prefix(key));
         if own.is_none() {
-            return Outcome::done(Ok(Answer::Absent));
+            return ReplyMeaning::done(Ok(CacheAnswer::Absent));
         }
         range.start += 4 + key.len();
     } else if flags & VERBATIM == 0 && looks_padded(value) {
         range.end = at + value.trim_ascii_end().len();
     }
-    Outcome::Done(Ok(Answer::Found), range)
+    ReplyMeaning::Done(Ok(CacheAnswer::Found), range)
 }
 
 /// Checks the flags of a reply: the token, if present, and the key, if required. Returns the client flags.
@@ -305,7 +305,7 @@ mod tests {
             for op in [Op::Fetch, Op::Store(Life::FOREVER), Op::Remove, Op::Add(Life::NONE)] {
                 if let Read::Reply(end, outcome) = read(&bytes, &flight(op, b"key"), 7, 100) {
                     prop_assert!(end <= bytes.len());
-                    if let Outcome::Done(_, value) = outcome {
+                    if let ReplyMeaning::Done(_, value) = outcome {
                         prop_assert!(value.start <= value.end && value.end <= end);
                     }
                 }
@@ -364,15 +364,15 @@ mod tests {
                 [format!("VA {} f1 k{wire} O7\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
             };
             let reply_read = |bytes: &[u8]| match read(bytes, &flight(Op::Fetch, key), 7, 1000) {
-                Read::Reply(length, Outcome::Done(answer, range)) if length == bytes.len() => {
+                Read::Reply(length, ReplyMeaning::Done(answer, range)) if length == bytes.len() => {
                     (answer, bytes[range].to_vec())
                 }
                 other => panic!("{other:?}"),
             };
-            assert_eq!(reply_read(&reply(&value)), (Ok(Answer::Found), b"value".to_vec()));
+            assert_eq!(reply_read(&reply(&value)), (Ok(CacheAnswer::Found), b"value".to_vec()));
             // Another key with the same hash.
             let other = [&3_u32.to_be_bytes()[..], b"xyz", b"value"].concat();
-            assert_eq!(reply_read(&reply(&other)).0, Ok(Answer::Absent));
+            assert_eq!(reply_read(&reply(&other)).0, Ok(CacheAnswer::Absent));
         }
         assert_eq!(&*on_the_wire(b"plain:key@example.org"), b"plain:key@example.org");
         assert_ne!(on_the_wire(b"a b"), on_the_wire(b"a  b"));
@@ -380,30 +380,30 @@ mod tests {
 
     #[test]
     fn replies_are_answers_to_their_request_alone() {
-        let done = |answer| Outcome::done(answer);
+        let done = |answer| ReplyMeaning::done(answer);
         for (op, reply, outcome) in [
-            (Op::Fetch, "EN\r\n", done(Ok(Answer::Absent))),
-            (Op::Fetch, "EN O7 kkey\r\n", done(Ok(Answer::Absent))),
-            (Op::Fetch, "VA 2 f0 kkey O7\r\nab\r\n", Outcome::Done(Ok(Answer::Found), 17..19)),
-            (Op::Fetch, "VA 0 f0 kkey O7\r\n\r\n", Outcome::Done(Ok(Answer::Found), 17..17)),
+            (Op::Fetch, "EN\r\n", done(Ok(CacheAnswer::Absent))),
+            (Op::Fetch, "EN O7 kkey\r\n", done(Ok(CacheAnswer::Absent))),
+            (Op::Fetch, "VA 2 f0 kkey O7\r\nab\r\n", ReplyMeaning::Done(Ok(CacheAnswer::Found), 17..19)),
+            (Op::Fetch, "VA 0 f0 kkey O7\r\n\r\n", ReplyMeaning::Done(Ok(CacheAnswer::Found), 17..17)),
             // Counted down from 10.
-            (Op::Fetch, "VA 2 f0 kkey O7\r\n9 \r\n", Outcome::Done(Ok(Answer::Found), 17..18)),
-            (Op::Fetch, "VA 2 f2 kkey O7\r\n9 \r\n", Outcome::Done(Ok(Answer::Found), 17..19)),
-            (Op::Store(Life::FOREVER), "HD O7\r\n", done(Ok(Answer::Stored))),
-            (Op::Add(Life::FOREVER), "NS O7\r\n", done(Ok(Answer::Present))),
-            (Op::Remove, "NF O7\r\n", done(Ok(Answer::Absent))),
-            (Op::Remove, "HD O7\r\n", done(Ok(Answer::Removed))),
+            (Op::Fetch, "VA 2 f0 kkey O7\r\n9 \r\n", ReplyMeaning::Done(Ok(CacheAnswer::Found), 17..18)),
+            (Op::Fetch, "VA 2 f2 kkey O7\r\n9 \r\n", ReplyMeaning::Done(Ok(CacheAnswer::Found), 17..19)),
+            (Op::Store(Life::FOREVER), "HD O7\r\n", done(Ok(CacheAnswer::Stored))),
+            (Op::Add(Life::FOREVER), "NS O7\r\n", done(Ok(CacheAnswer::Present))),
+            (Op::Remove, "NF O7\r\n", done(Ok(CacheAnswer::Absent))),
+            (Op::Remove, "HD O7\r\n", done(Ok(CacheAnswer::Removed))),
             (
                 Op::Store(Life::FOREVER),
                 "SERVER_ERROR object too large for cache\r\n",
-                Outcome::Denied(CacheError::Refused),
+                ReplyMeaning::Denied(CacheError::Refused),
             ),
             (
                 Op::Store(Life::FOREVER),
                 "SERVER_ERROR out of memory storing object\r\n",
-                Outcome::Denied(CacheError::Full),
+                ReplyMeaning::Denied(CacheError::Full),
             ),
-            (Op::Fetch, "ERROR\r\n", Outcome::Last(CacheError::Denied, "ERROR")),
+            (Op::Fetch, "ERROR\r\n", ReplyMeaning::Last(CacheError::Denied, "ERROR")),
         ] {
             let whole = read(reply.as_bytes(), &flight(op, b"key"), 7, 100);
             assert_eq!(whole, Read::Reply(reply.len(), outcome), "{reply}");

@@ -5,7 +5,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
-//! use strowger_cache::engine::Engine;
+//! use strowger_cache::engine::CacheHandle;
 //! use strowger_cache::request::Request;
 //! use strowger_cache::servers::Service;
 //! use strowger_cache::waiting::WaitingCache;
@@ -14,7 +14,7 @@
 //! // It starts without a reachable server.
 //! let servers = vec!["127.0.0.1:1".parse()?];
 //! let remote = RemoteCache::start(RemoteSettings::new(Service::Memcached, servers))?;
-//! let mut cache = WaitingCache::new(Engine::Remote(Arc::new(remote)));
+//! let mut cache = WaitingCache::new(CacheHandle::Remote(Arc::new(remote)));
 //! let outcome = cache.ask_one(&Request::Fetch { key: b"key" }, 0, Duration::from_secs(5));
 //! println!("{:?}", outcome.result);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

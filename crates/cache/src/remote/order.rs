@@ -13,15 +13,15 @@ const COUNT: u64 = (1 << THREAD) - 1;
 const THREAD: u32 = 48;
 
 /// Changes in progress of all threads of a cache.
-pub(super) struct Order(Box<[AtomicU64]>);
+pub(super) struct ChangesInProgress(Box<[AtomicU64]>);
 
-impl Default for Order {
+impl Default for ChangesInProgress {
     fn default() -> Self {
         Self((0..PLACES).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
-impl Order {
+impl ChangesInProgress {
     fn place(key: &[u8]) -> usize {
         (cluster::hash(key) % PLACES) as usize
     }
@@ -45,7 +45,7 @@ impl Order {
 
 /// Change in progress.
 pub(super) struct Claim {
-    order: Arc<Order>,
+    order: Arc<ChangesInProgress>,
     place: usize,
 }
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn requests_for_a_key_go_where_a_change_of_it_is_under_way() {
-        let order = Arc::<Order>::default();
+        let order = Arc::<ChangesInProgress>::default();
         assert_eq!(order.thread_for(b"key", 2), 2);
         let (thread, first) = order.claim(b"key", 1);
         assert_eq!((thread, order.thread_for(b"key", 2), order.thread_for(b"other", 2)), (1, 1, 2));

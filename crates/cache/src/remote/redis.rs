@@ -7,9 +7,9 @@ use std::ops::Range;
 
 use super::flight::{Flight, Op, first};
 use super::resp::{self, Front, Reply};
-use super::wire::{Outcome, Read, number};
+use super::wire::{ReplyMeaning, Read, number};
 use crate::error::CacheError;
-use crate::request::{Answer, Floor, Life};
+use crate::request::{CacheAnswer, Floor, Life};
 
 /// Longest lifetime, beyond which an entry lives until it is removed: a thousand years, which Redis can add to any
 /// time.
@@ -79,7 +79,7 @@ pub(super) fn read(input: &[u8], flight: &Flight, most: usize) -> Read {
     };
     if flight.is_asking {
         return match reply {
-            Reply::Simple(text) if &input[text.clone()] == b"OK" => Read::Reply(end, Outcome::Passed),
+            Reply::Simple(text) if &input[text.clone()] == b"OK" => Read::Reply(end, ReplyMeaning::Passed),
             _ => Read::Broken("a cluster that does not know ASKING"),
         };
     }
@@ -87,24 +87,24 @@ pub(super) fn read(input: &[u8], flight: &Flight, most: usize) -> Read {
     let answer = match (flight.op, &reply) {
         (_, Reply::Error(text)) => return failure(input, text.clone(), end),
         (Op::Fetch, Reply::Bulk(value)) => {
-            return Read::Reply(end, Outcome::Done(Ok(Answer::Found), value.clone()));
+            return Read::Reply(end, ReplyMeaning::Done(Ok(CacheAnswer::Found), value.clone()));
         }
-        (Op::Fetch, Reply::Nil) | (Op::Remove, Reply::Integer(0)) => Ok(Answer::Absent),
-        (Op::Remove, Reply::Integer(1)) => Ok(Answer::Removed),
-        (Op::Store(Life::NONE), Reply::Integer(0 | 1)) | (Op::Add(Life::NONE), Reply::Integer(0)) => Ok(Answer::Stored),
-        (Op::Add(Life::NONE), Reply::Integer(1)) | (Op::Add(_), Reply::Nil) => Ok(Answer::Present),
+        (Op::Fetch, Reply::Nil) | (Op::Remove, Reply::Integer(0)) => Ok(CacheAnswer::Absent),
+        (Op::Remove, Reply::Integer(1)) => Ok(CacheAnswer::Removed),
+        (Op::Store(Life::NONE), Reply::Integer(0 | 1)) | (Op::Add(Life::NONE), Reply::Integer(0)) => Ok(CacheAnswer::Stored),
+        (Op::Add(Life::NONE), Reply::Integer(1)) | (Op::Add(_), Reply::Nil) => Ok(CacheAnswer::Present),
         (Op::Store(life) | Op::Add(life), Reply::Simple(text)) if life != Life::NONE && is_ok(text) => {
-            Ok(Answer::Stored)
+            Ok(CacheAnswer::Stored)
         }
-        (Op::Count(_), Reply::Integer(counter)) => Ok(Answer::Count(*counter)),
+        (Op::Count(_), Reply::Integer(counter)) => Ok(CacheAnswer::Count(*counter)),
         (Op::Count(_), Reply::Bulk(text)) => match number(&input[text.clone()]) {
-            Some(counter) => Ok(Answer::Count(counter)),
+            Some(counter) => Ok(CacheAnswer::Count(counter)),
             None => return Read::Broken("a counter that is no number"),
         },
-        (Op::Count(count), Reply::Nil) if count.life == Life::NONE => Ok(Answer::Count(first(count))),
+        (Op::Count(count), Reply::Nil) if count.life == Life::NONE => Ok(CacheAnswer::Count(first(count))),
         _ => return Read::Broken("no reply to what was asked"),
     };
-    Read::Reply(end, Outcome::done(answer))
+    Read::Reply(end, ReplyMeaning::done(answer))
 }
 
 /// Reads an error reply.
@@ -117,18 +117,18 @@ fn failure(input: &[u8], text: Range<usize>, end: usize) -> Read {
             // MOVED SLOT ADDRESS
             let address =
                 line.iter().rposition(|octet| *octet == b' ').map_or(text.end, |space| text.start + space + 1);
-            Outcome::Elsewhere(address..text.end, code == b"ASK")
+            ReplyMeaning::Elsewhere(address..text.end, code == b"ASK")
         }
-        b"OOM" => Outcome::Denied(CacheError::Full),
-        b"LOADING" | b"MASTERDOWN" | b"CLUSTERDOWN" | b"TRYAGAIN" | b"BUSY" => Outcome::Denied(CacheError::Unavailable),
+        b"OOM" => ReplyMeaning::Denied(CacheError::Full),
+        b"LOADING" | b"MASTERDOWN" | b"CLUSTERDOWN" | b"TRYAGAIN" | b"BUSY" => ReplyMeaning::Denied(CacheError::Unavailable),
         // Another server has become the master.
-        b"READONLY" => Outcome::Last(CacheError::Unavailable, "READONLY: it is a replica"),
-        b"NOAUTH" => Outcome::Last(CacheError::Unavailable, "NOAUTH: it wants a password"),
-        b"ERR" if has(b"Protocol error") => Outcome::Last(CacheError::Denied, "a protocol error"),
-        b"ERR" if has(b"max number of clients") => Outcome::Last(CacheError::Unavailable, "it has too many clients"),
+        b"READONLY" => ReplyMeaning::Last(CacheError::Unavailable, "READONLY: it is a replica"),
+        b"NOAUTH" => ReplyMeaning::Last(CacheError::Unavailable, "NOAUTH: it wants a password"),
+        b"ERR" if has(b"Protocol error") => ReplyMeaning::Last(CacheError::Denied, "a protocol error"),
+        b"ERR" if has(b"max number of clients") => ReplyMeaning::Last(CacheError::Unavailable, "it has too many clients"),
         // The value is no counter.
-        _ if has(b"not an integer") || has(b"would overflow") => Outcome::done(Err(CacheError::Refused)),
-        _ => Outcome::Denied(CacheError::Denied),
+        _ if has(b"not an integer") || has(b"would overflow") => ReplyMeaning::done(Err(CacheError::Refused)),
+        _ => ReplyMeaning::Denied(CacheError::Denied),
     };
     Read::Reply(end, outcome)
 }
@@ -194,28 +194,28 @@ mod tests {
 
     #[test]
     fn replies_are_answers_to_their_request_alone() {
-        let done = |answer| Outcome::done(answer);
+        let done = |answer| ReplyMeaning::done(answer);
         let count = Op::Count(Count { by: -2, floor: Floor::Zero, life: Life::NONE });
         let store = Op::Store(Life::FOREVER);
         for (op, reply, outcome) in [
-            (Op::Fetch, "$2\r\nab\r\n", Outcome::Done(Ok(Answer::Found), 4..6)),
-            (Op::Fetch, "$-1\r\n", done(Ok(Answer::Absent))),
-            (store, "+OK\r\n", done(Ok(Answer::Stored))),
-            (Op::Add(Life::FOREVER), "$-1\r\n", done(Ok(Answer::Present))),
-            (Op::Add(Life::NONE), ":1\r\n", done(Ok(Answer::Present))),
-            (Op::Remove, ":0\r\n", done(Ok(Answer::Absent))),
-            (count, "$2\r\n41\r\n", done(Ok(Answer::Count(41)))),
-            (count, ":41\r\n", done(Ok(Answer::Count(41)))),
-            (count, "$-1\r\n", done(Ok(Answer::Count(0)))),
-            (store, "-OOM command not allowed\r\n", Outcome::Denied(CacheError::Full)),
-            (store, "-LOADING\r\n", Outcome::Denied(CacheError::Unavailable)),
-            (store, "-MISCONF Redis is configured\r\n", Outcome::Denied(CacheError::Denied)),
-            (Op::Fetch, "-NOPERM x\r\n", Outcome::Denied(CacheError::Denied)),
-            (Op::Fetch, "-WRONGTYPE x\r\n", Outcome::Denied(CacheError::Denied)),
+            (Op::Fetch, "$2\r\nab\r\n", ReplyMeaning::Done(Ok(CacheAnswer::Found), 4..6)),
+            (Op::Fetch, "$-1\r\n", done(Ok(CacheAnswer::Absent))),
+            (store, "+OK\r\n", done(Ok(CacheAnswer::Stored))),
+            (Op::Add(Life::FOREVER), "$-1\r\n", done(Ok(CacheAnswer::Present))),
+            (Op::Add(Life::NONE), ":1\r\n", done(Ok(CacheAnswer::Present))),
+            (Op::Remove, ":0\r\n", done(Ok(CacheAnswer::Absent))),
+            (count, "$2\r\n41\r\n", done(Ok(CacheAnswer::Count(41)))),
+            (count, ":41\r\n", done(Ok(CacheAnswer::Count(41)))),
+            (count, "$-1\r\n", done(Ok(CacheAnswer::Count(0)))),
+            (store, "-OOM command not allowed\r\n", ReplyMeaning::Denied(CacheError::Full)),
+            (store, "-LOADING\r\n", ReplyMeaning::Denied(CacheError::Unavailable)),
+            (store, "-MISCONF Redis is configured\r\n", ReplyMeaning::Denied(CacheError::Denied)),
+            (Op::Fetch, "-NOPERM x\r\n", ReplyMeaning::Denied(CacheError::Denied)),
+            (Op::Fetch, "-WRONGTYPE x\r\n", ReplyMeaning::Denied(CacheError::Denied)),
             (count, "-ERR value is not an integer or out of range\r\n", done(Err(CacheError::Refused))),
             (count, "-ERR increment or decrement would overflow\r\n", done(Err(CacheError::Refused))),
-            (Op::Fetch, "-MOVED 5 192.0.2.7:63\r\n", Outcome::Elsewhere(9..21, false)),
-            (Op::Fetch, "-ASK 5 192.0.2.7:63\r\n", Outcome::Elsewhere(7..19, true)),
+            (Op::Fetch, "-MOVED 5 192.0.2.7:63\r\n", ReplyMeaning::Elsewhere(9..21, false)),
+            (Op::Fetch, "-ASK 5 192.0.2.7:63\r\n", ReplyMeaning::Elsewhere(7..19, true)),
         ] {
             assert_eq!(read(reply.as_bytes(), &flight(op), 100), Read::Reply(reply.len(), outcome), "{reply}");
         }
@@ -236,7 +236,7 @@ mod tests {
         }
         assert!(matches!(
             read(b"-READONLY x\r\n", &flight(store), 100),
-            Read::Reply(13, Outcome::Last(CacheError::Unavailable, _))
+            Read::Reply(13, ReplyMeaning::Last(CacheError::Unavailable, _))
         ));
     }
 }

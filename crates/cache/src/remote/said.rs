@@ -10,7 +10,7 @@ const WORDS: usize = 8;
 
 /// Messages about the servers of a cache.
 #[derive(Default)]
-pub(super) struct Said(Mutex<Known>);
+pub(super) struct LogOnce(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
@@ -20,7 +20,7 @@ struct Known {
     words: Vec<(Endpoint, String, Instant)>,
 }
 
-impl Said {
+impl LogOnce {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_outage_begins_with_the_first_thread_and_ends_with_the_last() {
-        let (said, one, other) = (Said::default(), server(1), server(2));
+        let (said, one, other) = (LogOnce::default(), server(1), server(2));
         assert!(!said.reached(&one, 0), "it was not missed");
         assert!(said.missed(&one, 0) && !said.missed(&one, 1) && said.missed(&other, 1));
         assert!(!said.reached(&one, 0));
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_same_words_are_no_news() {
-        let (said, long) = (Said::default(), Duration::from_secs(60));
+        let (said, long) = (LogOnce::default(), Duration::from_secs(60));
         let is_news = |words: &str| said.is_news(&server(1), words, long);
         assert!(is_news("a") && !is_news("a") && is_news("b") && said.is_news(&server(2), "a", long));
         assert!((2..WORDS).all(|n| is_news(&n.to_string())) && !is_news("one more"));

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::flight::Op;
 use super::memcached;
-use super::order::Order;
+use super::order::ChangesInProgress;
 use super::queue::Queue;
-use super::said::Said;
+use super::said::LogOnce;
 use super::settings::RemoteSettings;
 use crate::error::CacheError;
 use crate::gauges::{Gauges, RemoteGauges};
-use crate::request::{Answer, Request};
+use crate::request::{CacheAnswer, Request};
 use crate::servers::Service;
 use crate::ticket::{Receivers, Ticket};
 
@@ -25,13 +25,13 @@ pub(super) struct Shared {
     pub(super) settings: RemoteSettings,
     /// Queues to the threads, by their numbers. The first belongs to the engine's own thread.
     queues: RwLock<Vec<Arc<Queue>>>,
-    order: Arc<Order>,
+    order: Arc<ChangesInProgress>,
     /// Requests without an answer, and their bytes.
     in_flight: AtomicUsize,
     in_flight_bytes: AtomicUsize,
     /// Time of the last refusal by a server.
     denied: Mutex<Option<Instant>>,
-    pub(super) said: Said,
+    pub(super) said: LogOnce,
     pub(super) receivers: Receivers,
     pub(super) figures: Figures,
 }
@@ -58,7 +58,7 @@ impl Shared {
             in_flight: AtomicUsize::new(0),
             in_flight_bytes: AtomicUsize::new(0),
             denied: Mutex::default(),
-            said: Said::default(),
+            said: LogOnce::default(),
             receivers: Receivers::default(),
             figures: Figures::default(),
         }
@@ -121,15 +121,15 @@ impl Shared {
     }
 
     /// Counts an answered request.
-    pub(super) fn count(&self, op: Op, size: u32, result: Result<Answer, CacheError>) {
+    pub(super) fn count(&self, op: Op, size: u32, result: Result<CacheAnswer, CacheError>) {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.in_flight_bytes.fetch_sub(size as usize, Ordering::Relaxed);
         let f = &self.figures;
         let figure = match (op, result) {
-            (Op::Fetch, Ok(Answer::Found)) => &f.hits,
+            (Op::Fetch, Ok(CacheAnswer::Found)) => &f.hits,
             (Op::Fetch, Ok(_)) => &f.misses,
-            (_, Ok(Answer::Stored | Answer::Count(_))) => &f.stores,
-            (_, Ok(Answer::Removed)) => &f.removals,
+            (_, Ok(CacheAnswer::Stored | CacheAnswer::Count(_))) => &f.stores,
+            (_, Ok(CacheAnswer::Removed)) => &f.removals,
             (_, Ok(_)) => return,
             (_, Err(CacheError::TimedOut)) => &f.late,
             (_, Err(CacheError::Refused | CacheError::Denied | CacheError::Full)) => &f.refused,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::flight::{Flight, Op};
 use super::{memcached, redis};
 use crate::error::CacheError;
-use crate::request::Answer;
+use crate::request::CacheAnswer;
 
 /// Protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +20,16 @@ pub(super) enum Read {
     /// No complete reply yet.
     More,
     /// Reply of this many bytes.
-    Reply(usize, Outcome),
+    Reply(usize, ReplyMeaning),
     /// Not a reply to this request: the following bytes cannot be trusted either.
     Broken(&'static str),
 }
 
 /// Meaning of a reply.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Answer, and the position of the value of [`Answer::Found`].
-    Done(Result<Answer, CacheError>, Range<usize>),
+pub(super) enum ReplyMeaning {
+    /// Answer, and the position of the value of [`CacheAnswer::Found`].
+    Done(Result<CacheAnswer, CacheError>, Range<usize>),
     /// Refusal; the reply has its reason.
     Denied(CacheError),
     /// Refusal, after which the connection is unusable.
@@ -40,8 +40,8 @@ pub(super) enum Outcome {
     Passed,
 }
 
-impl Outcome {
-    pub(super) const fn done(result: Result<Answer, CacheError>) -> Self {
+impl ReplyMeaning {
+    pub(super) const fn done(result: Result<CacheAnswer, CacheError>) -> Self {
         Self::Done(result, 0..0)
     }
 }

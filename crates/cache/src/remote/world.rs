@@ -35,7 +35,7 @@ const HOPS: u8 = 4;
 const UNKNOWN: u16 = u16::MAX;
 
 /// Server with its connections.
-pub(super) struct Node {
+pub(super) struct CacheServer {
     pub(super) server: Endpoint,
     /// True once the server was asked whether it evicts entries.
     pub(super) is_asked: Cell<bool>,
@@ -54,12 +54,12 @@ pub(super) struct Connection {
 }
 
 /// State shared by the tasks of the thread.
-pub(super) struct World {
+pub(super) struct Topology {
     pub(super) shared: Arc<Shared>,
     /// Number of the thread.
     pub(super) thread: usize,
     queue: Arc<Queue>,
-    nodes: RefCell<Vec<Rc<Node>>>,
+    nodes: RefCell<Vec<Rc<CacheServer>>>,
     /// Hashes of the servers that share the keys.
     hashes: Vec<u64>,
     /// Index in `nodes` of the server of each slot.
@@ -72,11 +72,11 @@ pub(super) struct World {
 }
 
 /// Running world. However it ends, each accepted request gets its answer.
-pub(super) struct Served(Rc<World>);
+pub(super) struct Served(Rc<Topology>);
 
 impl Served {
     pub(super) fn new(shared: Arc<Shared>, thread: usize, queue: Arc<Queue>) -> Self {
-        Self(World::new(shared, thread, queue))
+        Self(Topology::new(shared, thread, queue))
     }
 
     /// Serves until the queue is stopped.
@@ -98,7 +98,7 @@ impl Drop for Served {
     }
 }
 
-impl World {
+impl Topology {
     fn new(shared: Arc<Shared>, thread: usize, queue: Arc<Queue>) -> Rc<Self> {
         let hashes =
             shared.settings.servers.iter().map(|server| cluster::hash(server.to_string().as_bytes())).collect();
@@ -196,7 +196,7 @@ impl World {
     }
 
     /// Returns the server of a key.
-    fn node_of(&self, key: &[u8]) -> Rc<Node> {
+    fn node_of(&self, key: &[u8]) -> Rc<CacheServer> {
         let nodes = self.nodes.borrow();
         let place = match self.shared.settings.service {
             Service::Memcached if self.hashes.len() > 1 => cluster::chosen(key, &self.hashes),
@@ -210,7 +210,7 @@ impl World {
         nodes[place].clone()
     }
 
-    fn hand(&self, node: &Node, flight: Flight, value: &[u8]) {
+    fn hand(&self, node: &CacheServer, flight: Flight, value: &[u8]) {
         // Requests for one key use one connection, in order. These bits of the hash differ from those that select the
         // server.
         let place = (cluster::hash(&flight.key) >> 32) as usize % node.connections.len();
@@ -228,7 +228,7 @@ impl World {
     }
 
     /// Handles the results of requests on a connection to this server.
-    pub(super) fn settle(self: &Rc<Self>, events: &mut Vec<Event>, by: &Node) {
+    pub(super) fn settle(self: &Rc<Self>, events: &mut Vec<Event>, by: &CacheServer) {
         for event in events.drain(..) {
             match event {
                 Event::Answered(answering) => self.answer(answering),
@@ -239,14 +239,14 @@ impl World {
     }
 
     /// Logs a refusal: each reason repeatedly at intervals, since it may apply to all requests.
-    fn log_denial(&self, reason: &str, by: &Node) {
+    fn log_denial(&self, reason: &str, by: &CacheServer) {
         self.shared.denied();
         if self.shared.said.is_news(&by.server, reason, DENIED) {
             tracing::warn!(cache = self.shared.settings.name, server = %by.server, reason, "cache server refuses");
         }
     }
 
-    fn redirect(self: &Rc<Self>, mut flight: Flight, address: &str, once: bool, by: &Node) {
+    fn redirect(self: &Rc<Self>, mut flight: Flight, address: &str, once: bool, by: &CacheServer) {
         let Some(ticket) = flight.ticket else { return };
         let server =
             cluster::redirected(address, &by.server).filter(|_| self.shared.settings.service == Service::Cluster);
@@ -358,7 +358,7 @@ impl World {
         };
         // A shard has one: its requests of a round leave together.
         let connections = if self.is_first() { settings.connections.max(1) } else { 1 };
-        let node = Rc::new(Node {
+        let node = Rc::new(CacheServer {
             server: server.clone(),
             is_asked: Cell::new(false),
             connections: (0..connections).map(make).collect(),
@@ -397,7 +397,7 @@ impl World {
     /// Returns the known servers; those that answer come first.
     fn servers(&self) -> Vec<Endpoint> {
         let nodes = self.nodes.borrow();
-        let (mut servers, down): (Vec<&Rc<Node>>, Vec<&Rc<Node>>) = nodes.iter().partition(|node| node.is_up());
+        let (mut servers, down): (Vec<&Rc<CacheServer>>, Vec<&Rc<CacheServer>>) = nodes.iter().partition(|node| node.is_up());
         servers.extend(down);
         let mut servers: Vec<Endpoint> = servers.into_iter().map(|node| node.server.clone()).collect();
         for server in &self.shared.settings.servers {
@@ -444,7 +444,7 @@ impl World {
     }
 }
 
-impl Node {
+impl CacheServer {
     /// Tells whether this connection represents its server.
     pub(super) fn is_first(&self, connection: &Rc<Connection>) -> bool {
         self.connections.first().is_some_and(|first| Rc::ptr_eq(first, connection))

@@ -6,7 +6,7 @@ use strowger_cache::request::{Life, Promise, Request};
 use strowger_cache::settings::LocalSettings;
 use strowger_cache::ticket::Ticket;
 
-use crate::references::{Order, hit_rate, zipf};
+use crate::references::{EvictionOrder, hit_rate, zipf};
 
 const NOW: u64 = 1_000_000;
 
@@ -48,7 +48,7 @@ fn hits_by_zipf_come_near_those_of_the_best_exact_order() {
         let requests = zipf(capacity * 10, 0.9, capacity * 100, 11);
         let ours = serve(&cache, &requests);
         let [lru, lfu, perfect] =
-            [Order::Lru, Order::Lfu, Order::PerfectLfu].map(|order| hit_rate(order, capacity, &requests));
+            [EvictionOrder::Lru, EvictionOrder::Lfu, EvictionOrder::PerfectLfu].map(|order| hit_rate(order, capacity, &requests));
         println!(
             "{partitions} partitions: {ours:.4}, LRU {lru:.4}, LFU {lfu:.4}, LFU that forgets nothing {perfect:.4}"
         );

@@ -8,7 +8,7 @@ use std::time::Duration;
 use strowger_cache::error::CacheError;
 use strowger_cache::local::LocalCache;
 use strowger_cache::log::Moment;
-use strowger_cache::request::{Answer, Life, Promise, Request};
+use strowger_cache::request::{CacheAnswer, Life, Promise, Request};
 use strowger_cache::settings::{LocalSettings, LogSettings};
 use strowger_cache::ticket::{Answered, Receiver, Ticket};
 
@@ -96,7 +96,7 @@ fn tickets_come_back_when_nothing_is_kept() {
     // The result is known at once, and the ticket does not come back.
     assert_eq!(ask(2), Some(Err(CacheError::Unavailable)));
     let held = cache.ask(&request, Promise::Held, Ticket::NONE, AT.now, &mut Vec::new());
-    assert_eq!(held, Some(Ok(Answer::Stored)));
+    assert_eq!(held, Some(Ok(CacheAnswer::Stored)));
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub(crate) fn zipf(keys: usize, exponent: f64, requests: usize, seed: u64) -> Ve
 
 /// Order in which a reference evicts.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum EvictionOrder {
     /// Least recently used.
     Lru,
     /// Least frequently used since it was stored; among equals the least recently used.
@@ -57,7 +57,7 @@ pub(crate) enum Order {
 }
 
 /// Returns the share of hits in the second half of the requests.
-pub(crate) fn hit_rate(order: Order, capacity: usize, requests: &[u32]) -> f64 {
+pub(crate) fn hit_rate(order: EvictionOrder, capacity: usize, requests: &[u32]) -> f64 {
     let mut counts: HashMap<u32, usize> = HashMap::new();
     let mut held: HashMap<u32, (usize, usize)> = HashMap::new();
     let mut by_rank: BTreeSet<(usize, usize, u32)> = BTreeSet::new();
@@ -65,9 +65,9 @@ pub(crate) fn hit_rate(order: Order, capacity: usize, requests: &[u32]) -> f64 {
     for (at, key) in requests.iter().enumerate() {
         let before = held.remove(key);
         let count = match order {
-            Order::Lru => 0,
-            Order::Lfu => before.map_or(0, |(count, _)| count) + 1,
-            Order::PerfectLfu => {
+            EvictionOrder::Lru => 0,
+            EvictionOrder::Lfu => before.map_or(0, |(count, _)| count) + 1,
+            EvictionOrder::PerfectLfu => {
                 let count = counts.entry(*key).or_default();
                 *count += 1;
                 *count

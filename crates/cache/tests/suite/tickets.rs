@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 
-use strowger_cache::engine::{Engine, RemoteEngine, Reply};
+use strowger_cache::engine::{CacheHandle, RemoteEngine, Reply};
 use strowger_cache::error::CacheError;
 use strowger_cache::gauges::Gauges;
 use strowger_cache::local::LocalCache;
 use strowger_cache::log::Moment;
-use strowger_cache::request::{Answer, Count, Floor, Life, Promise, Request};
+use strowger_cache::request::{CacheAnswer, Count, Floor, Life, Promise, Request};
 use strowger_cache::settings::{LocalSettings, LogSettings};
 use strowger_cache::ticket::{Answered, Receiver, Receivers, Ticket};
 
@@ -38,21 +38,21 @@ impl Mailbox {
 const COUNT: Count = Count { by: 2, floor: Floor::Zero, life: Life::FOREVER };
 
 /// Requests and their answers, in sequence.
-const TABLE: [(Request<'_>, Answer); 9] = [
-    (Request::Fetch { key: b"key" }, Answer::Absent),
-    (Request::Store { key: b"key", value: b"value", life: Life::FOREVER }, Answer::Stored),
-    (Request::Fetch { key: b"key" }, Answer::Found),
-    (Request::Add { key: b"key", value: b"other", life: Life::FOREVER }, Answer::Present),
-    (Request::Add { key: b"two", value: b"other", life: Life::FOREVER }, Answer::Stored),
-    (Request::Remove { key: b"key" }, Answer::Removed),
-    (Request::Remove { key: b"key" }, Answer::Absent),
-    (Request::Count { key: b"calls", count: COUNT }, Answer::Count(2)),
-    (Request::Count { key: b"calls", count: COUNT }, Answer::Count(4)),
+const TABLE: [(Request<'_>, CacheAnswer); 9] = [
+    (Request::Fetch { key: b"key" }, CacheAnswer::Absent),
+    (Request::Store { key: b"key", value: b"value", life: Life::FOREVER }, CacheAnswer::Stored),
+    (Request::Fetch { key: b"key" }, CacheAnswer::Found),
+    (Request::Add { key: b"key", value: b"other", life: Life::FOREVER }, CacheAnswer::Present),
+    (Request::Add { key: b"two", value: b"other", life: Life::FOREVER }, CacheAnswer::Stored),
+    (Request::Remove { key: b"key" }, CacheAnswer::Removed),
+    (Request::Remove { key: b"key" }, CacheAnswer::Absent),
+    (Request::Count { key: b"calls", count: COUNT }, CacheAnswer::Count(2)),
+    (Request::Count { key: b"calls", count: COUNT }, CacheAnswer::Count(4)),
 ];
 
 #[test]
 fn a_local_engine_answers_at_once() {
-    let engine = Engine::Local(Arc::new(LocalCache::new(LocalSettings::default())));
+    let engine = CacheHandle::Local(Arc::new(LocalCache::new(LocalSettings::default())));
     for promise in [Promise::Held, Promise::Kept] {
         let mut value = Vec::new();
         for (request, answer) in TABLE {
@@ -73,7 +73,7 @@ fn with_a_log_the_ticket_comes_back_once_the_change_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let at = Moment { now: NOW, wall: NOW };
     let open = || LocalCache::open(LocalSettings::default(), LogSettings::new(folder.path()), at).unwrap().0;
-    let engine = Engine::Local(Arc::new(open()));
+    let engine = CacheHandle::Local(Arc::new(open()));
     let mailbox = Arc::new(Mailbox::default());
     let receiver = engine.register(mailbox.clone());
     let mut want = Vec::new();
@@ -89,7 +89,7 @@ fn with_a_log_the_ticket_comes_back_once_the_change_is_kept() {
     assert!(want.len() >= 4, "the log is not that fast: {want:?}");
     // A change that is only held is answered at once.
     let reply = engine.ask(&TABLE[1].0, Promise::Held, Ticket::NONE, NOW, &mut Vec::new());
-    assert_eq!(reply, Reply::Now(Ok(Answer::Stored)));
+    assert_eq!(reply, Reply::Now(Ok(CacheAnswer::Stored)));
     drop(engine);
     assert_eq!(open().len(), 3);
 }
@@ -109,7 +109,7 @@ impl RemoteEngine for Elsewhere {
             return Err(CacheError::Full);
         }
         let result =
-            if matches!(request, Request::Fetch { .. }) { Ok(Answer::Found) } else { Err(CacheError::TimedOut) };
+            if matches!(request, Request::Fetch { .. }) { Ok(CacheAnswer::Found) } else { Err(CacheError::TimedOut) };
         let value = if result.is_ok() { Box::from(*b"value") } else { Box::default() };
         let receivers = self.receivers.clone();
         let answer = Answered { ticket: ticket.value, result, value };
@@ -128,13 +128,13 @@ impl RemoteEngine for Elsewhere {
 
 #[test]
 fn a_remote_engine_answers_under_the_ticket() {
-    let engine = Engine::Remote(Arc::new(Elsewhere::default()));
+    let engine = CacheHandle::Remote(Arc::new(Elsewhere::default()));
     let mailbox = Arc::new(Mailbox::default());
     let receiver = engine.register(mailbox.clone());
     let ask =
         |n: usize, value| engine.ask(&TABLE[n].0, Promise::Held, Ticket { receiver, value }, NOW, &mut Vec::new());
     assert_eq!(ask(0, 7), Reply::Later);
-    let found = Answered { ticket: 7, result: Ok(Answer::Found), value: Box::from(*b"value") };
+    let found = Answered { ticket: 7, result: Ok(CacheAnswer::Found), value: Box::from(*b"value") };
     assert_eq!(mailbox.take(1), [found]);
     assert_eq!(ask(1, 8), Reply::Later);
     assert_eq!(mailbox.take(1), [Answered { ticket: 8, result: Err(CacheError::TimedOut), value: Box::default() }]);

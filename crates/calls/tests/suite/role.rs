@@ -6,7 +6,7 @@ use strowger_calls::ended_calls::EndedCalls;
 use strowger_calls::limits::{CallLimits, Claim, LimitScope};
 use strowger_calls::{
     AccountFacts, Admission, Beginning, CallEffect, CallTable, CallTimes, CallView, Context, Environment, Legs,
-    OwnRequest, TableSettings, Ways,
+    OwnRequest, TableSettings, LimitedTargets,
 };
 use strowger_core::entropy::Entropy;
 use strowger_core::notice::{Notice, NoticeEvent, Party};
@@ -89,8 +89,8 @@ impl Site {
             for effect in std::mem::take(self.calls.effects()) {
                 match effect {
                     CallEffect::Account(row) => self.rows.push(*row),
-                    CallEffect::Keep { state, .. } => self.kept = Some(state),
-                    CallEffect::Close { .. } | CallEffect::Forget { .. } => self.kept = None,
+                    CallEffect::PersistCall { state, .. } => self.kept = Some(state),
+                    CallEffect::FinishCall { .. } | CallEffect::DeleteCall { .. } => self.kept = None,
                     CallEffect::Send { .. } => panic!("the role writes the requests of its legs"),
                     CallEffect::SendOnLeg { context, party, kind, .. } => self.orders.push((context, party, kind)),
                     CallEffect::HasSent(dialog) => self.calls.has_sent(self.now, dialog),
@@ -131,7 +131,7 @@ impl Site {
             may_count: true,
             places: 1_000,
         };
-        self.work(|calls, env| calls.begin(env, &facts, &mut Ways::default(), &Policy))
+        self.work(|calls, env| calls.begin(env, &facts, &mut LimitedTargets::default(), &Policy))
     }
 
     /// Takes an INVITE that the table admits. Returns its context.
@@ -145,7 +145,7 @@ impl Site {
 
     /// Emits a notice without a response.
     pub(crate) fn emit(&mut self, context: u64, event: NoticeEvent) {
-        self.work(|calls, env| calls.hear(env, &Notice { context, event }, b""));
+        self.work(|calls, env| calls.on_notice(env, &Notice { context, event }, b""));
     }
 
     /// Emits the notice of a response that goes to alice.
@@ -163,7 +163,7 @@ impl Site {
             200..300 => NoticeEvent::Answered { status, first: true, bytes, after: Some(0) },
             _ => NoticeEvent::Exhausted { status, bytes },
         };
-        self.work(|calls, env| calls.hear(env, &Notice { context, event }, text.as_bytes()));
+        self.work(|calls, env| calls.on_notice(env, &Notice { context, event }, text.as_bytes()));
     }
 
     /// Takes the orders about legs.

@@ -92,13 +92,13 @@ pub struct ChallengeParams<'a> {
     pub source: &'a [u8],
     /// Random bits, as needed by [`NonceKey::issue`].
     pub entropy: u64,
-    /// [`Verdict::stale`] of the refused credentials; false if there were none.
+    /// [`Authentication::stale`] of the refused credentials; false if there were none.
     pub stale: bool,
 }
 
 /// Result of the verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Authentication {
     /// The user knows the password, and this request was not seen before.
     Ok,
     /// The nonce is not valid, or no longer: challenge again with stale=true.
@@ -115,13 +115,13 @@ pub enum Verdict {
     BadRequest(BadRequest),
 }
 
-impl From<BadRequest> for Verdict {
+impl From<BadRequest> for Authentication {
     fn from(reason: BadRequest) -> Self {
         Self::BadRequest(reason)
     }
 }
 
-impl Verdict {
+impl Authentication {
     /// Tells whether the request may continue as this user.
     pub fn is_ok(self) -> bool {
         self == Self::Ok
@@ -287,14 +287,14 @@ impl Authenticator {
     /// Verifies everything that needs no secret of the user: form, offer, and whether the nonce is ours and valid for this source.
     ///
     /// # Errors
-    /// The verdict, if it needs no password: never [`Verdict::Ok`] or [`Verdict::WrongPassword`].
+    /// The verdict, if it needs no password: never [`Authentication::Ok`] or [`Authentication::WrongPassword`].
     pub fn check(
         &self,
         now: Now,
         realm: &[u8],
         attempt: &SignedRequest<'_>,
         credentials: &Credentials<'_>,
-    ) -> Result<CheckedCredentials, Verdict> {
+    ) -> Result<CheckedCredentials, Authentication> {
         if credentials.realm.value().as_ref() != realm {
             return Err(BadRequest::Realm.into());
         }
@@ -325,12 +325,12 @@ impl Authenticator {
         if uri.is_empty() || !self.settings.uri_check.accepts(&uri, attempt) {
             return Err(BadRequest::Uri.into());
         }
-        let nonce = self.lasting.key.open(credentials.nonce.raw(), realm).ok_or(Verdict::ForgedNonce)?;
+        let nonce = self.lasting.key.open(credentials.nonce.raw(), realm).ok_or(Authentication::ForgedNonce)?;
         if !attempt.source_is_proven && !self.lasting.key.was_issued_to(&nonce, attempt.source) {
-            return Err(Verdict::Stale(Staleness::OtherSource));
+            return Err(Authentication::Stale(Staleness::OtherSource));
         }
         if !self.lasting.key.is_own(&nonce) && self.is_before_start(&nonce, now) {
-            return Err(Verdict::Stale(Staleness::BeforeStart));
+            return Err(Authentication::Stale(Staleness::BeforeStart));
         }
         Ok(CheckedCredentials { nonce, algorithm, qop, count, given })
     }
@@ -344,7 +344,7 @@ impl Authenticator {
         attempt: &SignedRequest<'_>,
         credentials: &Credentials<'_>,
         ha1: Option<&Ha1Set>,
-    ) -> Verdict {
+    ) -> Authentication {
         let hash = ticket.algorithm.hash;
         let known = ha1.and_then(|set| set.of(hash));
         let ha1 = known.or_else(|| self.lasting.decoy.of(hash)).expect("the decoy has every hash");
@@ -363,16 +363,16 @@ impl Authenticator {
             },
         );
         if right != ticket.given || known.is_none() {
-            return Verdict::WrongPassword;
+            return Authentication::WrongPassword;
         }
         if !ticket.nonce.is_fresh(seconds(now), self.settings.nonce_life, self.settings.clock_skew) {
-            return Verdict::Stale(Staleness::Expired);
+            return Authentication::Stale(Staleness::Expired);
         }
         // The key is not the username: another form of it may name the same subscriber, and the response does not cover it.
         match self.lasting.used.admit(seconds(now), &ticket.nonce, ha1.value().as_bytes(), ticket.count) {
-            Admission::New => Verdict::Ok,
-            Admission::Replayed => Verdict::Replay,
-            Admission::Full => Verdict::Stale(Staleness::TableFull),
+            Admission::New => Authentication::Ok,
+            Admission::Replayed => Authentication::Replay,
+            Admission::Full => Authentication::Stale(Staleness::TableFull),
         }
     }
 
@@ -384,7 +384,7 @@ impl Authenticator {
         attempt: &SignedRequest<'_>,
         credentials: &Credentials<'_>,
         ha1: Option<&Ha1Set>,
-    ) -> Verdict {
+    ) -> Authentication {
         match self.check(now, realm, attempt, credentials) {
             Ok(ticket) => self.decide(now, &ticket, attempt, credentials, ha1),
             Err(verdict) => verdict,

@@ -6,7 +6,7 @@
 //! 1. without credentials: [`Authenticator::write_challenges`] writes one header line per offered algorithm;
 //! 2. [`Credentials::parse`] on the header value, then [`Authenticator::check`], which costs one MAC and no look-up, so that a forged nonce
 //!    never reaches the subscriber database;
-//! 3. with the stored [`Ha1Set`] (or `None` for an unknown user) [`Authenticator::decide`] returns a [`Verdict`].
+//! 3. with the stored [`Ha1Set`] (or `None` for an unknown user) [`Authenticator::decide`] returns an [`Authentication`].
 //!
 //! [`Authenticator::verify`] does 2 and 3 at once if the subscriber is known already.
 //!
@@ -26,7 +26,7 @@ pub use algorithm::{Algorithm, Hash, HashValue};
 pub use answer::{ChallengeAnswer, ChallengeAnswerError, Secret};
 pub use authenticator::{
     Authenticator, BadRequest, ChallengeParams, CheckedCredentials, DigestSettings, SignedRequest, Staleness, UriCheck,
-    Verdict,
+    Authentication,
 };
 pub use challenge::{Challenge, ChallengeHeader, QopOffer, strongest};
 pub use compute::{Ha1, Ha1Set, Qop, ResponseInput, a2_hash, response, session_ha1, userhash};

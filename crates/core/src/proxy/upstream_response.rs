@@ -5,7 +5,7 @@ use super::contact::{FromDevice, SenderContact};
 use super::plan::DialogUse;
 use super::response_context::ResponseContext;
 use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
-use crate::routing::{Place, ROUTE_TOKEN};
+use crate::routing::{UriTarget, ROUTE_TOKEN};
 use crate::transaction::{ClientId, Transactions};
 use crate::{Arrival, Now, Target};
 use std::net::{IpAddr, Ipv4Addr};
@@ -115,7 +115,7 @@ impl Proxy {
                 continue;
             };
             if !self.policy.router.is_own(&uri) {
-                (beyond, made) = (Beyond::Proxy(Place::of(&uri)), None);
+                (beyond, made) = (Beyond::Proxy(UriTarget::of(&uri)), None);
             } else if let Some(before) = uri.params.find(ROUTE_TOKEN).flatten()
                 && before.len() == route_token::LEN
             {

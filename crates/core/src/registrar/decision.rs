@@ -52,7 +52,7 @@ pub struct Upsert {
 
 /// Result of a granted REGISTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RegisterOutcome {
     /// No Contact: a query for the bindings (RFC 3261 section 10.2.3).
     Fetch,
     /// Nothing to do: a retransmission, or the removal of an absent contact.
@@ -152,7 +152,7 @@ impl Registrar {
         now: Now,
         message: &Message<'_>,
         current: &[ExistingBinding<'_>],
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<RegisterOutcome, Refusal> {
         let decided = self.plan(now, message, current);
         if decided.is_err() {
             self.upserts.clear();
@@ -176,15 +176,15 @@ impl Registrar {
         &self.path
     }
 
-    fn plan(&mut self, now: Now, message: &Message<'_>, current: &[ExistingBinding<'_>]) -> Result<Outcome, Refusal> {
+    fn plan(&mut self, now: Now, message: &Message<'_>, current: &[ExistingBinding<'_>]) -> Result<RegisterOutcome, Refusal> {
         self.upserts.clear();
         self.changes.clear();
         self.changes.extend(current.iter().map(|c| if c.expires_at > now.mono { Change::Keep } else { Change::Gone }));
         self.extensions(message)?;
         if !message.has(Name::Contact) {
-            return Ok(Outcome::Fetch);
+            return Ok(RegisterOutcome::Fetch);
         }
-        let order = Order::of(message)?;
+        let order = RegisterSequence::of(message)?;
         // A number of more than 32 bits is malformed (RFC 4475 section 3.1.2.4).
         let expires = message.expires().map_err(|_| Refusal::BadRequest("malformed Expires"))?;
         if message.contact_star() {
@@ -200,7 +200,7 @@ impl Registrar {
             }
         }
         let changed = !self.upserts.is_empty() || self.changes.contains(&Change::Remove);
-        Ok(if changed { Outcome::Changed } else { Outcome::Unchanged })
+        Ok(if changed { RegisterOutcome::Changed } else { RegisterOutcome::Unchanged })
     }
 }
 
@@ -209,12 +209,12 @@ impl Registrar {
 const ASKED_PER_KEPT: usize = 4;
 
 /// Position of a request among those of its Call-ID.
-struct Order<'a> {
+struct RegisterSequence<'a> {
     call_id: &'a [u8],
     cseq: u32,
 }
 
-impl<'a> Order<'a> {
+impl<'a> RegisterSequence<'a> {
     fn of(message: &Message<'a>) -> Result<Self, Refusal> {
         let call_id = message.call_id().map_err(|_| Refusal::BadRequest("malformed Call-ID"))?.text;
         let cseq = message.cseq().map_err(|_| Refusal::BadRequest("malformed CSeq"))?.number;
@@ -275,7 +275,7 @@ impl Registrar {
     fn remove_all(
         &mut self,
         expires: Option<u32>,
-        order: &Order<'_>,
+        order: &RegisterSequence<'_>,
         current: &[ExistingBinding<'_>],
     ) -> Result<(), Refusal> {
         if expires != Some(0) {
@@ -318,7 +318,7 @@ impl Registrar {
         &mut self,
         now: Now,
         expires: Option<u32>,
-        order: &Order<'_>,
+        order: &RegisterSequence<'_>,
         message: &Message<'_>,
         current: &[ExistingBinding<'_>],
     ) -> Result<(), Refusal> {

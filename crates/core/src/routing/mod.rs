@@ -27,7 +27,7 @@ pub use clock_steps::ClockSteps;
 pub use identity::{Identity, ListenerAddress};
 pub use machine::Machine;
 pub use own_tag::OwnTag;
-pub use place::Place;
+pub use place::UriTarget;
 pub use request::Request;
 pub(crate) use route::ROUTE_TOKEN;
 pub use route::{NextHop, Routing};
@@ -181,7 +181,7 @@ impl Router {
         for route in message.record_routes() {
             match route.map(|route| route.uri) {
                 Ok(Uri::Sip(uri)) if self.is_own(&uri) => (),
-                Ok(Uri::Sip(uri)) => return Beyond::Proxy(Place::of(&uri)),
+                Ok(Uri::Sip(uri)) => return Beyond::Proxy(UriTarget::of(&uri)),
                 _ => return Beyond::Unknown,
             }
         }

@@ -11,7 +11,7 @@ use strowger_message::uri::sip::unescaped;
 /// Scheme, user, host, port, transport and `maddr` of a URI, each in one form. Other parameters do not matter: peers add them to a Contact
 /// and remove them.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct UriTarget<'a> {
     secure: bool,
     user: Option<&'a [u8]>,
     password: Option<&'a [u8]>,
@@ -22,7 +22,7 @@ pub struct Place<'a> {
     maddr: Option<&'a [u8]>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> UriTarget<'a> {
     /// Returns the target of a URI; default port and transport if it names none.
     pub fn of(uri: &SipUri<'a>) -> Self {
         let default = if uri.secure { Transport::Tls } else { Transport::Udp };
@@ -68,7 +68,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl PartialEq for Place<'_> {
+impl PartialEq for UriTarget<'_> {
     fn eq(&self, other: &Self) -> bool {
         let same = |a: Option<&[u8]>, b: Option<&[u8]>| match (a, b) {
             (Some(a), Some(b)) => unescaped(a).eq(unescaped(b)),
@@ -113,11 +113,11 @@ mod tests {
         let hash = |text: &str| {
             let uri = Uri::parse(text.as_bytes()).unwrap();
             let mut hash = SipKey::derive(b"secret", b"test").begin();
-            Place::of(uri.sip().unwrap()).feed(&mut hash);
+            UriTarget::of(uri.sip().unwrap()).feed(&mut hash);
             hash.finish()
         };
         let (x, y) = (Uri::parse(a.as_bytes()).unwrap(), Uri::parse(b.as_bytes()).unwrap());
-        let same = Place::of(x.sip().unwrap()) == Place::of(y.sip().unwrap());
+        let same = UriTarget::of(x.sip().unwrap()) == UriTarget::of(y.sip().unwrap());
         assert_eq!(same, hash(a) == hash(b), "{a} {b}");
         same
     }

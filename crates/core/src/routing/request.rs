@@ -60,7 +60,7 @@ impl<'a> Request<'a> {
         let mandatory = MandatoryHeaders::with_top(&message, top)?;
         let index = message.index();
         if index.form() != Form::Canonical {
-            let twice = |line: &&Line| line.name.stands_once() && index.repeated(line.name);
+            let twice = |line: &&Line| line.name.is_single_valued() && index.repeated(line.name);
             return Err(match (index.form(), index.lines().iter().find(twice)) {
                 (Form::Loose, Some(line)) => Error::new(Reason::Repeated, line.start as usize),
                 _ => Error::new(Reason::LineEnd, 0),

@@ -1,7 +1,7 @@
 //! Routing information of a request: its Route headers and its Request-URI (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
 
 use super::account_hash::AccountHash;
-use super::place::Place;
+use super::place::UriTarget;
 use super::route_token::{self, Beyond, Grant, Judgement};
 use super::scope::Scope;
 use super::seal::Seal;
@@ -136,7 +136,7 @@ impl Router {
         routing.own_maddr = uri.as_ref().is_some_and(|uri| self.own_maddr(uri));
         let beyond = match routing.route {
             None => Beyond::Party,
-            Some(Uri::Sip(route)) => Beyond::Proxy(Place::of(&route)),
+            Some(Uri::Sip(route)) => Beyond::Proxy(UriTarget::of(&route)),
             Some(_) => Beyond::Unknown,
         };
         let judged = match token {

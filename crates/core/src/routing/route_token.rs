@@ -11,7 +11,7 @@
 
 use super::account_hash::AccountHash;
 use super::clock_steps::ClockSteps;
-use super::place::Place;
+use super::place::UriTarget;
 use super::scope::Scope;
 use super::usage::Usage;
 use crate::siphash::SipKey;
@@ -52,7 +52,7 @@ pub(crate) enum Beyond<'a> {
     /// Party itself.
     Party,
     /// Proxy that record-routed too.
-    Proxy(Place<'a>),
+    Proxy(UriTarget<'a>),
     /// Unreadable Record-Route, or no SIP URI.
     Unknown,
 }
@@ -202,7 +202,7 @@ impl RouteTokens {
 
     fn contact(&self, uri: &SipUri<'_>) -> [u8; 6] {
         let mut hash = self.contacts.begin();
-        Place::of(uri).feed(&mut hash);
+        UriTarget::of(uri).feed(&mut hash);
         hash.bytes()
     }
 }
@@ -262,7 +262,7 @@ mod tests {
         let route_tokens = RouteTokens::new(b"secret", DAY);
         let (bob, other) = (sip("sip:bob@10.0.0.2"), sip("sip:bob@10.0.0.3"));
         let (edge, far) = (sip("sip:edge.example;lr;x=1"), sip("sip:far.example;lr"));
-        for beyond in [Beyond::Party, Beyond::Proxy(Place::of(&edge))] {
+        for beyond in [Beyond::Party, Beyond::Proxy(UriTarget::of(&edge))] {
             let token = route_tokens.make(NOW, Party::Called, b"call", b"bob", beyond, Named::Contact(&bob), SITE);
             let judge =
                 |call: &[u8], tag: &[u8], beyond, uri| route_tokens.judge(NOW, &token, call, tag, beyond, Some(uri));
@@ -272,7 +272,7 @@ mod tests {
             for (call, tag) in [("other", "bob"), ("call", "alice"), ("call", ""), ("cal", "lbob"), ("callbob", "")] {
                 assert_eq!(judge(call.as_bytes(), tag.as_bytes(), beyond, &bob), Judgement::Refused, "{call} {tag}");
             }
-            assert_eq!(judge(b"call", b"bob", Beyond::Proxy(Place::of(&far)), &bob), Judgement::Refused);
+            assert_eq!(judge(b"call", b"bob", Beyond::Proxy(UriTarget::of(&far)), &bob), Judgement::Refused);
             assert_eq!(judge(b"call", b"bob", Beyond::Unknown, &bob), Judgement::Refused);
             assert_eq!(
                 RouteTokens::new(b"other", DAY).judge(NOW, &token, b"call", b"bob", beyond, Some(&bob)),
@@ -280,7 +280,7 @@ mod tests {
             );
         }
         let token = route_tokens.make(NOW, Party::Called, b"call", b"bob", Beyond::Party, Named::Contact(&bob), SITE);
-        let through = Beyond::Proxy(Place::of(&edge));
+        let through = Beyond::Proxy(UriTarget::of(&edge));
         assert_eq!(route_tokens.judge(NOW, &token, b"call", b"bob", through, Some(&bob)), Judgement::Refused);
         let token = route_tokens.make(NOW, Party::Called, b"call", b"bob", through, Named::Contact(&bob), SITE);
         assert_eq!(route_tokens.judge(NOW, &token, b"call", b"bob", Beyond::Party, Some(&bob)), Judgement::Refused);

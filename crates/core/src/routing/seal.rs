@@ -9,7 +9,7 @@
 //! relays (RFC 5589 section 7: attended transfer).
 
 use super::clock_steps::ClockSteps;
-use super::place::Place;
+use super::place::UriTarget;
 use super::route_token::{fresh, seconds};
 use super::scope::Scope;
 use super::usage::Usage;
@@ -199,7 +199,7 @@ impl Seals {
     fn code(&self, bytes: &[u8], uri: &SipUri<'_>) -> [u8; CODE] {
         let mut hash = self.key.begin();
         hash.part(bytes);
-        Place::of(uri).feed(&mut hash);
+        UriTarget::of(uri).feed(&mut hash);
         hash.bytes()
     }
 }

@@ -87,7 +87,7 @@ impl Reader {
         }
         let message = Message::new(bytes, index);
         if !message.is_request() {
-            // A response with two different values of one header field has no single meaning.
+            // A response with two different values of a single-valued header field has no single meaning.
             return match index.form() {
                 Form::Canonical => Received::Response(Message::new(bytes, index)),
                 _ => Received::Unread(Unread { error: Error::new(Reason::Repeated, 0), request: None }),

@@ -22,18 +22,18 @@ pub(super) struct KeyIndex {
 #[derive(Debug, Default)]
 struct Part {
     /// Places; their number is a power of two, or zero.
-    places: Box<[Place]>,
+    places: Box<[IndexEntry]>,
     len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct IndexEntry {
     /// Half of the key: it gives the first place of the key, and differs for nearly all other keys.
     tag: u32,
     slot: u32,
 }
 
-const EMPTY: Place = Place { tag: 0, slot: u32::MAX };
+const EMPTY: IndexEntry = IndexEntry { tag: 0, slot: u32::MAX };
 
 impl KeyIndex {
     pub(super) fn new() -> Self {
@@ -61,7 +61,7 @@ impl KeyIndex {
         } else if part.len >= part.places.len() / 8 * 7 {
             part.resize(2 * part.places.len());
         }
-        part.put(Place { tag: key.low as u32, slot });
+        part.put(IndexEntry { tag: key.low as u32, slot });
         part.len += 1;
     }
 
@@ -78,7 +78,7 @@ impl KeyIndex {
 
     /// Returns the bytes that the parts take.
     pub(super) fn memory(&self) -> usize {
-        self.parts.iter().map(|p| p.places.len() * size_of::<Place>()).sum()
+        self.parts.iter().map(|p| p.places.len() * size_of::<IndexEntry>()).sum()
     }
 
     /// Frees spare memory when the parts are far larger than their content.
@@ -110,13 +110,13 @@ impl Part {
     }
 
     /// Returns the places from the first one of this tag on.
-    fn walk(&self, tag: u32) -> impl Iterator<Item = &Place> {
+    fn walk(&self, tag: u32) -> impl Iterator<Item = &IndexEntry> {
         let home = tag as usize & self.mask();
         let (before, from) = self.places.split_at(home.min(self.places.len()));
         from.iter().chain(before).take_while(|p| p.slot != EMPTY.slot)
     }
 
-    fn put(&mut self, place: Place) {
+    fn put(&mut self, place: IndexEntry) {
         let mask = self.mask();
         let mut at = place.tag as usize & mask;
         while self.places[at].slot != EMPTY.slot {

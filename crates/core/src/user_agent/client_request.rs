@@ -13,7 +13,7 @@ use crate::{Arrival, Round, Target, call};
 
 /// Kind of an own request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Kind {
+pub(super) enum ClientRequestKind {
     /// Makes a call.
     Invite,
     /// Changes the session of a call.
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 /// Own request with a live transaction.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
-    pub(super) kind: Kind,
+    pub(super) kind: ClientRequestKind,
     /// Call or registration of the request.
     pub(super) of: Option<Id>,
     /// Number of its dialog in the call. None: it makes a call or is outside of any.
@@ -57,7 +57,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(kind: Kind, of: Option<Id>, account: Option<AccountKey>, target: Target, call_hash: u32) -> Self {
+    pub(super) fn new(kind: ClientRequestKind, of: Option<Id>, account: Option<AccountKey>, target: Target, call_hash: u32) -> Self {
         Self {
             kind,
             of,
@@ -141,7 +141,7 @@ impl UserAgent {
         round.out.bytes.extend_from_slice(request.headers);
         finish(request.body, &mut round.out.bytes);
         let open =
-            Request::new(Kind::OutOfDialog, None, request.account, target, call::hash(self.call_secret, &call_id));
+            Request::new(ClientRequestKind::OutOfDialog, None, request.account, target, call::hash(self.call_secret, &call_id));
         Ok(RequestKey(self.submit(round, start, &branch, request.method, open)))
     }
 
@@ -263,7 +263,7 @@ impl UserAgent {
         change: impl FnOnce(&mut Self, &Message<'_>, &mut Edit) -> bool,
     ) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
-        let is_given_up = request.kind == Kind::Invite
+        let is_given_up = request.kind == ClientRequestKind::Invite
             && request.of.and_then(|of| self.calls.get(of)).is_some_and(|call| call.stage == Stage::Cancelling);
         if request.bytes.is_empty() || request.tries >= TRIES || is_given_up {
             return false;
@@ -319,16 +319,16 @@ impl UserAgent {
     }
 
     /// Advances the count of the dialog or registration to the number of a repeated request.
-    fn took_number(&mut self, kind: Kind, of: Option<Id>, leg: Option<u16>, number: u32) {
+    fn took_number(&mut self, kind: ClientRequestKind, of: Option<Id>, leg: Option<u16>, number: u32) {
         let Some(of) = of else { return };
         match kind {
-            Kind::Register => {
+            ClientRequestKind::Register => {
                 if let Some(registration) = self.registrations.get_mut(of) {
                     registration.cseq = number;
                 }
             }
-            Kind::Invite | Kind::OutOfDialog => (),
-            Kind::Reinvite | Kind::Update | Kind::Bye | Kind::Prack | Kind::InDialog => {
+            ClientRequestKind::Invite | ClientRequestKind::OutOfDialog => (),
+            ClientRequestKind::Reinvite | ClientRequestKind::Update | ClientRequestKind::Bye | ClientRequestKind::Prack | ClientRequestKind::InDialog => {
                 if let Some(call) = self.calls.get_mut(of)
                     && let Some(at) = call.position(leg)
                 {
@@ -362,22 +362,22 @@ impl UserAgent {
         let Some(request) = self.requests.get_mut(id) else { return };
         let (kind, of) = (request.kind, request.of);
         match (kind, of) {
-            (Kind::Invite, Some(call)) => self.invite_replied(round, id, call, status, message, after_final),
-            (Kind::Reinvite, Some(call)) => self.reinvite_replied(round, id, call, status, message),
-            (Kind::Update, Some(call)) => self.update_replied(round, id, call, status, message),
-            (Kind::Bye, Some(call)) if status >= 200 => {
+            (ClientRequestKind::Invite, Some(call)) => self.invite_replied(round, id, call, status, message, after_final),
+            (ClientRequestKind::Reinvite, Some(call)) => self.reinvite_replied(round, id, call, status, message),
+            (ClientRequestKind::Update, Some(call)) => self.update_replied(round, id, call, status, message),
+            (ClientRequestKind::Bye, Some(call)) if status >= 200 => {
                 if let Some(was) = self.remove_call(round, call).filter(|c| !c.silent) {
                     self.events.push(Event::Ended { call: super::CallKey(call), by: was.ended_by });
                 }
             }
-            (Kind::InDialog | Kind::Prack, Some(call)) if status >= 200 => {
-                if kind == Kind::InDialog {
+            (ClientRequestKind::InDialog | ClientRequestKind::Prack, Some(call)) if status >= 200 => {
+                if kind == ClientRequestKind::InDialog {
                     self.tell_reply(id, status, message);
                 }
                 self.fault(round, call, status);
             }
-            (Kind::OutOfDialog, _) if status >= 200 => self.tell_reply(id, status, message),
-            (Kind::Register, Some(registration)) if status >= 200 => {
+            (ClientRequestKind::OutOfDialog, _) if status >= 200 => self.tell_reply(id, status, message),
+            (ClientRequestKind::Register, Some(registration)) if status >= 200 => {
                 self.register_replied(round, registration, status, message)
             }
             _ => (),

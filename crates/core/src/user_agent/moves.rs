@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 use super::call::{Call, OpenRequest};
-use super::client_request::{Kind, Request};
+use super::client_request::{ClientRequestKind, Request};
 use super::registration::Registration;
 use super::{CallKey, IncomingKey, RegistrationKey, RequestKey, UserAgent};
 use crate::call::BucketSet;
@@ -173,7 +173,7 @@ impl UserAgent {
             }
         }
         for (old, mut request) in record.requests {
-            let of = if request.kind == Kind::Register { &moved.registrations } else { &moved.calls };
+            let of = if request.kind == ClientRequestKind::Register { &moved.registrations } else { &moved.calls };
             request.of = request.of.and_then(|old| of.get(&old).copied());
             moved.requests.insert(old, self.requests.insert(request));
         }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strowger_message::{Message, Method, NameAddr, Uri, Write};
 
 use super::account::AccountKey;
-use super::client_request::{Head, Kind, Request, finish};
+use super::client_request::{Head, ClientRequestKind, Request, finish};
 use super::{BadAddress, Event, RegistrationKey, UserAgent};
 use crate::dialog::RequestRoute;
 use crate::slots::Id;
@@ -152,7 +152,7 @@ impl UserAgent {
             start,
             &branch,
             Method::Register,
-            Request::new(Kind::Register, Some(id), account, target, call_hash),
+            Request::new(ClientRequestKind::Register, Some(id), account, target, call_hash),
         );
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strowger_message::header::{Refresher, SessionExpires};
 use strowger_message::{Message, Name};
 
-use super::client_request::Kind;
+use super::client_request::ClientRequestKind;
 use super::content::{Content, HeldContent};
 use super::{CallKey, Ending, UserAgent};
 use crate::slots::Id;
@@ -290,14 +290,14 @@ impl UserAgent {
         &mut self,
         round: &mut Round<'_>,
         id: Id,
-        kind: Kind,
+        kind: ClientRequestKind,
         status: u16,
         wait: Option<u32>,
     ) {
         let glare = self.glare_wait(id);
         let Some(call) = self.calls.get_mut(id) else { return };
         let wait = match status {
-            405 | 501 if kind == Kind::Update => {
+            405 | 501 if kind == ClientRequestKind::Update => {
                 call.session.updates = false;
                 0
             }

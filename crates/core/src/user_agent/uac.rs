@@ -7,7 +7,7 @@ use strowger_message::{Message, Method, Name, NameAddr, Write};
 use super::account::AccountKey;
 use super::call::{Call, Leg, LegKey, Stage};
 use super::capabilities::Capabilities;
-use super::client_request::{Head, Kind, Request, finish};
+use super::client_request::{Head, ClientRequestKind, Request, finish};
 use super::content::{Content, has_description};
 use super::session::Outgoing;
 use super::{BadAddress, CallKey, Ending, Event, NotNow, UserAgent};
@@ -87,7 +87,7 @@ impl UserAgent {
         let content = Content { content_type: invite.content_type, ..Content::of_body(invite.offer) };
         content.write_type(&mut round.out.bytes);
         finish(invite.offer, &mut round.out.bytes);
-        let mut request = Request::new(Kind::Invite, Some(id), invite.account, target, call_hash);
+        let mut request = Request::new(ClientRequestKind::Invite, Some(id), invite.account, target, call_hash);
         request.offered = content.is_description();
         request.secure = secure;
         request.is_timed = is_timed;
@@ -251,7 +251,7 @@ impl UserAgent {
         lines.extend_from_slice(content.headers);
         self.note_description(id, content);
         let content = Content { headers: &lines, ..content };
-        self.send_in_dialog(round, id, leg, Outgoing { kind: Kind::Prack, method: Method::Prack, content });
+        self.send_in_dialog(round, id, leg, Outgoing { kind: ClientRequestKind::Prack, method: Method::Prack, content });
     }
 
     /// Handles a 2xx (section 13.2.2.4): the first makes the call, its copies are acknowledged again, those of other branches are ended.

@@ -1,7 +1,7 @@
 //! Decisions of the registrar, rule by rule (RFC 3261 section 10.3, RFC 3327, RFC 3608, RFC 5626).
 
 use strowger_core::Now;
-use strowger_core::registrar::{ExistingBinding, Outcome, PathRule, Refusal, Registrar, RegistrarSettings};
+use strowger_core::registrar::{ExistingBinding, RegisterOutcome, PathRule, Refusal, Registrar, RegistrarSettings};
 use strowger_message::{Index, Limits, Message};
 
 /// Binding in the test's own location table.
@@ -25,7 +25,7 @@ struct Office {
     now: Now,
 }
 
-type Answer = Result<String, Refusal>;
+type RegisterAnswer = Result<String, Refusal>;
 
 impl Office {
     fn new(settings: RegistrarSettings) -> Self {
@@ -34,7 +34,7 @@ impl Office {
     }
 
     /// Serves a REGISTER with these header lines, executes its plan, and returns the lines of the 200.
-    fn serve(&mut self, call_id: &str, cseq: u32, lines: &str) -> Answer {
+    fn serve(&mut self, call_id: &str, cseq: u32, lines: &str) -> RegisterAnswer {
         let text = format!(
             "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP 192.0.2.1;branch=z9hG4bK1\r\nMax-Forwards: 70\r\n\
              From: <sip:a@example.org>;tag=1\r\nTo: <sip:a@example.org>\r\nCall-ID: {call_id}\r\nCSeq: {cseq} REGISTER\r\n\
@@ -74,7 +74,7 @@ impl Office {
         let mut ok = Vec::new();
         self.registrar.write_ok(self.now, &message, &current, &mut ok);
         let changes = self.registrar.removals().count() + self.registrar.upserts().len();
-        assert_eq!(outcome == Outcome::Changed, changes > 0);
+        assert_eq!(outcome == RegisterOutcome::Changed, changes > 0);
         let mut kept: Vec<Option<Kept>> = self.kept.iter().cloned().map(Some).collect();
         for i in self.registrar.removals() {
             kept[i] = None;

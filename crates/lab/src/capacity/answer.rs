@@ -1,6 +1,6 @@
 //! Answer of a measurement: one sentence, a table, and JSON.
 
-use super::{Capacity, Order, Step, Work};
+use super::{Capacity, CapacityRequest, Step, Work};
 use crate::finder::{Finding, Part};
 use serde_json::{Value, json as object};
 use strowger_measure::grouped;
@@ -10,11 +10,11 @@ use strowger_report::Table;
 const FORMAT: u32 = 1;
 
 /// Returns the sentence that names the limit and its cause.
-pub fn answer(order: &Order, capacity: &Capacity) -> String {
+pub fn answer(request: &CapacityRequest, capacity: &Capacity) -> String {
     let limit = &capacity.limit;
-    let (target, unit) = (&order.target, order.work.unit());
+    let (target, unit) = (&request.target, request.work.unit());
     let rate = |load: f64| format!("{} {unit}", grouped(load));
-    let beyond = beyond(order, capacity);
+    let beyond = beyond(request, capacity);
     let doubt = if capacity.is_confirmed { "" } else { " (not confirmed by a long trial)" };
     match limit.finding {
         Finding::Found => {
@@ -24,7 +24,7 @@ pub fn answer(order: &Order, capacity: &Capacity) -> String {
             let left = capacity.generator_at_limit().map_or_else(String::new, |used| {
                 format!("; the generator has {:.0} % of a core left", (100.0 - used).max(0.0))
             });
-            match limit.load >= order.most {
+            match limit.load >= request.most {
                 true => format!(
                     "{target} carries at least {}{doubt}, the most that was offered (--max-rate){left}.",
                     rate(limit.load)
@@ -48,9 +48,9 @@ pub fn answer(order: &Order, capacity: &Capacity) -> String {
 }
 
 /// The bound that is missed beyond the limit, and the cause.
-fn beyond(order: &Order, capacity: &Capacity) -> String {
+fn beyond(request: &CapacityRequest, capacity: &Capacity) -> String {
     let limit = &capacity.limit;
-    let delay = match order.work {
+    let delay = match request.work {
         Work::Options => "its response time p95",
         Work::Registrations => "its registration p95",
         Work::Calls => "its set-up p95",
@@ -58,7 +58,7 @@ fn beyond(order: &Order, capacity: &Capacity) -> String {
     let missed = match limit.missed.as_deref() {
         Some("generator") => "the generator does not keep up".into(),
         Some("delay.last") => "its delays grow as long as the load lasts".into(),
-        Some("failed.any" | "isa.any" | "ira.any") => format!("more than 1 % of its {} fail", order.work.attempts()),
+        Some("failed.any" | "isa.any" | "ira.any") => format!("more than 1 % of its {} fail", request.work.attempts()),
         Some(_) => format!("{delay} passes 300 ms"),
         None => "nothing was measured".into(),
     };
@@ -73,19 +73,19 @@ fn beyond(order: &Order, capacity: &Capacity) -> String {
 }
 
 /// Returns all trials as a table.
-pub fn table(order: &Order, capacity: &Capacity) -> Table {
-    let unit = order.work.unit().to_string();
+pub fn table(request: &CapacityRequest, capacity: &Capacity) -> Table {
+    let unit = request.work.unit().to_string();
     let titles = [unit.as_str(), "for", "failed", "p50", "p95", "server CPU", "generator", "goal"];
     let mut table = Table::new(titles).with_texts(7);
     for step in &capacity.steps {
-        table.row(row(order, step));
+        table.row(row(request, step));
     }
     table
 }
 
-fn row(order: &Order, step: &Step) -> [String; 8] {
+fn row(request: &CapacityRequest, step: &Step) -> [String; 8] {
     let value = |name: &str| step.outcome.value(name);
-    let delay = order.work.delay();
+    let delay = request.work.delay();
     let time = |name: &str| value(&format!("{delay}.{name}")).map_or_else(String::new, milliseconds);
     let share = |value: Option<f64>| value.map_or_else(String::new, |share| format!("{share:.0} %"));
     let cores = value("machine.cores").unwrap_or(1.0);
@@ -124,7 +124,7 @@ impl Work {
 }
 
 /// Returns everything as JSON.
-pub fn json(order: &Order, capacity: &Capacity) -> Value {
+pub fn json(request: &CapacityRequest, capacity: &Capacity) -> Value {
     let limit = &capacity.limit;
     let step = |step: &Step| {
         object!({
@@ -137,11 +137,11 @@ pub fn json(order: &Order, capacity: &Capacity) -> Value {
     };
     object!({
         "format": FORMAT,
-        "target": order.target.to_string(),
-        "address": order.address.to_string(),
-        "transport": order.transport.text(),
-        "unit": order.work.unit(),
-        "answer": answer(order, capacity),
+        "target": request.target.to_string(),
+        "address": request.address.to_string(),
+        "transport": request.transport.text(),
+        "unit": request.work.unit(),
+        "answer": answer(request, capacity),
         "finding": limit.finding,
         "limit": limit.load,
         "beyond": limit.beyond,

@@ -14,9 +14,9 @@ pub use obstacle::Obstacle;
 pub use page::page;
 pub use server::{is_of_this_machine, is_private, owner_of_port};
 
-use crate::finder::{Finder, Goal, Limit, Next, Outcome, Search, Settings};
+use crate::finder::{Finder, Goal, Limit, Next, TrialOutcome, Search, Settings};
 use crate::generator::{Generator, Made, Setting, Traffic, Trial};
-use crate::host::{Host, Party, Place};
+use crate::host::{Host, Party, ProcessHost};
 use crate::row::{Check, Load, LoadUnit, Validity};
 use crate::{Error, port};
 use sampling::Sampling;
@@ -112,9 +112,9 @@ pub enum Server {
     There(Arc<Host>),
 }
 
-/// Order to measure the capacity of a server.
+/// Request to measure the capacity of a server.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct CapacityRequest {
     /// Server, as the user wrote it.
     pub target: Target,
     /// Address of the server.
@@ -139,7 +139,7 @@ pub struct Order {
     pub folder: PathBuf,
 }
 
-impl Order {
+impl CapacityRequest {
     /// Load of this value.
     const fn load(&self, value: f64) -> Load {
         Load { value, unit: self.work.unit() }
@@ -154,7 +154,7 @@ pub struct Step {
     /// Length of the trial's window.
     pub length: Duration,
     /// Figures and verdict.
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
     /// True if the trial met the goal.
     pub is_met: bool,
 }
@@ -204,17 +204,17 @@ impl From<Obstacle> for Failure {
 ///
 /// # Errors
 /// An obstacle was met, or the generator does not run.
-pub fn measure(order: &Order, mut news: impl FnMut(News<'_>)) -> Result<Capacity, Failure> {
+pub fn measure(request: &CapacityRequest, mut news: impl FnMut(News<'_>)) -> Result<Capacity, Failure> {
     let begun = Instant::now();
-    let answers_options = obstacle::look(order)?;
-    let generator = Generator::new(setting(order), &order.folder)?;
-    let sampling = Sampling::start(order)?;
-    let mut bench = Bench { order, generator, sampling, made: 0, refusal: None };
+    let answers_options = obstacle::look(request)?;
+    let generator = Generator::new(setting(request), &request.folder)?;
+    let sampling = Sampling::start(request)?;
+    let mut bench = Bench { request, generator, sampling, made: 0, refusal: None };
     let rehearsal = bench.trial(obstacle::REHEARSAL, Duration::ZERO, Duration::from_secs(1));
-    obstacle::rehearse(order, &rehearsal.map_err(obstacle::of_generator)?)?;
+    obstacle::rehearse(request, &rehearsal.map_err(obstacle::of_generator)?)?;
     let settings =
-        Settings { start: START, most: order.most, trial: order.trial, hold: order.hold, ..Settings::brief() };
-    let (mut search, goal) = (Search::new(settings, order.work.goal()), order.work.goal());
+        Settings { start: START, most: request.most, trial: request.trial, hold: request.hold, ..Settings::brief() };
+    let (mut search, goal) = (Search::new(settings, request.work.goal()), request.work.goal());
     let mut steps = Vec::new();
     let (mut is_hurried, mut is_confirmed, mut is_interrupted) = (false, false, false);
     let limit = loop {
@@ -230,8 +230,8 @@ pub fn measure(order: &Order, mut news: impl FnMut(News<'_>)) -> Result<Capacity
             break search.so_far();
         }
         news(News::Offered(trial.load, trial.duration));
-        let is_long = trial.duration == order.hold;
-        let meets = |outcome: &Outcome| meets(&goal, outcome, trial.duration, is_long);
+        let is_long = trial.duration == request.hold;
+        let meets = |outcome: &TrialOutcome| meets(&goal, outcome, trial.duration, is_long);
         let outcome = match bench.undisturbed(trial.load, trial.duration, &meets) {
             Err(Error::Interrupted) if !steps.is_empty() => {
                 is_interrupted = true;
@@ -247,52 +247,52 @@ pub fn measure(order: &Order, mut news: impl FnMut(News<'_>)) -> Result<Capacity
                 return Err(refusal.into());
             }
             let rest = RECOVERY.min(LONGEST.saturating_sub(begun.elapsed()));
-            obstacle::recovered(order, answers_options, step.load, rest)?;
+            obstacle::recovered(request, answers_options, step.load, rest)?;
         }
         search.take(if step.is_met { relieved(&step.outcome) } else { step.outcome.clone() });
         steps.push(step);
     };
-    let limit = sampling::seen_from_outside(limit, &steps, order);
+    let limit = sampling::seen_from_outside(limit, &steps, request);
     Ok(Capacity { limit, is_confirmed, is_interrupted, steps, time: begun.elapsed() })
 }
 
 /// Tells whether a trial meets the goal. A late generator makes delays longer and never shorter: a trial that meets the goal at its
 /// whole rate counts, whatever the verdict of the generator on itself.
-fn meets(goal: &Goal, outcome: &Outcome, length: Duration, is_long: bool) -> bool {
+fn meets(goal: &Goal, outcome: &TrialOutcome, length: Duration, is_long: bool) -> bool {
     let relieved = relieved(outcome);
     let judgement = if is_long { goal.judge_hold(&relieved, length) } else { goal.judge(&relieved, length) };
     judgement.is_met()
 }
 
 /// Outcome without the verdict of the generator on itself.
-fn relieved(outcome: &Outcome) -> Outcome {
+fn relieved(outcome: &TrialOutcome) -> TrialOutcome {
     let validity = match &outcome.validity {
         Validity::Valid => Validity::Valid,
         Validity::Reasons(reasons) => {
             Validity::of(reasons.iter().filter(|reason| reason.check != Check::Generator).cloned().collect())
         }
     };
-    Outcome { validity, ..outcome.clone() }
+    TrialOutcome { validity, ..outcome.clone() }
 }
 
 /// Setting of the generator.
-fn setting(order: &Order) -> Setting {
-    let mut words = order.words.clone();
-    if matches!(order.work, Work::Registrations) {
-        words.extend(contact(order));
+fn setting(request: &CapacityRequest) -> Setting {
+    let mut words = request.words.clone();
+    if matches!(request.work, Work::Registrations) {
+        words.extend(contact(request));
     }
     Setting {
-        program: order.program.clone(),
-        target: order.target.to_string(),
-        transport: order.transport,
+        program: request.program.clone(),
+        target: request.target.to_string(),
+        transport: request.transport,
         connections: strowger_load::campaign::Connections::One,
-        traffic: Traffic::Ready(order.work.workload(), words),
+        traffic: Traffic::Ready(request.work.workload(), words),
         users: 0,
         hold: Duration::from_millis(100),
         callers: vec![Party::here(None)],
         sides: Vec::new(),
-        answerers: vec![Place::Here],
-        answer: crate::generator::Answer::Ring(Duration::ZERO),
+        answerers: vec![ProcessHost::Here],
+        answer: crate::generator::CalleeBehaviour::Ring(Duration::ZERO),
         patience: PATIENCE,
         thresholds: thresholds(),
         cores: Vec::new(),
@@ -300,13 +300,13 @@ fn setting(order: &Order) -> Setting {
 }
 
 /// Words that keep the contacts of all trials the same: further ones of a user would be refused at some time.
-fn contact(order: &Order) -> [String; 2] {
+fn contact(request: &CapacityRequest) -> [String; 2] {
     let port = port::free();
-    match order.transport {
+    match request.transport {
         Transport::Udp => ["--port".into(), port.to_string()],
         // A connection has a port of its own, and over loopback an address of its own in each trial.
         _ => {
-            let itself = SocketAddr::new(server::own_address(order.address), port);
+            let itself = SocketAddr::new(server::own_address(request.address), port);
             ["--contact".into(), itself.to_string()]
         }
     }
@@ -320,7 +320,7 @@ fn thresholds() -> Thresholds {
 
 /// Generator and samplers of a measurement.
 struct Bench<'a> {
-    order: &'a Order,
+    request: &'a CapacityRequest,
     generator: Generator,
     sampling: Sampling,
     /// Trials made so far.
@@ -332,27 +332,27 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn trial(&mut self, load: f64, warm_up: Duration, window: Duration) -> Result<Made, Error> {
         self.made += 1;
-        let folder = self.order.folder.join(format!("trial-{}", self.made));
-        let load = self.order.load(load);
+        let folder = self.request.folder.join(format!("trial-{}", self.made));
+        let load = self.request.load(load);
         self.generator.trial(&Trial::new(load, warm_up, window, &folder))
     }
 
     /// Makes a trial. Repeats it if it misses the goal because of a generator that was not at its own limit.
-    fn undisturbed(&mut self, load: f64, window: Duration, meets: &dyn Fn(&Outcome) -> bool) -> Result<Outcome, Error> {
+    fn undisturbed(&mut self, load: f64, window: Duration, meets: &dyn Fn(&TrialOutcome) -> bool) -> Result<TrialOutcome, Error> {
         let first = self.outcome(load, window)?;
         let own = first.figures.largest("generator.thread/").map_or(0.0, |(_, share)| share);
         let is_disturbed = first.validity.is_limit_of_generator() && own < OWN_LIMIT && !meets(&first);
-        if is_disturbed && window < self.order.hold { self.outcome(load, window) } else { Ok(first) }
+        if is_disturbed && window < self.request.hold { self.outcome(load, window) } else { Ok(first) }
     }
 
-    fn outcome(&mut self, load: f64, window: Duration) -> Result<Outcome, Error> {
+    fn outcome(&mut self, load: f64, window: Duration) -> Result<TrialOutcome, Error> {
         self.sampling.begin()?;
         let mut made = self.trial(load, WARM_UP, window)?;
         self.sampling.add(&mut made)?;
-        self.refusal = obstacle::refuses(self.order, &made, load);
+        self.refusal = obstacle::refuses(self.request, &made, load);
         // Sessions that an earlier load left behind in the server reach the answering side late: no fault of this trial.
         made.reasons.retain(|reason| reason.check != Check::Ends);
-        Ok(Outcome { figures: made.figures, validity: Validity::of(made.reasons), ..Outcome::default() })
+        Ok(TrialOutcome { figures: made.figures, validity: Validity::of(made.reasons), ..TrialOutcome::default() })
     }
 }
 
@@ -364,14 +364,14 @@ mod tests {
     #[test]
     fn a_late_generator_spoils_no_trial_that_meets_the_goal() {
         let outcome = |check, failed: f64| {
-            let mut outcome = Outcome::default();
+            let mut outcome = TrialOutcome::default();
             for (name, value) in [("failed.any", failed), ("request.p95", 2_000.0)] {
                 outcome.figures.set(name, value).expect("a known figure");
             }
             outcome.validity = Validity::of(vec![Reason { check, sentence: "it was late".into() }]);
             outcome
         };
-        let met = |outcome: &Outcome| meets(&Goal::requests(), outcome, Duration::from_secs(2), false);
+        let met = |outcome: &TrialOutcome| meets(&Goal::requests(), outcome, Duration::from_secs(2), false);
         assert!(met(&outcome(Check::Generator, 0.0)) && relieved(&outcome(Check::Generator, 0.0)).validity.is_valid());
         assert!(!met(&outcome(Check::Generator, 2.0)));
         // A load that was not offered was not carried.

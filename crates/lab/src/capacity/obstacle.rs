@@ -1,6 +1,6 @@
 //! Obstacles to a measurement, before and during the search: dead port, silence, challenge, refusal, ban.
 
-use super::{Order, Work};
+use super::{CapacityRequest, Work};
 use crate::Error;
 use crate::generator::Made;
 use crate::process;
@@ -48,8 +48,8 @@ const PROMPT: Duration = Duration::from_millis(200);
 /// Pause after a load that was too high, if the server answers no OPTIONS.
 const PAUSE: Duration = Duration::from_secs(1);
 
-fn probing(order: &Order, probes: usize, patience: Duration) -> Probing<'_> {
-    let (target, address, transport) = (&order.target, order.address, order.transport);
+fn probing(request: &CapacityRequest, probes: usize, patience: Duration) -> Probing<'_> {
+    let (target, address, transport) = (&request.target, request.address, request.transport);
     Probing { target, address, transport, sources: &[], probes, rate: RATE, patience }
 }
 
@@ -61,19 +61,19 @@ fn obstacle(finding: Finding) -> Obstacle {
 }
 
 /// Sends a few OPTIONS. Tells whether the server answers them.
-pub(super) fn look(order: &Order) -> Result<bool, Obstacle> {
-    let found = probing(order, PROBES, Duration::from_millis(500)).run();
+pub(super) fn look(request: &CapacityRequest) -> Result<bool, Obstacle> {
+    let found = probing(request, PROBES, Duration::from_millis(500)).run();
     if let Some(finding) = found.into_iter().next() {
         return Err(obstacle(finding));
     }
-    probing(order, 1, Duration::from_millis(500)).is_answered().map_err(obstacle)
+    probing(request, 1, Duration::from_millis(500)).is_answered().map_err(obstacle)
 }
 
 /// Judges the first few attempts: whether any of them succeeds.
-pub(super) fn rehearse(order: &Order, made: &Made) -> Result<(), Obstacle> {
+pub(super) fn rehearse(request: &CapacityRequest, made: &Made) -> Result<(), Obstacle> {
     let Ok(run) = Run::read(&made.logs) else { return Ok(()) };
     let totals = &run.totals;
-    let (attempts, place) = (order.work.attempts(), order.address);
+    let (attempts, place) = (request.work.attempts(), request.address);
     if totals.counter(Counter::CallsSuccessful) > 0 {
         return Ok(());
     }
@@ -85,18 +85,18 @@ pub(super) fn rehearse(order: &Order, made: &Made) -> Result<(), Obstacle> {
     }
     let codes = codes(&run);
     if let Some(code) = [401, 407].into_iter().find(|code| codes.contains_key(code)) {
-        return Err(Obstacle::Challenge(challenge(order, code)));
+        return Err(Obstacle::Challenge(challenge(request, code)));
     }
     match codes.iter().max_by_key(|(_, count)| **count) {
         Some((code, _)) => {
-            Err(Obstacle::Refused(format!("{place} refuses all {attempts} with {code}: {}", cure(order, *code))))
+            Err(Obstacle::Refused(format!("{place} refuses all {attempts} with {code}: {}", cure(request, *code))))
         }
         None if totals.counter(Counter::MessagesReceived) > 0 => Err(Obstacle::Silent(format!(
             "{place} gives no final response to {attempts}: does the called side answer?"
         ))),
         None => Err(Obstacle::Silent(format!(
             "nothing came back from {place} by {} within 2 s: does it speak SIP there and take {attempts}, does a firewall drop them, or is this address banned?",
-            order.transport.text()
+            request.transport.text()
         ))),
     }
 }
@@ -111,7 +111,7 @@ fn codes(run: &Run) -> BTreeMap<u16, u64> {
 }
 
 /// Judges a trial of a server that has taken attempts before: whether it refuses all by a code that is no sign of overload.
-pub(super) fn refuses(order: &Order, made: &Made, load: f64) -> Option<Obstacle> {
+pub(super) fn refuses(request: &CapacityRequest, made: &Made, load: f64) -> Option<Obstacle> {
     let run = Run::read(&made.logs).ok()?;
     if run.totals.counter(Counter::CallsSuccessful) > 0 {
         return None;
@@ -120,10 +120,10 @@ pub(super) fn refuses(order: &Order, made: &Made, load: f64) -> Option<Obstacle>
     let is_own = (400..500).contains(&code) && !OF_LOAD.contains(&code);
     let sentence = format!(
         "{} took {attempts} and refuses all with {code} now, at {load} {}: {}",
-        order.address,
-        order.work.unit(),
-        cure(order, code),
-        attempts = order.work.attempts(),
+        request.address,
+        request.work.unit(),
+        cure(request, code),
+        attempts = request.work.attempts(),
     );
     is_own.then_some(Obstacle::Refused(sentence))
 }
@@ -131,9 +131,9 @@ pub(super) fn refuses(order: &Order, made: &Made, load: f64) -> Option<Obstacle>
 /// Codes below 500 by which a server may answer because of its load: time-out, absence, limiter.
 const OF_LOAD: [u16; 3] = [408, 429, 480];
 
-fn challenge(order: &Order, code: u16) -> String {
-    let place = order.address;
-    match order.words.iter().any(|word| word == "--users") {
+fn challenge(request: &CapacityRequest, code: u16) -> String {
+    let place = request.address;
+    match request.words.iter().any(|word| word == "--users") {
         false => {
             format!("{place} asks for a password ({code}): give --users FILE with a line user;password for each user")
         }
@@ -143,8 +143,8 @@ fn challenge(order: &Order, code: u16) -> String {
     }
 }
 
-fn cure(order: &Order, code: u16) -> &'static str {
-    match (code, &order.work) {
+fn cure(request: &CapacityRequest, code: u16) -> &'static str {
+    match (code, &request.work) {
         (403, _) => "this address or the users may be refused or banned, or the server relays for its own users alone",
         (404, Work::Calls) => "name a user that it knows, as --callee USER:PASSWORD with --pair",
         (404, _) => "--domain NAME says which domain the users are of",
@@ -165,25 +165,25 @@ pub(super) fn of_generator(error: Error) -> super::Failure {
 }
 
 /// Waits until the server answers promptly again after a load that was too high.
-pub(super) fn recovered(order: &Order, answers_options: bool, load: f64, limit: Duration) -> Result<(), Obstacle> {
+pub(super) fn recovered(request: &CapacityRequest, answers_options: bool, load: f64, limit: Duration) -> Result<(), Obstacle> {
     if !answers_options {
         std::thread::sleep(PAUSE.min(limit));
         return Ok(());
     }
     let begun = Instant::now();
     loop {
-        match probing(order, 3, PROMPT).is_answered() {
+        match probing(request, 3, PROMPT).is_answered() {
             Ok(true) => return Ok(()),
             Ok(false) if process::is_ending() => return Ok(()),
             Err(finding) => {
                 let text = obstacle(finding);
-                return Err(Obstacle::Dead(format!("after {load} {} the server is gone: {text}", order.work.unit())));
+                return Err(Obstacle::Dead(format!("after {load} {} the server is gone: {text}", request.work.unit())));
             }
             Ok(false) if begun.elapsed() >= limit => {
                 return Err(Obstacle::Banned(format!(
                     "{} stopped answering after {load} {} and did not come back within {:.0} s: a ban (fail2ban, pike, a firewall's limit per source), or the server hangs",
-                    order.address,
-                    order.work.unit(),
+                    request.address,
+                    request.work.unit(),
                     limit.as_secs_f64()
                 )));
             }

@@ -1,6 +1,6 @@
 //! Samples of the server, where it can be seen, and of its machine or of this one.
 
-use super::{Capacity, Order, Server, Step};
+use super::{Capacity, CapacityRequest, Server, Step};
 use crate::Error;
 use crate::finder::{Limit, Part};
 use crate::generator::Made;
@@ -27,13 +27,13 @@ enum Sampler {
 }
 
 impl Sampling {
-    pub(super) fn start(order: &Order) -> Result<Self, Error> {
-        let path = order.folder.join("samples.results");
-        if let Server::There(host) = &order.server {
-            return Ok(Self { path, by: Sampler::There(FarServer::find(order.address, host)?) });
+    pub(super) fn start(request: &CapacityRequest) -> Result<Self, Error> {
+        let path = request.folder.join("samples.results");
+        if let Server::There(host) = &request.server {
+            return Ok(Self { path, by: Sampler::There(FarServer::find(request.address, host)?) });
         }
         let observer = Observer::start(&path, Heading::default(), MOST_SAMPLES).map_err(Error::file(&path))?;
-        if let Server::Here(id) = order.server {
+        if let Server::Here(id) = request.server {
             observer.watch(SERVER, id);
         }
         Ok(Self { path, by: Sampler::Here { _observer: observer } })
@@ -74,7 +74,7 @@ fn micros(moment: SystemTime) -> u64 {
 
 /// Names the server as the cause where it could not be sampled and everything else was seen to have something left. From outside,
 /// its databases and the network are parts of it.
-pub(super) fn seen_from_outside(mut limit: Limit, steps: &[Step], order: &Order) -> Limit {
+pub(super) fn seen_from_outside(mut limit: Limit, steps: &[Step], request: &CapacityRequest) -> Limit {
     let Some(beyond) = limit.beyond.filter(|_| limit.cause.part == Part::Unknown) else { return limit };
     let shown = steps.iter().filter(|step| step.load == beyond && !step.is_met).find_map(|step| {
         let used = step.outcome.figures.largest("generator.thread/")?.1;
@@ -82,8 +82,8 @@ pub(super) fn seen_from_outside(mut limit: Limit, steps: &[Step], order: &Order)
     });
     if let Some((used, machine)) = shown {
         limit.cause.part = Part::Server;
-        let where_to = if matches!(order.server, Server::Unseen) { ", as far as it is seen from outside" } else { "" };
-        let machine_of = if matches!(order.server, Server::There(_)) { "its" } else { "this" };
+        let where_to = if matches!(request.server, Server::Unseen) { ", as far as it is seen from outside" } else { "" };
+        let machine_of = if matches!(request.server, Server::There(_)) { "its" } else { "this" };
         limit.cause.sign = format!(
             "the generator had {:.0} % of a core left, and {machine_of} machine {:.0} % of its cores{where_to}",
             (100.0 - used).max(0.0),

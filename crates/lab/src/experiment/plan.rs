@@ -21,7 +21,7 @@ pub struct Planned {
     /// Number of the repetition, from 1.
     pub repetition: u32,
     /// Place in the run.
-    pub place: Place,
+    pub place: TrialPosition,
     /// Users that register before it, because the system starts with it.
     pub registers: u32,
     /// True if the trial's events kill the server.
@@ -39,9 +39,9 @@ pub enum PlannedLoad {
     Search,
 }
 
-/// Place of a trial in a run.
+/// Position of a trial in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TrialPosition {
     /// Floor before all trials.
     FloorAtStart,
     /// Trial of the experiment.
@@ -136,7 +136,7 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
     let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
     let systems: Vec<&SystemSpec> = experiment.systems.iter().filter(|system| system.is_among(only)).collect();
     let load = floor_load(experiment, &steps);
-    let mut trials = floor(profile, &steps, load, Place::FloorAtStart);
+    let mut trials = floor(profile, &steps, load, TrialPosition::FloorAtStart);
     for repetition in 1..=steps.repetitions {
         for (at, axes) in combinations(experiment, &steps.only).into_iter().enumerate() {
             let present: Vec<&SystemSpec> = systems.iter().copied().filter(|system| system.has(&axes)).collect();
@@ -166,7 +166,7 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                         axes: axes.clone(),
                         load,
                         repetition,
-                        place: Place::Trial,
+                        place: TrialPosition::Trial,
                         registers,
                         kills,
                         time,
@@ -175,7 +175,7 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
             }
         }
     }
-    trials.extend(floor(profile, &steps, load, Place::FloorAtEnd));
+    trials.extend(floor(profile, &steps, load, TrialPosition::FloorAtEnd));
     let time = trials.iter().map(|trial| trial.time).sum();
     Plan { trials, time }
 }
@@ -191,7 +191,7 @@ fn floor_load(experiment: &Experiment, steps: &Steps) -> f64 {
     }
 }
 
-fn floor(profile: Profile, steps: &Steps, load: f64, place: Place) -> Vec<Planned> {
+fn floor(profile: Profile, steps: &Steps, load: f64, place: TrialPosition) -> Vec<Planned> {
     let longest = floor_window(profile);
     let time = FLOOR_START + AROUND + steps.warm_up.min(longest) + steps.window.min(longest);
     let trial = |repetition| Planned {
@@ -206,7 +206,7 @@ fn floor(profile: Profile, steps: &Steps, load: f64, place: Place) -> Vec<Planne
         time,
     };
     let count = floors(profile);
-    let first = if place == Place::FloorAtStart { 1 } else { 1 + count };
+    let first = if place == TrialPosition::FloorAtStart { 1 } else { 1 + count };
     (first..first + count).map(trial).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Cause of a limit: which part of the test bed had nothing left.
 
-use super::Outcome;
+use super::TrialOutcome;
 use crate::row::{Check, words};
 use std::fmt;
 
@@ -61,7 +61,7 @@ impl fmt::Display for Cause {
 const SATURATED: f64 = 90.0;
 
 /// Names the cause of a limit, from the trials beyond it: the cause that most of them show, of equally many the first.
-pub fn cause<'a>(beyond: impl IntoIterator<Item = &'a Outcome>) -> Cause {
+pub fn cause<'a>(beyond: impl IntoIterator<Item = &'a TrialOutcome>) -> Cause {
     let mut seen: Vec<(Cause, usize)> = Vec::new();
     for outcome in beyond {
         let found = one(outcome);
@@ -81,7 +81,7 @@ pub fn cause<'a>(beyond: impl IntoIterator<Item = &'a Outcome>) -> Cause {
     best.map_or_else(|| Cause::unknown("no load was too high"), |(cause, _)| cause)
 }
 
-fn one(outcome: &Outcome) -> Cause {
+fn one(outcome: &TrialOutcome) -> Cause {
     let checks = [
         (Check::Generator, Part::Generator, "it did not keep up with its schedule"),
         (Check::Rate, Part::Generator, "it missed the rate by more than 1 %"),
@@ -102,7 +102,7 @@ fn one(outcome: &Outcome) -> Cause {
 }
 
 /// The thread that used most of its core, among those that had nothing left.
-fn busy_thread(outcome: &Outcome) -> Option<Cause> {
+fn busy_thread(outcome: &TrialOutcome) -> Option<Cause> {
     let parts = [
         (Part::Server, "server.thread/"),
         (Part::Database, "database.thread/"),
@@ -118,7 +118,7 @@ fn busy_thread(outcome: &Outcome) -> Option<Cause> {
 
 /// The part that used most of the cores, where no core was left, or none of those that the server may use. What no part of the system used half
 /// of was taken by the generator or by other programs, whichever used more.
-fn all_cores(outcome: &Outcome) -> Option<Cause> {
+fn all_cores(outcome: &TrialOutcome) -> Option<Cause> {
     let server = outcome.value("server.cpu").unwrap_or(0.0);
     let own = outcome.value("server.cores").zip(outcome.value("machine.cores"));
     if let Some((cores, all)) = own.filter(|(cores, all)| *cores > 0.0 && cores < all) {
@@ -146,7 +146,7 @@ fn all_cores(outcome: &Outcome) -> Option<Cause> {
 }
 
 /// Share of all cores that the threads of the generator used, at most `most`: on another machine it took nothing of these cores.
-fn generator(outcome: &Outcome, most: f64) -> f64 {
+fn generator(outcome: &TrialOutcome, most: f64) -> f64 {
     let threads = outcome.figures.iter().filter(|(name, _)| name.starts_with("generator.thread/"));
     let cores = outcome.value("machine.cores").filter(|cores| *cores > 0.0);
     cores.map_or(0.0, |cores| (threads.map(|(_, share)| share).sum::<f64>() / cores).min(most))
@@ -157,7 +157,7 @@ const HINDERED: f64 = 10.0;
 
 /// Determines the cause when each sampled part had something left. The server is the limit if it says so, or if all other parts were sampled. With a
 /// database or a cache that the server may wait for, neither is proof.
-fn by_exclusion(outcome: &Outcome) -> Cause {
+fn by_exclusion(outcome: &TrialOutcome) -> Cause {
     let failed = outcome.value("failed").unwrap_or(0.0);
     if outcome.value("refused").is_some_and(|refused| refused > 0.0 && refused * 2.0 >= failed) {
         return Cause::new(Part::Server, "it refused calls with 5xx or 6xx");

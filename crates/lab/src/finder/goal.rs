@@ -1,6 +1,6 @@
 //! Goal of a search: bounds that a trial has to meet.
 
-use super::Outcome;
+use super::TrialOutcome;
 use crate::formula::methodology::{DELAY_LIMIT, INEFFECTIVE_LIMIT};
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Goal {
     }
 
     /// Judges a trial of this length.
-    pub fn judge(&self, outcome: &Outcome, duration: Duration) -> Judgement {
+    pub fn judge(&self, outcome: &TrialOutcome, duration: Duration) -> Judgement {
         if outcome.validity.is_limit_of_generator() {
             return Judgement::Missed("generator".into());
         }
@@ -75,7 +75,7 @@ impl Goal {
     }
 
     /// Judges a trial at a load below the limit: delays have to stay as they are, too.
-    pub fn judge_hold(&self, outcome: &Outcome, duration: Duration) -> Judgement {
+    pub fn judge_hold(&self, outcome: &TrialOutcome, duration: Duration) -> Judgement {
         let grows = ends(outcome).is_some_and(|(first, last)| last > 2.0 * first + STEADY);
         match self.judge(outcome, duration) {
             Judgement::Met if grows => Judgement::Missed("delay.last".into()),
@@ -85,12 +85,12 @@ impl Goal {
 }
 
 /// Delays in the first and the last third of the window.
-fn ends(outcome: &Outcome) -> Option<(f64, f64)> {
+fn ends(outcome: &TrialOutcome) -> Option<(f64, f64)> {
     outcome.value("delay.first").zip(outcome.value("delay.last"))
 }
 
 /// Delay at the end of the horizon, if its growth continues.
-fn projected(outcome: &Outcome, duration: Duration) -> Option<f64> {
+fn projected(outcome: &TrialOutcome, duration: Duration) -> Option<f64> {
     let (first, last) = ends(outcome)?;
     // The middles of the first and last third are two thirds of the window apart.
     let a_second = (last - first).max(0.0) / (duration.as_secs_f64() * 2.0 / 3.0);

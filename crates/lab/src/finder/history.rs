@@ -1,13 +1,13 @@
 //! Trials of a search, and the votes on each load.
 
-use super::{Judgement, Outcome};
+use super::{Judgement, TrialOutcome};
 
 /// Trial that was made.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub load: f64,
     pub judgement: Judgement,
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
     /// Long trial below the limit; it is no vote on its load.
     pub is_hold: bool,
 }

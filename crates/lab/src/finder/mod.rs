@@ -7,11 +7,11 @@
 //! * [`Staircase`]: the steps and limits of "Methodology for SIP Infrastructure Performance Testing".
 //!
 //! ```
-//! use strowger_lab::finder::{Finder, Goal, Next, Outcome, Search, Settings};
+//! use strowger_lab::finder::{Finder, Goal, Next, TrialOutcome, Search, Settings};
 //!
 //! // A server that takes 700 calls a second and refuses the others.
 //! let serve = |load: f64| {
-//!     let mut outcome = Outcome::default();
+//!     let mut outcome = TrialOutcome::default();
 //!     for (figure, value) in [("isa.any", (1.0 - 700.0 / load).max(0.0) * 100.0), ("srd.p95", 2_000.0)] {
 //!         outcome.figures.set(figure, value).expect("a known figure");
 //!     }
@@ -37,7 +37,7 @@ mod staircase;
 
 pub use cause::{Cause, Part, cause};
 pub use goal::{Goal, Judgement};
-pub use outcome::Outcome;
+pub use outcome::TrialOutcome;
 pub(crate) use rfc7502::is_carried;
 pub use rfc7502::{LEAST_WEIGHT, Rfc7502, Rfc7502Settings};
 pub use search::{Search, Settings};
@@ -70,7 +70,7 @@ pub trait Finder {
     fn next(&self) -> Next;
 
     /// Takes the outcome of the trial that [`Finder::next`] named. After the last trial it does nothing.
-    fn take(&mut self, outcome: Outcome);
+    fn take(&mut self, outcome: TrialOutcome);
 }
 
 words! {

@@ -4,7 +4,7 @@ use crate::row::{Figures, Row, Series, Validity};
 
 /// Outcome of a trial: its figures and verdict.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct TrialOutcome {
     /// Measured figures.
     pub figures: Figures,
     /// Values of figures for each second.
@@ -13,13 +13,13 @@ pub struct Outcome {
     pub validity: Validity,
 }
 
-impl Default for Outcome {
+impl Default for TrialOutcome {
     fn default() -> Self {
         Self { figures: Figures::default(), series: Series::default(), validity: Validity::Valid }
     }
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// Returns a figure in the unit of its definition.
     pub fn value(&self, figure: &str) -> Option<f64> {
         self.figures.value(figure)
@@ -31,7 +31,7 @@ impl Outcome {
     }
 }
 
-impl From<&Row> for Outcome {
+impl From<&Row> for TrialOutcome {
     fn from(row: &Row) -> Self {
         Self { figures: row.figures.clone(), series: row.series.clone(), validity: row.validity.clone() }
     }

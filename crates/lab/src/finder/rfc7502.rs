@@ -6,7 +6,7 @@
 //! Three bounds are not of the RFC: no rate is above `most`, a search that falls below a tenth of its first rate ends, and a trial has a least
 //! duration. A server that queues and retransmits establishes each session of a short burst at any rate.
 
-use super::{Cause, Finder, Finding, Limit, Method, Next, Outcome, Trial, cause};
+use super::{Cause, Finder, Finding, Limit, Method, Next, TrialOutcome, Trial, cause};
 use crate::row::Check;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub struct Rfc7502 {
     /// `old_r` of the RFC: highest rate that was carried.
     best: f64,
     repeats: u32,
-    trials: Vec<(f64, bool, Outcome)>,
+    trials: Vec<(f64, bool, TrialOutcome)>,
 }
 
 impl Rfc7502 {
@@ -113,7 +113,7 @@ const REACHED: f64 = 0.99;
 
 /// Tells whether a trial at this rate established all its sessions. One without a count of failures did not. A late generator that reached the rate
 /// in the end established them, too.
-pub(crate) fn is_carried(rate: f64, outcome: &Outcome) -> bool {
+pub(crate) fn is_carried(rate: f64, outcome: &TrialOutcome) -> bool {
     let is_met = outcome.value("rate.achieved").is_none_or(|achieved| achieved >= rate * REACHED);
     outcome.value("failed") == Some(0.0) && is_met && !outcome.validity.fails(Check::Rate)
 }
@@ -127,7 +127,7 @@ impl Finder for Rfc7502 {
         Next::Trial(Trial { load: self.rate, duration })
     }
 
-    fn take(&mut self, outcome: Outcome) {
+    fn take(&mut self, outcome: TrialOutcome) {
         if matches!(self.next(), Next::Done(_)) {
             return;
         }

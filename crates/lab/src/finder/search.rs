@@ -1,7 +1,7 @@
 //! Default finder, in the manner of MLRsearch: several short trials a load instead of a long one.
 
 use super::history::{History, Made};
-use super::{Cause, Finder, Finding, Goal, Judgement, Limit, Method, Next, Outcome, Trial, cause};
+use super::{Cause, Finder, Finding, Goal, Judgement, Limit, Method, Next, TrialOutcome, Trial, cause};
 use std::time::Duration;
 
 /// Settings of a search.
@@ -296,7 +296,7 @@ impl Finder for Search {
         }
     }
 
-    fn take(&mut self, outcome: Outcome) {
+    fn take(&mut self, outcome: TrialOutcome) {
         let Next::Trial(Trial { load, duration }) = self.next() else { return };
         let is_hold = matches!(self.phase, Phase::Hold(_));
         let judgement = match is_hold {

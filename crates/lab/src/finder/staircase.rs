@@ -4,7 +4,7 @@
 //! its boundary: 300 ms for registrations and sessions, 90 ms between media packets. The limit of failures is the last point before IRA
 //! or ISA pass 1 %. The total is the least of them.
 
-use super::{Cause, Finder, Finding, Limit, Method, Next, Outcome, Trial, cause};
+use super::{Cause, Finder, Finding, Limit, Method, Next, TrialOutcome, Trial, cause};
 use crate::formula::methodology::{DELAY_LIMIT, INEFFECTIVE_LIMIT, PACKET_DELAY_LIMIT};
 use crate::row::words;
 use crate::statistics::median;
@@ -29,7 +29,7 @@ pub struct Point {
     /// Offered load.
     pub load: f64,
     /// Outcome of its trial.
-    pub outcome: Outcome,
+    pub outcome: TrialOutcome,
 }
 
 words! {
@@ -133,7 +133,7 @@ fn leap(points: &[Point], name: &str, boundary: f64) -> Option<usize> {
     })
 }
 
-fn is_ineffective(outcome: &Outcome) -> bool {
+fn is_ineffective(outcome: &TrialOutcome) -> bool {
     ["ira.any", "isa.any"].into_iter().any(|name| outcome.value(name).is_some_and(|share| share > INEFFECTIVE_LIMIT))
 }
 
@@ -196,7 +196,7 @@ impl Finder for Staircase {
         Next::Trial(Trial { load, duration })
     }
 
-    fn take(&mut self, outcome: Outcome) {
+    fn take(&mut self, outcome: TrialOutcome) {
         if let Next::Trial(Trial { load, .. }) = self.next() {
             self.points.push(Point { load, outcome });
         }

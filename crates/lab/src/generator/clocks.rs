@@ -2,7 +2,7 @@
 
 use super::Setting;
 use crate::Error;
-use crate::host::{Ahead, Host, Place};
+use crate::host::{Ahead, Host, ProcessHost};
 use crate::row::{Check, Reason};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl Clocks {
         let mut found: Vec<(Arc<Host>, Ahead)> = Vec::new();
         let sides = (0..setting.sides.len()).map(|number| setting.answerer(number));
         for place in setting.callers.iter().map(|party| &party.place).chain(sides) {
-            if let Place::There(host) = place
+            if let ProcessHost::There(host) = place
                 && !found.iter().any(|(known, _)| known.name() == host.name())
             {
                 found.push((Arc::clone(host), host.ahead()?));
@@ -26,8 +26,8 @@ impl Clocks {
     }
 
     /// Difference at a place. None on this machine.
-    pub(super) fn ahead(&self, place: &Place) -> Option<Ahead> {
-        let Place::There(host) = place else { return None };
+    pub(super) fn ahead(&self, place: &ProcessHost) -> Option<Ahead> {
+        let ProcessHost::There(host) = place else { return None };
         self.0.iter().find(|(known, _)| known.name() == host.name()).map(|(_, ahead)| *ahead)
     }
 

@@ -1,6 +1,6 @@
 //! Files of a generator: documents with their marks filled in, and the data of users.
 
-use super::{Answer, Setting, Traffic};
+use super::{CalleeBehaviour, Setting, Traffic};
 use crate::document::{self, Parties};
 use crate::{Error, document::user};
 use std::fmt::Write as _;
@@ -40,7 +40,7 @@ pub(super) fn write(setting: &Setting, folder: &Path) -> Result<Files, Error> {
             }
         }
     }
-    if let Answer::Document(name) = &setting.answer {
+    if let CalleeBehaviour::Document(name) = &setting.answer {
         let file = folder.join("answer.xml");
         write_file(&file, &document::text(name, &parties(sides[0]))?)?;
         files.answering = Some(file);

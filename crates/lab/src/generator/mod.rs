@@ -16,7 +16,7 @@ mod trial;
 mod words;
 
 pub(crate) use reading::of_second;
-pub use setting::{Answer, PATIENCE, Setting, Traffic};
+pub use setting::{CalleeBehaviour, PATIENCE, Setting, Traffic};
 
 use crate::Error;
 use crate::row::{Figures, Load, Reason};

@@ -1,6 +1,6 @@
 //! Setting of a generator: everything that stays from trial to trial.
 
-use crate::host::{Party, Place};
+use crate::host::{Party, ProcessHost};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,9 +33,9 @@ pub struct Setting {
     /// Addresses of the answering sides. Their ports are free outside of a trial.
     pub sides: Vec<SocketAddr>,
     /// Places of the answering sides, which are dealt to these in turn.
-    pub answerers: Vec<Place>,
+    pub answerers: Vec<ProcessHost>,
     /// Behaviour of the answering sides.
-    pub answer: Answer,
+    pub answer: CalleeBehaviour,
     /// Time without an answer after which a call fails.
     pub patience: Duration,
     /// Bounds of the generator's verdict on itself.
@@ -55,7 +55,7 @@ pub enum Traffic {
 
 /// Behaviour of the answering sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CalleeBehaviour {
     /// Ring for this time, then answer. A 180 and a 200 at once may overtake each other in servers of several processes.
     Ring(Duration),
     /// Document: the name of a shipped one, or a path.
@@ -78,8 +78,8 @@ impl Setting {
             hold: Duration::from_millis(100),
             callers: vec![Party::here(None)],
             sides: Vec::new(),
-            answerers: vec![Place::Here],
-            answer: Answer::Ring(Duration::from_millis(50)),
+            answerers: vec![ProcessHost::Here],
+            answer: CalleeBehaviour::Ring(Duration::from_millis(50)),
             patience: PATIENCE,
             thresholds: Thresholds::default(),
             cores: Vec::new(),
@@ -87,8 +87,8 @@ impl Setting {
     }
 
     /// Place (machine or host) of the answering side with this number, from 0.
-    pub(super) fn answerer(&self, number: usize) -> &Place {
-        self.answerers.get(number % self.answerers.len().max(1)).unwrap_or(&Place::Here)
+    pub(super) fn answerer(&self, number: usize) -> &ProcessHost {
+        self.answerers.get(number % self.answerers.len().max(1)).unwrap_or(&ProcessHost::Here)
     }
 
     /// Tells whether the system under test is reached over loopback.

@@ -4,7 +4,7 @@ use super::clocks::Clocks;
 use super::document::Files;
 use super::reading::{self, Window};
 use super::words::Words;
-use super::{Answer, Made, Setting, Traffic, Trial, source};
+use super::{CalleeBehaviour, Made, Setting, Traffic, Trial, source};
 use crate::Error;
 use crate::formula::methodology::call_rate;
 use crate::host::{Ahead, Party, Start, Started};
@@ -247,9 +247,9 @@ fn answering(
     // The duration ends the process even if its owner is gone.
     words.text(["--duration", &written(longest + Duration::from_secs(60))]).clock(ahead);
     match (&setting.answer, &files.answering) {
-        (Answer::Document(_), Some(file)) => drop(words.text(["--no-exec", "--scenario"]).input(file, "")),
-        (Answer::Ring(time), _) => drop(words.text(["--ring", &written(*time)])),
-        (Answer::Document(_), None) => {}
+        (CalleeBehaviour::Document(_), Some(file)) => drop(words.text(["--no-exec", "--scenario"]).input(file, "")),
+        (CalleeBehaviour::Ring(time), _) => drop(words.text(["--ring", &written(*time)])),
+        (CalleeBehaviour::Document(_), None) => {}
     }
     let (program, cores) = (&setting.program, &setting.cores);
     let mut process = setting.answerer(number).start(&Start { name: &name, folder, program, cores, words: &words })?;

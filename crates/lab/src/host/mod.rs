@@ -17,7 +17,7 @@ mod protocol;
 
 pub use agent::serve;
 pub use clock::Ahead;
-pub use place::{Place, Start, Started, Word};
+pub use place::{ProcessHost, Start, Started, Word};
 
 use crate::doctor::Finding;
 use crate::row::Digest;
@@ -210,7 +210,7 @@ pub struct Roles {
 #[derive(Clone, Debug)]
 pub struct Party {
     /// Place of the party's processes.
-    pub place: Place,
+    pub place: ProcessHost,
     /// Address of the party's traffic. None for the one that the kernel chooses.
     pub address: Option<IpAddr>,
 }
@@ -218,7 +218,7 @@ pub struct Party {
 impl Party {
     /// Makes a party of this machine.
     pub const fn here(address: Option<IpAddr>) -> Self {
-        Self { place: Place::Here, address }
+        Self { place: ProcessHost::Here, address }
     }
 
     /// Address and port for a program of this party that others reach.
@@ -228,8 +228,8 @@ impl Party {
     pub(crate) fn free_address(&self) -> Result<SocketAddr, Error> {
         let ip = self.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let port = match &self.place {
-            Place::Here => port::free_at(ip),
-            Place::There(host) => host.free_port(ip)?,
+            ProcessHost::Here => port::free_at(ip),
+            ProcessHost::There(host) => host.free_port(ip)?,
         };
         Ok(SocketAddr::new(ip, port))
     }
@@ -291,7 +291,7 @@ impl Hosts {
             }
             let unknown = || host.fault(format!("ssh does not tell its address: write {}=ADDRESS", named.name));
             let address = named.address.or(host.greeting.seen_at).ok_or_else(unknown)?;
-            Ok(Party { address: Some(address), place: Place::There(host) })
+            Ok(Party { address: Some(address), place: ProcessHost::There(host) })
         };
         let of = |named: &[Named]| named.iter().map(party).collect::<Result<Vec<Party>, Error>>();
         let (callers, answerers, server) = (of(&roles.callers)?, of(&roles.answerers)?, of(roles.server.as_slice())?);
@@ -319,8 +319,8 @@ impl Hosts {
                 let given = named.get(number).and_then(|named| named.address);
                 let address = match (&party.place, given) {
                     (_, Some(address)) => address,
-                    (Place::There(host), None) => host.address_towards(server)?,
-                    (Place::Here, None) => agent::own_address(server)?,
+                    (ProcessHost::There(host), None) => host.address_towards(server)?,
+                    (ProcessHost::Here, None) => agent::own_address(server)?,
                 };
                 if address.is_ipv4() != server.is_ipv4() {
                     let reason = format!("it is no way to the server at {}: name one of the same IP", server.ip());
@@ -339,8 +339,8 @@ impl Hosts {
     /// The machine has fewer cores, or none is left for the generator; a sentence.
     pub fn pin(mut self, cores: usize) -> Result<Self, String> {
         let (all, is_shared) = match &self.server.place {
-            Place::Here => (std::thread::available_parallelism().map_or(1, std::num::NonZero::get), true),
-            Place::There(host) => (host.machine().cores as usize, false),
+            ProcessHost::Here => (std::thread::available_parallelism().map_or(1, std::num::NonZero::get), true),
+            ProcessHost::There(host) => (host.machine().cores as usize, false),
         };
         let most = if is_shared { all.saturating_sub(1) } else { all };
         if cores == 0 || cores > most {
@@ -357,7 +357,7 @@ impl Hosts {
         let all = self.callers.iter().chain(&self.answerers).chain([&self.server]);
         let mut found: Vec<&Arc<Host>> = Vec::new();
         for party in all {
-            if let Place::There(host) = &party.place
+            if let ProcessHost::There(host) = &party.place
                 && !found.iter().any(|known| known.name == host.name)
             {
                 found.push(host);

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Place of a process.
+/// Host of a process.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum ProcessHost {
     /// This machine.
     Here,
     /// Host.
@@ -67,7 +67,7 @@ pub struct Remote {
 /// Time between two checks whether a program has ended.
 const STEP: Duration = Duration::from_millis(50);
 
-impl Place {
+impl ProcessHost {
     /// Sends the files that words name, so that a start is short.
     ///
     /// # Errors

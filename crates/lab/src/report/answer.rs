@@ -1,7 +1,7 @@
 //! Answer of an experiment in one sentence.
 
 use super::cells::{CellRows, Cells, Offered};
-use super::gate::Verdict;
+use super::gate::GateVerdict;
 use super::plot::{load_title, representatives};
 use super::table::show_plain;
 use crate::compare::FLOOR;
@@ -14,7 +14,7 @@ use strowger_report::Tone;
 
 /// Sentence at the top of a report, and how good it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Headline {
     /// Tone.
     pub tone: Tone,
     /// Sentence.
@@ -24,14 +24,14 @@ pub struct Answer {
 /// Limits of a system that a sentence names one by one.
 const NAMED: usize = 3;
 
-/// Makes the answer of a run. `is_whole`: all trials of its plan were made.
-pub(super) fn answer(cells: &Cells<'_>, rows: &[Row], gates: &[Verdict], is_whole: bool) -> Answer {
+/// Makes the headline of a run. `is_whole`: all trials of its plan were made.
+pub(super) fn answer(cells: &Cells<'_>, rows: &[Row], gates: &[GateVerdict], is_whole: bool) -> Headline {
     let invalid = cells.cells.iter().filter(|cell| !cell.rows.iter().any(|row| row.validity.is_valid())).count();
     let missed = gates.iter().filter(|gate| gate.is_met == Some(false)).count();
     let judged = gates.iter().filter(|gate| gate.is_met.is_some()).count();
     if !rows.iter().any(|row| row.validity.is_valid() && row.system.name != FLOOR) {
         let sentence = "Nothing can be said: the run has no valid trial.".into();
-        return Answer { tone: Tone::Bad, sentence };
+        return Headline { tone: Tone::Bad, sentence };
     }
     let mut parts = vec![result(cells).unwrap_or_else(|| "no figure of the experiment was measured".into())];
     match (missed, judged) {
@@ -50,7 +50,7 @@ pub(super) fn answer(cells: &Cells<'_>, rows: &[Row], gates: &[Verdict], is_whol
         (0, 0, true) => Tone::Good,
         _ => Tone::Doubtful,
     };
-    Answer { tone, sentence: format!("{}.", parts.join("; ")) }
+    Headline { tone, sentence: format!("{}.", parts.join("; ")) }
 }
 
 /// Sentence about limits, ratios between systems, or values.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 use strowger_report::drawing::{Ladder, Step};
-use strowger_scenario::step::{Expected, Kind, Optional, Pause, Start};
+use strowger_scenario::step::{Expected, StepKind, Optional, Pause, Start};
 use strowger_scenario::{Environment, Scenario};
 
 const CALLER: &str = "caller";
@@ -77,12 +77,12 @@ fn actions(text: &str, hold: Duration) -> Result<Vec<Action>, String> {
     let environment = Environment { injections: vec!["users.csv".into()], ..Environment::default() };
     let scenario = Scenario::parse(text.as_bytes(), Path::new("document.xml"), &environment)
         .map_err(|refusal| refusal.to_string())?;
-    let action = |kind: &Kind| match kind {
-        Kind::Send(send) => Some(Action::Send(match &send.start {
+    let action = |kind: &StepKind| match kind {
+        StepKind::Send(send) => Some(Action::Send(match &send.start {
             Start::Request(method) => String::from_utf8_lossy(&method.text).into_owned(),
             Start::Response(code) => code.to_string(),
         })),
-        Kind::Receive(receive) => {
+        StepKind::Receive(receive) => {
             let is_optional = receive.optional != Optional::No;
             let text = match &receive.expected {
                 Expected::Request(method) => String::from_utf8_lossy(&method.text).into_owned(),
@@ -91,11 +91,11 @@ fn actions(text: &str, hold: Duration) -> Result<Vec<Action>, String> {
             };
             Some(Action::Receive { text, is_optional })
         }
-        Kind::Pause(Pause::Drawn(drawn)) => {
+        StepKind::Pause(Pause::Drawn(drawn)) => {
             Some(Action::Wait(Duration::from_secs_f64((drawn.quantile(0.5) / 1_000.0).max(0.0))))
         }
-        Kind::Pause(_) => Some(Action::Wait(hold)),
-        Kind::TimeWait(_) | Kind::Nop | Kind::SendCommand { .. } | Kind::ReceiveCommand { .. } => None,
+        StepKind::Pause(_) => Some(Action::Wait(hold)),
+        StepKind::TimeWait(_) | StepKind::Nop | StepKind::SendCommand { .. } | StepKind::ReceiveCommand { .. } => None,
     };
     let (mut actions, mut at) = (Vec::new(), 0);
     while let Some(step) = scenario.steps.get(at) {

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// Verdict of a gate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct GateVerdict {
     /// Gate in words.
     pub gate: String,
     /// Measured value or ratio. None where a trial is missing or not valid.
@@ -31,7 +31,7 @@ pub struct Verdict {
 /// Judges the gates of an experiment by the rows of a run.
 ///
 /// The profile smoke judges none: its trials are too short.
-pub fn gates(experiment: &Experiment, rows: &[Row]) -> Vec<Verdict> {
+pub fn gates(experiment: &Experiment, rows: &[Row]) -> Vec<GateVerdict> {
     let cells = Cells::of(experiment, rows);
     let is_smoke = !rows.is_empty() && rows.iter().all(|row| row.profile == Profile::Smoke);
     let is_there = |gate: &&Gate| has_optional(experiment, rows, gate);
@@ -45,7 +45,7 @@ fn has_optional(experiment: &Experiment, rows: &[Row], gate: &Gate) -> bool {
     optional.all(|system| rows.iter().any(|row| *row.system.name == system.name))
 }
 
-fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> Verdict {
+fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> GateVerdict {
     let measured = measured(cells, rows, gate);
     let is_ratio = gate.against.is_some() && !matches!(gate.bound, Bound::AddsAtMost(_));
     let figure = gate.figures.first().map_or("", String::as_str);
@@ -57,7 +57,7 @@ fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> Verd
     };
     let each = if gate.is_of_each { " in each trial" } else { "" };
     let aim = gate.aim.map_or_else(String::new, |aim| format!(", aim {}", show(aim)));
-    let mut verdict = Verdict {
+    let mut verdict = GateVerdict {
         gate: format!("{} {words} {}{each}{aim}", subject(gate), show(gate.bound.value())),
         value: measured.as_ref().ok().copied(),
         is_met: None,

@@ -1,6 +1,6 @@
 //! Page of a report.
 
-use super::{Body, Report, Verdict};
+use super::{Body, Report, GateVerdict};
 use crate::row::{Row, Validity, definition};
 use std::collections::BTreeSet;
 use strowger_measure::several;
@@ -14,7 +14,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     page.banner(answer.tone, "Answer", &answer.sentence, &[]);
     if !report.gates.is_empty() {
         page.section("Gates");
-        let (judged, others): (Vec<&Verdict>, Vec<&Verdict>) =
+        let (judged, others): (Vec<&GateVerdict>, Vec<&GateVerdict>) =
             report.gates.iter().partition(|gate| gate.is_met.is_some());
         page.items(&judged.into_iter().map(gate).collect::<Vec<_>>());
         if let Some(title) = unjudged(&others) {
@@ -88,13 +88,13 @@ fn flush(page: &mut Page, figures: &mut Vec<Figure>) {
 }
 
 /// Number of the gates without a verdict. None where there is none.
-pub(super) fn unjudged(gates: &[&Verdict]) -> Option<String> {
+pub(super) fn unjudged(gates: &[&GateVerdict]) -> Option<String> {
     let count = gates.len() as u64;
     let were = if count == 1 { "was" } else { "were" };
     (count > 0).then(|| format!("{} {were} not judged", several(count, "gate")))
 }
 
-pub(super) fn gate(verdict: &Verdict) -> Item {
+pub(super) fn gate(verdict: &GateVerdict) -> Item {
     let mark = match verdict.is_met {
         Some(true) => Mark::Met,
         Some(false) => Mark::Missed,

@@ -1,6 +1,6 @@
 //! Text of a report in Markdown.
 
-use super::{Body, Report, Verdict, html};
+use super::{Body, Report, GateVerdict, html};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use strowger_measure::Unit;
@@ -13,7 +13,7 @@ pub(super) fn text(report: &Report<'_>) -> String {
     let _ = writeln!(out, "# {title}\n\n{}\n\n**{}**\n", html::about(report), printable(&report.answer.sentence));
     if !report.gates.is_empty() {
         out.push_str("## Gates\n\n");
-        let (judged, others): (Vec<&Verdict>, Vec<&Verdict>) =
+        let (judged, others): (Vec<&GateVerdict>, Vec<&GateVerdict>) =
             report.gates.iter().partition(|gate| gate.is_met.is_some());
         judged.iter().for_each(|gate| line(&mut out, &html::gate(gate)));
         if let Some(title) = html::unjudged(&others) {

@@ -32,8 +32,8 @@ mod plot;
 mod shape;
 mod table;
 
-pub use answer::Answer;
-pub use gate::{Verdict, gates};
+pub use answer::Headline;
+pub use gate::{GateVerdict, gates};
 pub use shape::{Content, Shape, expected, missing};
 
 use self::cells::{CellRows, Cells, title_of};
@@ -77,8 +77,8 @@ pub struct Report<'a> {
     experiment: &'a Experiment,
     rows: &'a [Row],
     description: &'a Description,
-    answer: Answer,
-    gates: Vec<Verdict>,
+    answer: Headline,
+    gates: Vec<GateVerdict>,
     parts: Vec<Part>,
     method: Vec<String>,
     time: Option<Time>,
@@ -127,7 +127,7 @@ impl<'a> Report<'a> {
     }
 
     /// Answer in one sentence.
-    pub const fn answer(&self) -> &Answer {
+    pub const fn answer(&self) -> &Headline {
         &self.answer
     }
 
@@ -137,7 +137,7 @@ impl<'a> Report<'a> {
     }
 
     /// Verdicts of the gates.
-    pub fn gates(&self) -> &[Verdict] {
+    pub fn gates(&self) -> &[GateVerdict] {
         &self.gates
     }
 

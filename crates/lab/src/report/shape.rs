@@ -2,7 +2,7 @@
 
 use super::cells::Cells;
 use super::{Body, Report};
-use crate::experiment::{Experiment, Figure, FinderKind, Place, Plan, Planned, PlannedLoad, Steps, plan};
+use crate::experiment::{Experiment, Figure, FinderKind, TrialPosition, Plan, Planned, PlannedLoad, Steps, plan};
 use crate::finder::{Finding, Method, Part};
 use crate::row::{DEFINITIONS, FoundLimit, Load, Profile, Row, System, may_lack};
 use std::collections::BTreeMap;
@@ -154,7 +154,7 @@ pub fn missing(found: &[Shape], wanted: &[Shape]) -> Vec<String> {
 pub(super) fn absence(cells: &Cells<'_>, figure: &Figure, profile: Profile) -> String {
     let fits = |trial: &&Planned| figure.only.iter().all(|(name, value)| trial.axes.get(name) == Some(value));
     let plan = plan(cells.experiment, profile, &[]);
-    let is_planned = plan.trials.iter().filter(|trial| trial.place == Place::Trial).any(|trial| fits(&trial));
+    let is_planned = plan.trials.iter().filter(|trial| trial.place == TrialPosition::Trial).any(|trial| fits(&trial));
     let only: Vec<String> = figure.only.iter().map(|(name, value)| format!("{name}={value}")).collect();
     if !is_planned {
         format!("the profile {profile} has no trial with {}", only.join(", "))

@@ -3,7 +3,7 @@
 use super::cells::{CellRows, Cells, Offered, Value, title_of};
 use super::plot::{has_several_loads, load_title, of_figures, varied};
 use crate::experiment::{self, Axes, FinderKind, PublishedRow};
-use crate::finder::{Criteria, Criterion, Finding, Outcome, Point, criteria};
+use crate::finder::{Criteria, Criterion, Finding, TrialOutcome, Point, criteria};
 use crate::row::{FoundLimit, definition};
 use crate::run::{Description, Machine};
 use strowger_measure::{Unit, grouped};
@@ -109,7 +109,7 @@ impl Lines {
 fn steps(cells: &[&CellRows<'_>], of: &CellRows<'_>) -> Criteria {
     let own = cells.iter().filter(|cell| cell.system == of.system && cell.axes == of.axes);
     let point =
-        |cell: &&CellRows<'_>| Some(Point { load: cell.offered.load()?, outcome: Outcome::from(*cell.rows.last()?) });
+        |cell: &&CellRows<'_>| Some(Point { load: cell.offered.load()?, outcome: TrialOutcome::from(*cell.rows.last()?) });
     criteria(&own.filter_map(point).collect::<Vec<_>>())
 }
 

@@ -4,8 +4,8 @@ use super::description::SystemUsed;
 use super::host_side;
 use crate::Error;
 use crate::document;
-use crate::experiment::{self, Experiment, Place as PlaceOfTrial, Plan, SystemSpec};
-use crate::host::{Hosts, Place};
+use crate::experiment::{self, Experiment, TrialPosition as PlaceOfTrial, Plan, SystemSpec};
+use crate::host::{Hosts, ProcessHost};
 use crate::program::{MARIADBD, MEMCACHED, Program, REDIS};
 use crate::row::Digest;
 use crate::system::{SHIPPED, SystemFolder};
@@ -38,7 +38,7 @@ pub struct Chosen {
 pub fn choose(
     experiment: &mut Experiment,
     named: &[(String, Option<String>)],
-    server: &Place,
+    server: &ProcessHost,
 ) -> Result<Vec<Chosen>, Error> {
     for (name, given) in named {
         if experiment.systems.iter().all(|spec| spec.name != *name) {
@@ -51,8 +51,8 @@ pub fn choose(
         let given = named.iter().find(|(name, _)| *name == spec.name).and_then(|(_, given)| given.clone());
         let folder = SystemFolder::open(&spec.driver, given.as_deref())?;
         let (version, program) = match server {
-            Place::Here => identify(&folder)?,
-            Place::There(host) => host_side::describe(&folder, host)?,
+            ProcessHost::Here => identify(&folder)?,
+            ProcessHost::There(host) => host_side::describe(&folder, host)?,
         };
         Ok(Chosen { spec: spec.clone(), version, program, folder, given })
     };
@@ -87,7 +87,7 @@ fn further(experiment: &Experiment, name: &str, has_path: bool) -> Result<System
 /// # Errors
 /// The first such trial, with a cure.
 pub fn check(plan: &Plan, systems: &[Chosen]) -> Result<(), Error> {
-    for planned in plan.trials.iter().filter(|planned| planned.place == experiment::Place::Trial) {
+    for planned in plan.trials.iter().filter(|planned| planned.place == experiment::TrialPosition::Trial) {
         let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
         let Some(chosen) = chosen else { continue };
         if chosen.folder.address().is_some() {
@@ -140,7 +140,7 @@ pub fn describe(systems: &[Chosen]) -> Vec<SystemUsed> {
 ///
 /// # Errors
 /// The connection is gone.
-pub fn versions(plan: &Plan, systems: &[Chosen], server: &Place) -> Result<BTreeMap<String, String>, Error> {
+pub fn versions(plan: &Plan, systems: &[Chosen], server: &ProcessHost) -> Result<BTreeMap<String, String>, Error> {
     let mut names = Vec::new();
     for planned in &plan.trials {
         let chosen = systems.iter().find(|chosen| chosen.spec.name == planned.system);
@@ -149,8 +149,8 @@ pub fn versions(plan: &Plan, systems: &[Chosen], server: &Place) -> Result<BTree
     names.sort();
     names.dedup();
     match server {
-        Place::Here => Ok(versions_of(&names)),
-        Place::There(host) => host_side::versions(names, host),
+        ProcessHost::Here => Ok(versions_of(&names)),
+        ProcessHost::There(host) => host_side::versions(names, host),
     }
 }
 

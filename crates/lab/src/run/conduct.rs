@@ -1,10 +1,10 @@
 //! Conduct of a run: makes each trial that is due and writes its row, until none is due.
 
 use super::folder::Folder;
-use super::schedule::{Due, Order, Schedule};
+use super::schedule::{Due, NextTrial, Schedule};
 use crate::Error;
 use crate::experiment::Planned;
-use crate::finder::{Limit, Outcome};
+use crate::finder::{Limit, TrialOutcome};
 use crate::formula::stress::scaled_load;
 use crate::row::{Digest, Figures, FoundLimit, Load, Row, System, UnknownFigure};
 use std::path::Path;
@@ -18,14 +18,14 @@ pub trait TestBed {
     ///
     /// # Errors
     /// The trial cannot be made at all: a system does not start, or a file cannot be written. A trial that failed is an outcome.
-    fn trial(&mut self, order: &Order, folder: &Path) -> Result<Outcome, Error>;
+    fn trial(&mut self, order: &NextTrial, folder: &Path) -> Result<TrialOutcome, Error>;
 }
 
 /// Event of a run, for people.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A trial begins.
-    Begins(&'a Order),
+    Begins(&'a NextTrial),
     /// A row was written.
     Written(&'a Row),
 }
@@ -96,7 +96,7 @@ fn limit_row(
     bed: &impl TestBed,
     planned: &Planned,
     limit: &Limit,
-    confirmation: Outcome,
+    confirmation: TrialOutcome,
 ) -> Result<Row, Error> {
     let load = Load { value: 0.0, unit: schedule.experiment().load.unit };
     let mut row = row(schedule, bed, planned, load);

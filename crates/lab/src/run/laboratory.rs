@@ -2,16 +2,16 @@
 
 use super::chosen::Chosen;
 use super::conduct::TestBed;
-use super::schedule::Order;
+use super::schedule::NextTrial;
 use super::side::{self, ServerSide, SideOrder, Work};
 use super::site::{Folder, Site};
 use super::trial::measure;
 use crate::Error;
 use crate::backend::Beside;
 use crate::document;
-use crate::experiment::{Axes, Course, Experiment, Place, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
-use crate::finder::Outcome;
-use crate::generator::{self, Answer, Generator, Traffic};
+use crate::experiment::{Axes, Course, Experiment, TrialPosition, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
+use crate::finder::TrialOutcome;
+use crate::generator::{self, CalleeBehaviour, Generator, Traffic};
 use crate::host::Hosts;
 use crate::row::{AxisValue, Digest, Load, LoadUnit, Profile, Row, System};
 use std::collections::BTreeMap;
@@ -70,18 +70,18 @@ impl Laboratory {
     }
 
     /// Takes the running site of a trial, or starts one.
-    fn site(&mut self, order: &Order, trial: &Path) -> Result<Site, Error> {
+    fn site(&mut self, order: &NextTrial, trial: &Path) -> Result<Site, Error> {
         let planned = &order.planned;
         match self.running(order) {
             Some(site) => Ok(site),
-            None if planned.place != Place::Trial => self.start_floor(planned),
+            None if planned.place != TrialPosition::Trial => self.start_floor(planned),
             None => self.start(planned, trial),
         }
     }
 
     /// Takes the running site of a trial. Sites of other cells end. A site whose trial at a fixed load is made again ends, too: its server has
     /// grown, and its allocator keeps the memory of the calls that have ended.
-    fn running(&mut self, order: &Order) -> Option<Site> {
+    fn running(&mut self, order: &NextTrial) -> Option<Site> {
         let planned = &order.planned;
         self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
         let at = self.sites.iter().position(|site| site.name == planned.system)?;
@@ -201,7 +201,7 @@ impl Laboratory {
         load.patience = self.experiment.call.patience.unwrap_or(load.patience);
         load.hold = self.steps.hold.unwrap_or(self.experiment.call.hold);
         if let Some(answer) = self.experiment.call.answer.as_ref().filter(|answer| *answer != document::ANSWER) {
-            load.answer = Answer::Document(answer.clone());
+            load.answer = CalleeBehaviour::Document(answer.clone());
         }
         Ok(load)
     }
@@ -313,7 +313,7 @@ impl Laboratory {
             };
             let [warm_up, window] = CHOICE;
             let load = Load { value, unit: self.experiment.load.unit };
-            let order = Order {
+            let order = NextTrial {
                 planned: planned.clone(),
                 number: 0,
                 load,
@@ -351,7 +351,7 @@ impl TestBed for Laboratory {
         }
     }
 
-    fn trial(&mut self, order: &Order, folder: &Path) -> Result<Outcome, Error> {
+    fn trial(&mut self, order: &NextTrial, folder: &Path) -> Result<TrialOutcome, Error> {
         let mut site = self.site(order, folder)?;
         let outcome = measure(&mut site, order, folder)?;
         site.keep(folder)?;
@@ -430,14 +430,14 @@ mod tests {
         let plan = plan(&experiment, Profile::Quick, &["strowger"]);
         let mut laboratory =
             Laboratory::new(experiment.clone(), Profile::Quick, Vec::new(), Path::new("strowger"), scratch.path());
-        let first = plan.trials.iter().position(|planned| planned.place == Place::Trial).expect("it has trials");
+        let first = plan.trials.iter().position(|planned| planned.place == TrialPosition::Trial).expect("it has trials");
         let schedule =
             Schedule::new(experiment, Profile::Quick, Plan { trials: plan.trials[first..].to_vec(), ..plan });
         let mut order = match schedule.next() {
             Due::Trial(order) => *order,
             other => panic!("{other:?}"),
         };
-        let mut is_kept = |order: &Order| {
+        let mut is_kept = |order: &NextTrial| {
             let folder = laboratory.folder();
             let site = laboratory.site_of(&order.planned, Box::new(Idle), Vec::new(), folder).expect("no files");
             laboratory.sites.push(site);

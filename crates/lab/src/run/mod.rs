@@ -84,7 +84,7 @@ pub use laboratory::Laboratory;
 pub(crate) use measuring::printed_figures;
 pub use recorded::{DESCRIPTION, EXPERIMENT, FolderError, ROWS, Recorded, SUMS};
 pub(crate) use sampled::{SERVER, Sampled};
-pub use schedule::{Due, Marked, Order, Schedule, Verdict};
+pub use schedule::{Due, Marked, NextTrial, Schedule, PlanVerdict};
 pub(crate) use side::SideRequest;
 pub use sums::{FORMAT, Sums};
 pub use validity::{Accounting, Evidence, reasons};

@@ -1,8 +1,8 @@
 //! Schedule of a run: the next trial from the plan and the rows so far. It reads no clock and starts nothing.
 
-use crate::experiment::{Course, Experiment, FinderKind, Place, Plan, Planned, PlannedLoad, Steps, floor_window};
+use crate::experiment::{Course, Experiment, FinderKind, TrialPosition, Plan, Planned, PlannedLoad, Steps, floor_window};
 use crate::finder::{
-    Finder, Limit, Method, Next, Outcome, Rfc7502, Rfc7502Settings, Search, Settings, Staircase, StaircaseSettings,
+    Finder, Limit, Method, Next, TrialOutcome, Rfc7502, Rfc7502Settings, Search, Settings, Staircase, StaircaseSettings,
     Trial, is_carried,
 };
 use crate::row::{Check, Load, LoadUnit, Profile, Reason, Row, Validity};
@@ -16,7 +16,7 @@ const AT_ONCE: (Duration, Option<Duration>) = (Duration::ZERO, Some(Duration::ZE
 
 /// Trial that is due.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Order {
+pub struct NextTrial {
     /// Trial or search of the plan.
     pub planned: Planned,
     /// Number of the trial in the plan, from 1.
@@ -41,9 +41,9 @@ pub struct Order {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Due {
     /// Trial.
-    Trial(Box<Order>),
+    Trial(Box<NextTrial>),
     /// Row with the limit that a search found, and the outcome of the trial that confirmed it.
-    Limit(Box<(Planned, Limit, Outcome)>),
+    Limit(Box<(Planned, Limit, TrialOutcome)>),
     /// All trials were made.
     Nothing,
 }
@@ -74,7 +74,7 @@ pub struct Schedule {
 /// Search that is under way.
 struct Searching {
     finder: Box<dyn Finder>,
-    made: Vec<(Trial, Outcome)>,
+    made: Vec<(Trial, TrialOutcome)>,
 }
 
 impl std::fmt::Debug for Searching {
@@ -136,7 +136,7 @@ impl Schedule {
             let (planned, number) = (planned.clone(), self.done + 1);
             let load = Load { value, unit };
             let attempt = self.attempt;
-            let order = Order { planned, number, load, warm_up, window, cool_down, settle, attempt, course };
+            let order = NextTrial { planned, number, load, warm_up, window, cool_down, settle, attempt, course };
             Due::Trial(Box::new(order))
         };
         match (&self.search, planned.load) {
@@ -191,8 +191,8 @@ impl Schedule {
         if unit == LoadUnit::Registrations { unit } else { LoadUnit::Calls }
     }
 
-    fn made(&mut self, order: Order, row: &Row) {
-        let outcome = Outcome::from(row);
+    fn made(&mut self, order: NextTrial, row: &Row) {
+        let outcome = TrialOutcome::from(row);
         let is_again = self.attempt <= self.repeats();
         match &mut self.search {
             Some(_) if outcome.is_doubtful() && is_again => self.attempt += 1,
@@ -283,7 +283,7 @@ impl Schedule {
 }
 
 fn is_floor(planned: &Planned) -> bool {
-    planned.place != Place::Trial
+    planned.place != TrialPosition::Trial
 }
 
 fn reasons(validity: &Validity) -> Vec<Reason> {
@@ -295,7 +295,7 @@ fn reasons(validity: &Validity) -> Vec<Reason> {
 
 /// Outcome of the longest trial at or below the limit; of equally long ones that with the highest load. By RFC 7502 a trial is the longer the
 /// lower its rate: it is the one that carried the limit.
-fn confirmation(made: &[(Trial, Outcome)], limit: &Limit) -> Outcome {
+fn confirmation(made: &[(Trial, TrialOutcome)], limit: &Limit) -> TrialOutcome {
     if limit.method == Method::Rfc7502 {
         let mut at = made.iter().filter(|(trial, _)| trial.load == limit.load);
         return at
@@ -306,19 +306,19 @@ fn confirmation(made: &[(Trial, Outcome)], limit: &Limit) -> Outcome {
     let below = made.iter().filter(|(trial, _)| trial.load <= limit.load);
     let key = |trial: &Trial| (trial.duration, trial.load);
     let best = below.max_by(|(a, _), (b, _)| key(a).partial_cmp(&key(b)).unwrap_or(std::cmp::Ordering::Equal));
-    best.map_or_else(Outcome::default, |(_, outcome)| outcome.clone())
+    best.map_or_else(TrialOutcome::default, |(_, outcome)| outcome.clone())
 }
 
 /// Verdict on a run whose plan is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PlanVerdict {
     /// Each trial of the plan is valid.
     Valid,
     /// A trial stayed invalid.
     Invalid,
 }
 
-impl Verdict {
+impl PlanVerdict {
     /// Judges the trials that stayed invalid. In the profile `smoke` no figure is judged, so that a busy machine is no fault.
     pub fn of(profile: Profile, marked: &[Marked]) -> Self {
         let is_of_system = |reason: &Reason| matches!(reason.check, Check::Ends | Check::Accounting | Check::Restart);

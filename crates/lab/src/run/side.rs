@@ -5,7 +5,7 @@ use super::own_side::OwnSide;
 use super::validity::Accounting;
 use crate::Error;
 use crate::generator::{Made, Trial};
-use crate::host::{Party, Place};
+use crate::host::{Party, ProcessHost};
 use crate::system::SystemFolder;
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
@@ -146,7 +146,7 @@ pub(super) fn start(
     folder: &Path,
 ) -> Result<Box<dyn ServerSide>, Error> {
     Ok(match &server.place {
-        Place::Here => Box::new(OwnSide::start(&order, program, folder)?),
-        Place::There(host) => Box::new(HostSide::start(order, host)?),
+        ProcessHost::Here => Box::new(OwnSide::start(&order, program, folder)?),
+        ProcessHost::There(host) => Box::new(HostSide::start(order, host)?),
     })
 }

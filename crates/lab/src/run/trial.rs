@@ -4,12 +4,12 @@ use super::clients;
 use super::events;
 use super::over_time::Seconds;
 use super::sampled::Sampled;
-use super::schedule::Order;
+use super::schedule::NextTrial;
 use super::side::SideMemory;
 use super::site::Site;
 use super::validity::{Evidence, reasons};
 use crate::experiment::{Action, Course};
-use crate::finder::Outcome;
+use crate::finder::TrialOutcome;
 use crate::generator::{self, Generator, Made};
 use crate::row::{Check, Figures, Reason, Series, UnknownFigure, Validity};
 use crate::{Error, process};
@@ -33,7 +33,7 @@ fn rate_of_samples(window: Duration) -> u32 {
 }
 
 /// Makes a trial on a running site.
-pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<Outcome, Error> {
+pub(super) fn measure(site: &mut Site, order: &NextTrial, folder: &Path) -> Result<TrialOutcome, Error> {
     let is_fresh = !std::mem::replace(&mut site.is_loaded, true);
     site.side.empty_accounting()?;
     // Some more than fall due.
@@ -65,7 +65,7 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
                 &Evidence { sampled: vec![("nothing".into(), Duration::ZERO)], ..evidence },
                 &Figures::default(),
             );
-            return Ok(Outcome { validity: Validity::of(lost), ..Outcome::default() });
+            return Ok(TrialOutcome { validity: Validity::of(lost), ..TrialOutcome::default() });
         }
     };
     evidence.generator.clone_from(&made.reasons);
@@ -97,11 +97,11 @@ pub(super) fn measure(site: &mut Site, order: &Order, folder: &Path) -> Result<O
     let ended = site.side.ended()?;
     evidence.ended = evidence.ended.take().or(ended);
     let validity = Validity::of(reasons(&evidence, &figures));
-    Ok(Outcome { figures, series, validity })
+    Ok(TrialOutcome { figures, series, validity })
 }
 
 /// Loads the site, and makes the events meanwhile.
-fn loaded(site: &mut Site, order: &Order, folder: &Path) -> (Result<Made, Error>, events::Made) {
+fn loaded(site: &mut Site, order: &NextTrial, folder: &Path) -> (Result<Made, Error>, events::Made) {
     let mut trial = generator::Trial::new(order.load, order.warm_up, order.window, folder);
     trial.cool_down = order.cool_down;
     let changes = order.course.events.iter().filter_map(|event| match event.action {
@@ -139,7 +139,7 @@ fn over_time(course: &Course, made: &Made, observed: &Observed) -> Result<(Figur
 }
 
 /// Adds the figures of memory. Calls and connections that exist at a time are gone after the load: their memory is read at the end of the window.
-fn memory(order: &Order, seen: Seen, calls: Calls, figures: &mut Figures) -> Result<(), UnknownFigure> {
+fn memory(order: &NextTrial, seen: Seen, calls: Calls, figures: &mut Figures) -> Result<(), UnknownFigure> {
     let Seen { is_fresh, connections, memories: [before, after], within } = seen;
     let growth = |now: Memory, before: Memory| now.unbacked.saturating_sub(before.unbacked) as f64;
     if let Some(cache) = after.cache {
@@ -222,22 +222,22 @@ fn pause(time: Duration) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Axes, Place, Planned, PlannedLoad};
+    use crate::experiment::{Axes, TrialPosition, Planned, PlannedLoad};
     use crate::row::{Load, LoadUnit};
 
-    fn order(unit: LoadUnit) -> Order {
+    fn order(unit: LoadUnit) -> NextTrial {
         let planned = Planned {
             system: "strowger".into(),
             configuration: "relay".into(),
             axes: Axes::new(),
             load: PlannedLoad::Fixed(100.0),
             repetition: 1,
-            place: Place::Trial,
+            place: TrialPosition::Trial,
             registers: 0,
             kills: false,
             time: Duration::ZERO,
         };
-        Order {
+        NextTrial {
             planned,
             number: 1,
             load: Load { value: 100.0, unit },

@@ -1,7 +1,7 @@
 //! Two sides in this process, each on shards of its own.
 
 use super::layer::{Side, layer};
-use super::party::{Calling, Counts, Order, Party};
+use super::party::{Calling, Counts, PartyCommand, Party};
 use super::{Setting, wait_until};
 use crate::Error;
 use std::hash::BuildHasher;
@@ -76,13 +76,13 @@ impl Pair {
         for shard in 0..setting.threads {
             let share = setting.outstanding / setting.threads as u32;
             let rest = u32::from((shard as u32) < setting.outstanding % setting.threads as u32);
-            handle.mailbox(shard).send(Order::Begin(share + rest));
+            handle.mailbox(shard).send(PartyCommand::Begin(share + rest));
         }
         std::thread::sleep(setting.warm_up);
         let before = self.moment();
         std::thread::sleep(window);
         let after = self.moment();
-        (0..setting.threads).for_each(|shard| handle.mailbox(shard).send(Order::Stop));
+        (0..setting.threads).for_each(|shard| handle.mailbox(shard).send(PartyCommand::Stop));
         let ended = || self.count(|of| &of.completed) + self.count(|of| &of.failed);
         wait_until(Instant::now() + DRAIN, || ended() == self.count(|of| &of.begun));
         let lost = self.count(|of| &of.begun).saturating_sub(ended());

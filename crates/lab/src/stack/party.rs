@@ -13,9 +13,9 @@ use strowger_net::{Handle, Service, ServiceWithSockets};
 /// their other ends to any shard, so that several share them evenly.
 const CONNECTIONS: usize = 256;
 
-/// Order to a shard.
+/// Command to a shard of a party.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Order {
+pub(super) enum PartyCommand {
     /// Begin this number of exchanges, and another one for each that ends.
     Begin(u32),
     /// Begin no more.
@@ -117,7 +117,7 @@ impl Party {
 }
 
 impl Service for Party {
-    type Answer = Order;
+    type ShardMessage = PartyCommand;
     type Record = Record;
 
     #[inline]
@@ -147,14 +147,14 @@ impl Service for Party {
         self.layer.deadline()
     }
 
-    fn answered(&mut self, now: Now, order: Order, out: &mut Outbox) {
-        match order {
-            Order::Begin(count) => {
+    fn answered(&mut self, now: Now, command: PartyCommand, out: &mut Outbox) {
+        match command {
+            PartyCommand::Begin(count) => {
                 self.calling.is_running = true;
                 self.aim(count);
                 self.begin(now, count, None, out);
             }
-            Order::Stop => self.calling.is_running = false,
+            PartyCommand::Stop => self.calling.is_running = false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
-use strowger_lab::experiment::{Action, Axes, Course, Experiment, Overrides, Place, Planned, TrialEvent, plan};
+use strowger_lab::experiment::{Action, Axes, Course, Experiment, Overrides, TrialPosition, Planned, TrialEvent, plan};
 use strowger_lab::row::{AxisValue, Profile};
 use strowger_lab::run::{Due, Schedule, check, choose};
 
@@ -142,7 +142,7 @@ fn the_plan_reckons_with_a_start_before_each_trial() {
     };
     let registers = |text: &str| -> Vec<u32> {
         let plan = planned(text);
-        let own = plan.trials.iter().filter(|trial| trial.place == Place::Trial && trial.repetition == 1);
+        let own = plan.trials.iter().filter(|trial| trial.place == TrialPosition::Trial && trial.repetition == 1);
         own.map(|trial| trial.registers).collect()
     };
     assert_eq!(registers(STORM), [100; 4]);
@@ -150,7 +150,7 @@ fn the_plan_reckons_with_a_start_before_each_trial() {
     let quiet = format!("{before}{}", &after[after.find("[profile").expect("it has a profile")..]);
     assert_eq!(registers(&quiet), [100, 0, 100, 0]);
     assert!(planned(STORM).time > planned(&quiet).time);
-    assert!(planned(STORM).trials.iter().all(|trial| trial.kills == (trial.place == Place::Trial)));
+    assert!(planned(STORM).trials.iter().all(|trial| trial.kills == (trial.place == TrialPosition::Trial)));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_server_that_runs_elsewhere_is_not_killed() {
     let (mut experiment, _) = Experiment::read("storm.toml", &text).unwrap_or_else(|report| panic!("{report}"));
     let named = [("there".to_owned(), Some("127.0.0.1:5060".to_owned()))];
     let systems =
-        choose(&mut experiment, &named, &strowger_lab::host::Place::Here).unwrap_or_else(|error| panic!("{error}"));
+        choose(&mut experiment, &named, &strowger_lab::host::ProcessHost::Here).unwrap_or_else(|error| panic!("{error}"));
     let error = check(&plan(&experiment, Profile::Smoke, &[]), &systems).expect_err("it would be killed").to_string();
     assert!(error.contains("system there") && error.contains("an event of the experiment kills it"), "{error}");
     experiment.events.clear();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use strowger_core::Transport;
 use strowger_lab::compare::FLOOR;
 use strowger_lab::experiment::{
-    Axes, Bound, Experiment, FinderKind, Form, Overrides, Place, Plan, Planned, PlannedLoad, Source, plan,
+    Axes, Bound, Experiment, FinderKind, Form, Overrides, TrialPosition, Plan, Planned, PlannedLoad, Source, plan,
 };
 use strowger_lab::row::{AxisValue, LoadUnit, Profile};
 use strowger_load::campaign::Connections;
@@ -242,16 +242,16 @@ fn no_text_makes_the_reader_panic() {
 }
 
 fn trials(plan: &Plan) -> Vec<&Planned> {
-    plan.trials.iter().filter(|trial| trial.place == Place::Trial).collect()
+    plan.trials.iter().filter(|trial| trial.place == TrialPosition::Trial).collect()
 }
 
 #[test]
 fn a_plan_interleaves_systems_between_two_floors() {
     let plan = plan(&mine(), Profile::Quick, &[]);
     let floors = |place| plan.trials.iter().filter(|trial| trial.place == place && trial.system == FLOOR).count();
-    assert!(floors(Place::FloorAtStart) == 2 && floors(Place::FloorAtEnd) == 2);
-    assert_eq!(plan.trials.first().map(|trial| trial.place), Some(Place::FloorAtStart));
-    assert_eq!(plan.trials.last().map(|trial| (trial.place, trial.repetition)), Some((Place::FloorAtEnd, 4)));
+    assert!(floors(TrialPosition::FloorAtStart) == 2 && floors(TrialPosition::FloorAtEnd) == 2);
+    assert_eq!(plan.trials.first().map(|trial| trial.place), Some(TrialPosition::FloorAtStart));
+    assert_eq!(plan.trials.last().map(|trial| (trial.place, trial.repetition)), Some((TrialPosition::FloorAtEnd, 4)));
     let trials = trials(&plan);
     // Two repetitions; two loads with the local cache on both systems, and with Redis on one.
     assert_eq!(trials.len(), 2 * (2 * 2 + 2));

@@ -245,22 +245,22 @@ mod tests {
     use super::*;
     use crate::campaign::User;
     use std::time::UNIX_EPOCH;
-    use strowger_measure::{Books, CallBook, Clock, Collector, Ending, Heading, Outcome};
+    use strowger_measure::{ShardRecorder, CallBook, Clock, Collector, Ending, Heading, CallOutcome};
     use strowger_message::Method;
 
     /// Creates a run of ten calls that fail with `failure`, each after `call` has recorded its events.
-    fn run_of(failure: Failure, call: impl Fn(&mut Books, &mut CallBook, u64)) -> Run {
+    fn run_of(failure: Failure, call: impl Fn(&mut ShardRecorder, &mut CallBook, u64)) -> Run {
         let clock = Clock::new(0, UNIX_EPOCH + Duration::from_secs(1_000));
         let mut collector = Collector::new(clock, vec![], 1);
-        let mut books = collector.books(0);
+        let mut recorder = collector.recorder(0);
         for number in 0..10 {
             let now = number * 1_000;
-            books.calls_intended(1);
-            let mut book = books.call_started(now, now, 0);
-            call(&mut books, &mut book, now);
-            books.call_ended(&mut book, now + 600, Outcome::Failed(failure));
+            recorder.calls_intended(1);
+            let mut book = recorder.call_started(now, now, 0);
+            call(&mut recorder, &mut book, now);
+            recorder.call_ended(&mut book, now + 600, CallOutcome::Failed(failure));
         }
-        books.close(20_000);
+        recorder.close(20_000);
         let mut run = Run::new(Heading::default());
         collector.finish(|page| run.second(page));
         run
@@ -269,24 +269,24 @@ mod tests {
     /// Creates a run of calls that are answered with this code; 0: not at all.
     fn run(code: u16) -> Run {
         let failure = if code == 0 { Failure::TimeoutOnReceive } else { Failure::UnexpectedMessage };
-        run_of(failure, |books, book, now| {
-            books.request_sent(book, now, Method::Invite, 100);
+        run_of(failure, |recorder, book, now| {
+            recorder.request_sent(book, now, Method::Invite, 100);
             if code > 0 {
-                books.response_received(book, now + 500, Method::Invite, code, false, 100);
+                recorder.response_received(book, now + 500, Method::Invite, code, false, 100);
             }
         })
     }
 
     /// Creates a run of calls that register first, are challenged this often in both requests, and fail with `failure`.
     fn challenged(times: u64, failure: Failure) -> Run {
-        run_of(failure, |books, book, now| {
+        run_of(failure, |recorder, book, now| {
             for (method, code) in [(Method::Register, 200), (Method::Invite, 404)] {
                 for _ in 0..times {
-                    books.request_sent(book, now, method, 100);
-                    books.response_received(book, now, method, 401, false, 100);
+                    recorder.request_sent(book, now, method, 100);
+                    recorder.response_received(book, now, method, 401, false, 100);
                 }
-                books.request_sent(book, now, method, 100);
-                books.response_received(book, now, method, code, false, 100);
+                recorder.request_sent(book, now, method, 100);
+                recorder.response_received(book, now, method, code, false, 100);
             }
         })
     }

@@ -2,8 +2,8 @@
 
 use super::registration::{HASTE, Registration};
 use super::{Campaign, Ended, HALTED, INTERRUPTED, LOST, Stage, advice, unsent};
-use crate::engine::ledger::Ledger;
-use crate::engine::traffic::Order;
+use crate::engine::ledger::SippStats;
+use crate::engine::traffic::ShardCommand;
 use crate::workload::Workload;
 use std::time::{Duration, Instant};
 use strowger_measure::{Counter, Level, grouped};
@@ -44,7 +44,7 @@ impl Campaign {
     pub(super) fn close(&mut self) {
         self.closed = Some(Instant::now());
         if let Some(side) = &self.answerer {
-            side.order(Order::Close);
+            side.send_command(ShardCommand::Close);
             side.settle();
         }
     }
@@ -58,7 +58,7 @@ impl Campaign {
         match self.only_answers() {
             true => self.hang_up(),
             // The answering side in this process must receive the BYE too.
-            false => self.callers.iter().for_each(|side| side.order(Order::Leave)),
+            false => self.callers.iter().for_each(|side| side.send_command(ShardCommand::Leave)),
         }
     }
 
@@ -67,7 +67,7 @@ impl Campaign {
         match self.hung_up {
             None => {
                 self.hung_up = Some(Instant::now());
-                self.answerer.iter().for_each(|side| side.order(Order::Leave));
+                self.answerer.iter().for_each(|side| side.send_command(ShardCommand::Leave));
             }
             Some(at) if at.elapsed() > GOODBYE.min(self.plan.grace) => self.cut(),
             Some(_) => (),
@@ -77,7 +77,7 @@ impl Campaign {
     /// Ends open calls at once.
     pub(super) fn cut(&self) {
         for side in self.callers.iter().chain(&self.answerer) {
-            side.order(Order::End { goodbye: false });
+            side.send_command(ShardCommand::End { goodbye: false });
         }
     }
 
@@ -100,12 +100,12 @@ impl Campaign {
         }
         self.tell_change(true);
         self.keep_books();
-        let mut ledger = Ledger::default();
+        let mut stats = SippStats::default();
         for side in &self.callers {
-            ledger.add(&side.report());
+            stats.add(&side.report());
         }
         if let Some(side) = self.answerer.as_ref().filter(|_| self.callers.is_empty()) {
-            ledger.add(&side.report());
+            stats.add(&side.report());
         }
         // The drops of closed sockets of calls and users are known only now.
         let (mut network, mut drops, mut lost) = (Snapshot::default(), 0, 0);
@@ -144,8 +144,8 @@ impl Campaign {
         // Both ends are ours here: an end that only one of them saw is reported.
         let calls = matches!(self.plan.workload(), Some(Workload::Call | Workload::RegisterThenCall));
         let there = answering.as_ref().map(|page| page.counter(Counter::IncomingCompleted)).filter(|_| calls);
-        if let Some(there) = there.filter(|there| *there < ledger.successful) {
-            let lost = grouped((ledger.successful - there) as f64);
+        if let Some(there) = there.filter(|there| *there < stats.successful) {
+            let lost = grouped((stats.successful - there) as f64);
             self.note(
                 Level::Warning,
                 format!("{lost} calls that succeeded at the callers did not end well at the answering side."),
@@ -163,7 +163,7 @@ impl Campaign {
             handshake: handshake.as_ref().map(|(_, why)| &**why),
         };
         let advice = facts.sentences(&run);
-        Ended { run, ledger, answering, advice, broken: self.broken }
+        Ended { run, stats, answering, advice, broken: self.broken }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Campaign, Stage, period, profile};
 use crate::engine::pace::Part;
-use crate::engine::traffic::Order;
+use crate::engine::traffic::ShardCommand;
 use std::time::{Duration, Instant};
 use strowger_measure::Level;
 
@@ -30,7 +30,7 @@ impl Campaign {
             b'Q' => self.end_by_key(),
             b'q' if self.ending.is_some() || self.only_answers() => self.end_by_key(),
             b'q' => {
-                self.callers.iter().for_each(|side| side.order(Order::Quit));
+                self.callers.iter().for_each(|side| side.send_command(ShardCommand::Quit));
                 (self.reason, self.ending) = (QUIT, Some(Instant::now()));
                 self.news.push("No more calls are begun; q once more ends those that are open.".into());
             }
@@ -71,7 +71,7 @@ impl Campaign {
                 Some(micros) if rate > 0.0 => Part::Ramp { from: rate, to: rate, micros },
                 _ => Part::Hold { rate },
             };
-            side.order(Order::Profile(vec![part]));
+            side.send_command(ShardCommand::Profile(vec![part]));
         }
         self.pressed.rate = Some(rate);
         let (since, from) = self.pressed.change.map_or((elapsed, before), |(since, from, _)| (since, from));
@@ -81,7 +81,7 @@ impl Campaign {
     fn pause(&mut self) {
         let paused = !self.pressed.paused;
         self.pressed.paused = paused;
-        self.callers.iter().for_each(|side| side.order(Order::Pause(paused)));
+        self.callers.iter().for_each(|side| side.send_command(ShardCommand::Pause(paused)));
         let at = period::show(self.elapsed());
         let what = if paused { "no calls are begun" } else { "calls are begun again" };
         self.note(Level::Warning, format!("By a key, {at} into the run, {what}."));
@@ -102,7 +102,7 @@ impl Campaign {
     /// Ends a schedule with rate 0, which has no last call.
     pub(super) fn stop_standstill(&self) {
         if self.pressed.rate == Some(0.0) {
-            self.callers.iter().for_each(|side| side.order(Order::Quit));
+            self.callers.iter().for_each(|side| side.send_command(ShardCommand::Quit));
         }
     }
 }

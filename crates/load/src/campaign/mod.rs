@@ -36,8 +36,8 @@ pub use side::{timers, warnings};
 pub use target::Target;
 
 use crate::engine::Halt;
-use crate::engine::ledger::Ledger;
-use crate::engine::traffic::{Event, Order};
+use crate::engine::ledger::SippStats;
+use crate::engine::traffic::{Event, ShardCommand};
 use crate::workload::Workload;
 use failed_calls::FailedCalls;
 use prepared::{Prepared, connect, heading, right_side};
@@ -49,7 +49,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
-use strowger_measure::{Books, Clock, Collector, Counter, Journal, Level, Log, Page, Run};
+use strowger_measure::{ShardRecorder, Clock, Collector, Counter, Journal, Level, Log, Page, Run};
 use strowger_net::{Snapshot, clock};
 
 /// Progress of a campaign.
@@ -75,7 +75,7 @@ pub struct Campaign {
     /// Collector of the answering side, if it is not the campaign's.
     aside: Option<Collector>,
     /// Recorder of observations from outside the shards.
-    own: Books,
+    own: ShardRecorder,
     drops: u64,
     unsent: u64,
     started: Instant,
@@ -108,7 +108,7 @@ pub struct Campaign {
 pub struct Ended {
     pub run: Run,
     /// Counts by step of the document, over all generators.
-    pub ledger: Ledger,
+    pub stats: SippStats,
     /// Figures of the answering side, if both ends ran here.
     pub answering: Option<Page>,
     /// Troubles, as sentences with a cure; the gravest first.
@@ -175,13 +175,13 @@ impl Campaign {
         if let Some(bound) = prepared.answerer.take() {
             let part = if prepared.registers { Part::Receiver } else { Part::Answerer };
             let scenario = Arc::new(prepared.facts.scenario(&plan, part)?);
-            let books = if callers_none {
-                journal.books(now)
+            let recorder = if callers_none {
+                journal.recorder(now)
             } else {
                 let mut collector = Collector::new(clock, scenario.timed(), 1);
-                let books = collector.books(now);
+                let recorder = collector.recorder(now);
                 aside = Some(collector);
-                books
+                recorder
             };
             let run = prepared.facts.run(&plan, part, scenario, bound.address)?;
             let heard = callers_none.then(|| remarks.clone());
@@ -191,7 +191,7 @@ impl Campaign {
             };
             // Without a caller, registrations are the calls of the schedule.
             let waits = callers_none && prepared.registers;
-            answerer = Some(Side::start(bound, run, books, watch, waits)?);
+            answerer = Some(Side::start(bound, run, recorder, watch, waits)?);
         }
         let mut callers = Vec::new();
         let of_each = count / plans.len();
@@ -200,10 +200,10 @@ impl Campaign {
             let (plan, part) =
                 (&plans[document], Part::Caller { index: place % of_each, count: of_each, place, all: count });
             let scenario = Arc::new(prepared.facts.scenario(plan, part)?);
-            let books = journal.books_of_document(clock::micros(), document, &scenario.timed());
+            let recorder = journal.recorder_of_document(clock::micros(), document, &scenario.timed());
             let run = prepared.facts.run(plan, part, scenario, bound.address)?;
             let watch = failed_calls.watch(remarks.clone(), bound.address, clock);
-            callers.push(Side::prepare(bound, run, books, watch)?);
+            callers.push(Side::prepare(bound, run, recorder, watch)?);
         }
         if let (Some(registration), Some(collector), Some(side)) = (&mut registration, &mut aside, &mut answerer) {
             registration.wait(side, collector, &plan, stopped)?;
@@ -219,9 +219,9 @@ impl Campaign {
             }
         };
         for side in callers.iter().chain(answerer.as_ref().filter(|_| callers_none && prepared.registers)) {
-            side.order(Order::Begin(at));
+            side.send_command(ShardCommand::Begin(at));
         }
-        let mut own = journal.books(clock::micros());
+        let mut own = journal.recorder(clock::micros());
         if at.is_some() || !plan.warm_up.is_zero() {
             own.reopen(at.unwrap_or_else(clock::micros), plan.warm_up.as_micros() as u64);
         }
@@ -329,7 +329,7 @@ impl Campaign {
         for side in self.callers.iter_mut().chain(&mut self.answerer) {
             loop {
                 match side.events.try_recv() {
-                    Ok(Event::Finished(ledger)) => side.ledger = Some(*ledger),
+                    Ok(Event::Finished(stats)) => side.stats = Some(*stats),
                     Ok(Event::Halt(halt)) => {
                         self.reason = if halt == Halt::Error { HALTED } else { "the scenario asked for the end" };
                         self.ending.get_or_insert_with(Instant::now);
@@ -353,8 +353,8 @@ impl Campaign {
         let over = match &self.answerer {
             // Registrations are made long before the last call comes.
             Some(side) if receives => self.ending.is_some() && side.report().open == 0,
-            Some(side) if self.callers.is_empty() => side.ledger.is_some(),
-            _ => self.callers.iter().all(|side| side.ledger.is_some()),
+            Some(side) if self.callers.is_empty() => side.stats.is_some(),
+            _ => self.callers.iter().all(|side| side.stats.is_some()),
         };
         if over {
             self.stage = Stage::Over;

@@ -9,12 +9,12 @@ pub(super) struct Probe {
     pub(super) source: String,
     /// Send time, µs.
     pub(super) sent: u64,
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<ProbeAnswer>,
 }
 
 /// Final response to a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ProbeAnswer {
     pub(super) code: u16,
     /// Seconds of its Retry-After header field, if present.
     pub(super) retry_after: Option<u32>,
@@ -103,13 +103,13 @@ fn rate(probes: &[&Probe]) -> f64 {
 }
 
 fn refused(source: &str, probes: &[&Probe]) -> Option<Obstacle> {
-    let limiting = |answer: &Answer| match answer.code {
+    let limiting = |answer: &ProbeAnswer| match answer.code {
         403 | 429 => true,
         // 503 and 480 are a limiter's only with a Retry-After; without it the server may mean them literally.
         480 | 503 => answer.retry_after.is_some(),
         _ => false,
     };
-    let answers: Vec<Answer> = probes.iter().filter_map(|probe| probe.answer).collect();
+    let answers: Vec<ProbeAnswer> = probes.iter().filter_map(|probe| probe.answer).collect();
     let first = answers.iter().position(limiting)?;
     let limit = answers[first];
     if first == 0 && answers.iter().all(limiting) {
@@ -178,7 +178,7 @@ mod tests {
 
     /// Returns probes 10 ms apart from one source; 0: no answer.
     fn probes(source: &str, codes: &[u16]) -> Vec<Probe> {
-        let answer = |sent: u64, code: u16| Answer { code, retry_after: None, at: sent + MS };
+        let answer = |sent: u64, code: u16| ProbeAnswer { code, retry_after: None, at: sent + MS };
         codes
             .iter()
             .zip((0..).step_by(10_000))

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use strowger_core::Transport;
 use strowger_measure::Requirement;
-use strowger_scenario::step::{Kind, Pause};
+use strowger_scenario::step::{StepKind, Pause};
 use strowger_scenario::{Distribution, Scenario};
 
 /// A user and its password.
@@ -225,8 +225,8 @@ impl Plan {
             Pause::Variable(_) => 600_000.0,
         };
         let waits = scenario.steps.iter().map(|step| match &step.kind {
-            Kind::Pause(length) | Kind::TimeWait(length) => pause(length),
-            Kind::Receive(receive) => f64::from(receive.timeout.unwrap_or(0)),
+            StepKind::Pause(length) | StepKind::TimeWait(length) => pause(length),
+            StepKind::Receive(receive) => f64::from(receive.timeout.unwrap_or(0)),
             _ => 0.0,
         });
         let waits = (waits.sum::<f64>() + f64::from(self.ring)).clamp(0.0, 1e12);

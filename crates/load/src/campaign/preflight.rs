@@ -1,6 +1,6 @@
 //! Pre-flight: a few OPTIONS before the calls check that a server answers and that nothing on the path limits the rate.
 
-use super::obstacle::{Answer, Obstacle, Preflight, Probe};
+use super::obstacle::{ProbeAnswer, Obstacle, Preflight, Probe};
 use super::target::Target;
 use std::io::{ErrorKind, Read, Result as IoResult, Write};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, UdpSocket};
@@ -275,17 +275,17 @@ impl ProbeTransport for Stream {
 }
 
 /// Returns the number of the probe that a final response answers, and the answer.
-fn answer(text: &str, at: u64) -> Option<(usize, Answer)> {
+fn answer(text: &str, at: u64) -> Option<(usize, ProbeAnswer)> {
     let number = value(text, "Call-ID").or_else(|| value(text, "i"))?.rsplit('-').next()?.parse().ok()?;
     Some((number, final_answer(text, at)?))
 }
 
 /// Parses a final response.
-pub(super) fn final_answer(text: &str, at: u64) -> Option<Answer> {
+pub(super) fn final_answer(text: &str, at: u64) -> Option<ProbeAnswer> {
     let code: u16 = text.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()?;
     let retry_after = value(text, "Retry-After");
     let retry_after = retry_after.and_then(|v| v.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
-    (code >= 200).then_some(Answer { code, retry_after, at })
+    (code >= 200).then_some(ProbeAnswer { code, retry_after, at })
 }
 
 /// Returns the value of a header field.

@@ -3,7 +3,7 @@
 use super::moment;
 use super::plan::{Connections, Plan};
 use super::side::{self, Bound, Facts, Side};
-use crate::engine::traffic::Order;
+use crate::engine::traffic::ShardCommand;
 use crate::workload::Workload;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ pub(super) fn connect(callers: &[Side], plan: &Plan, stopped: &dyn Fn() -> bool)
     if !plan.transport.is_reliable() || plan.connections != Connections::One {
         return;
     }
-    callers.iter().for_each(|side| side.order(Order::Connect));
+    callers.iter().for_each(|side| side.send_command(ShardCommand::Connect));
     let until = Instant::now() + callers.iter().map(Side::connect_timeout).max().unwrap_or_default();
     let came_to_something = |side: &Side| {
         let counters = side.counters();

@@ -7,7 +7,7 @@ use super::preflight::{Finding, final_answer};
 use super::prepared::connect;
 use super::side::{Part, Side};
 use crate::engine::pace::Part as Pace;
-use crate::engine::traffic::{Event, Order};
+use crate::engine::traffic::{Event, ShardCommand};
 use crate::engine::watch::{Passage, Watch};
 use crate::workload::Workload;
 use std::sync::{Arc, Mutex};
@@ -51,14 +51,14 @@ pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Resul
         let scenario = Arc::new(prepared.facts.scenario(&local, part)?);
         let run = prepared.facts.run(&local, part, scenario, bound.address)?;
         let watch = ProbeWatch { source: bound.address.ip().to_string(), since: now, seen: seen.clone() };
-        let side = Side::prepare(bound, run, collector.books(now), Box::new(watch))?;
+        let side = Side::prepare(bound, run, collector.recorder(now), Box::new(watch))?;
         sides.push(side);
     }
     connect(&sides, &local, &|| false);
     if sides.iter().all(|side| side.counters().connected == 0) {
         return Ok(Vec::new());
     }
-    sides.iter().for_each(|side| side.order(Order::Begin(None)));
+    sides.iter().for_each(|side| side.send_command(ShardCommand::Begin(None)));
     let until = Instant::now() + Duration::from_secs_f64(probes as f64 * sources as f64 / rate.max(1.0)) + patience * 3;
     for side in &sides {
         while !matches!(side.events.recv_timeout(Duration::from_millis(20)), Ok(Event::Finished(_))) {

@@ -4,7 +4,7 @@
 use super::plan::Plan;
 use super::remarks::Remarks;
 use super::side::{Facts, Side};
-use crate::engine::traffic::{Event, Following, Order};
+use crate::engine::traffic::{Event, Following, ShardCommand};
 use crate::engine::watch::{Passage, Watch};
 use std::fmt::Arguments;
 use std::sync::mpsc::{Receiver, channel};
@@ -18,12 +18,12 @@ use strowger_net::clock;
 const LONGEST: Duration = Duration::from_secs(40);
 
 /// Last answer of the registrar: the code, and the text after it.
-type Answer = Arc<Mutex<Option<(u16, String)>>>;
+type RegistrarAnswer = Arc<Mutex<Option<(u16, String)>>>;
 
 /// Registrations of a campaign.
 pub(super) struct Registration {
     facts: Facts,
-    answer: Answer,
+    answer: RegistrarAnswer,
     removal: Option<Removal>,
 }
 
@@ -38,7 +38,7 @@ struct Removal {
 }
 
 struct AnswerWatch {
-    answer: Answer,
+    answer: RegistrarAnswer,
     remarks: Option<Remarks>,
 }
 
@@ -77,7 +77,7 @@ fn final_answer(bytes: &[u8]) -> Option<(u16, String)> {
 
 impl Registration {
     pub(super) fn new(facts: Facts) -> Self {
-        Self { facts, answer: Answer::default(), removal: None }
+        Self { facts, answer: RegistrarAnswer::default(), removal: None }
     }
 
     /// Creates the watch that receives the answers of the registrar.
@@ -102,16 +102,16 @@ impl Registration {
         stopped: &dyn Fn() -> bool,
     ) -> Result<(), String> {
         let until = Instant::now() + LONGEST;
-        while side.ledger.is_none() && Instant::now() < until && !stopped() {
+        while side.stats.is_none() && Instant::now() < until && !stopped() {
             std::thread::sleep(Duration::from_millis(2));
             collector.poll(clock::micros(), |_| {});
             while let Ok(event) = side.events.try_recv() {
-                if let Event::Finished(ledger) = event {
-                    side.ledger = Some(*ledger);
+                if let Event::Finished(stats) = event {
+                    side.stats = Some(*stats);
                 }
             }
         }
-        if side.ledger.take().is_some_and(|ledger| ledger.successful > 0) {
+        if side.stats.take().is_some_and(|stats| stats.successful > 0) {
             return Ok(());
         }
         let connections = side.counters().connects_failed + side.counters().handshakes_failed;
@@ -129,9 +129,9 @@ impl Registration {
             return;
         }
         // Counts at the end of the run: later events do not belong to it.
-        let ledger = side.report();
-        let wanted = self.facts.registered(plan, &ledger);
-        side.ledger = Some(ledger);
+        let stats = side.report();
+        let wanted = self.facts.registered(plan, &stats);
+        side.stats = Some(stats);
         let now = clock::micros();
         let collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 1);
         let (told, events) = channel();
@@ -140,8 +140,8 @@ impl Registration {
             *self.answer.lock().unwrap_or_else(|e| e.into_inner()) = None;
             match self.facts.removal(plan, side.address, wanted) {
                 Ok((run, script)) => {
-                    let books = removal.collector.books(now);
-                    side.order(Order::Follow(Box::new(Following { run, script, books, events: told })));
+                    let recorder = removal.collector.recorder(now);
+                    side.send_command(ShardCommand::Follow(Box::new(Following { run, script, recorder, events: told })));
                 }
                 Err(_) => removal.over = true,
             }
@@ -158,8 +158,8 @@ impl Registration {
         let Some(removal) = &mut self.removal else { return false };
         removal.collector.poll(clock::micros(), |_| {});
         while let Ok(event) = removal.events.try_recv() {
-            if let Event::Finished(ledger) = event {
-                (removal.removed, removal.over) = (ledger.successful, true);
+            if let Event::Finished(stats) = event {
+                (removal.removed, removal.over) = (stats.successful, true);
             }
         }
         removal.over || removal.since.elapsed() >= patience

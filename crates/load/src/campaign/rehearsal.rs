@@ -95,7 +95,7 @@ fn rehearse_one(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), 2);
     let scenario = Arc::new(nobody.scenario(&answers, Part::Answerer)?);
     let run = nobody.run(&answers, Part::Answerer, scenario, bound.address)?;
-    let there = Side::start(bound, run, collector.books(now), None, false)?;
+    let there = Side::start(bound, run, collector.recorder(now), None, false)?;
 
     let part = Part::caller(0, 1);
     let bound = side::bind(&local, loopback, 0, false)?;
@@ -116,12 +116,12 @@ fn rehearse_one(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let warnings = Arc::new(Mutex::new(Vec::new()));
     let watch = Box::new(MessageWatch { lines, warnings: warnings.clone() });
     let mut collector_here = Collector::new(Clock::new(now, SystemTime::now()), scenario.timed(), 1);
-    let here = Side::start(bound, run, collector_here.books(now), Some(watch), false)?;
+    let here = Side::start(bound, run, collector_here.recorder(now), Some(watch), false)?;
     let until = Instant::now() + LONGEST;
     let mut ended = None;
     while ended.is_none() && Instant::now() < until {
-        if let Ok(Event::Finished(ledger)) = here.events.recv_timeout(Duration::from_millis(50)) {
-            ended = Some(ledger.successful > 0);
+        if let Ok(Event::Finished(stats)) = here.events.recv_timeout(Duration::from_millis(50)) {
+            ended = Some(stats.successful > 0);
         }
         collector_here.poll(clock::micros(), |_| {});
         collector.poll(clock::micros(), |_| {});

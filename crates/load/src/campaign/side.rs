@@ -3,12 +3,12 @@
 use super::plan::{Connections, Plan, User};
 use super::profile;
 use crate::engine::helper::Helper;
-use crate::engine::ledger::Ledger;
+use crate::engine::ledger::SippStats;
 use crate::engine::pace::Part as Pace;
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;
 use crate::engine::socket_plan::{Each, Sockets};
-use crate::engine::traffic::{Event, Order, Traffic};
+use crate::engine::traffic::{Event, ShardCommand, Traffic};
 use crate::engine::watch::Watch;
 use crate::media::Plane;
 use crate::workload::{Words, Workload, literal};
@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::Transport;
-use strowger_measure::{Books, ReceiveBuffer};
+use strowger_measure::{ShardRecorder, ReceiveBuffer};
 use strowger_net::tls::OnFailure;
 use strowger_net::tls::{Certificate, Client, Server};
 use strowger_net::{
@@ -28,16 +28,16 @@ use strowger_scenario::injection::{Injection, InjectionOptions};
 use strowger_scenario::{Command, Environment, Scenario};
 
 /// Values that move to the thread of a shard when it starts.
-type Parts = (Books, Sender<Event>, Option<Box<dyn Watch>>);
+type Parts = (ShardRecorder, Sender<Event>, Option<Box<dyn Watch>>);
 
 /// A running side.
 pub(super) struct Side {
     node: Node<Traffic>,
     pub(super) events: Receiver<Event>,
     /// Final counts, once the side has ended.
-    pub(super) ledger: Option<Ledger>,
+    pub(super) stats: Option<SippStats>,
     pub(super) address: SocketAddr,
-    steps: Ledger,
+    steps: SippStats,
     pub(super) handshakes: Handshakes,
     /// Sender of media, which stops when it is dropped.
     _plane: Option<Plane>,
@@ -384,11 +384,11 @@ impl Facts {
     }
 
     /// Returns how many users of the answering side may have registered, by the number of its outgoing calls.
-    pub(super) fn registered(&self, plan: &Plan, ledger: &Ledger) -> u64 {
+    pub(super) fn registered(&self, plan: &Plan, stats: &SippStats) -> u64 {
         match plan.users.len() as u64 {
-            _ if self.callee.is_some() => ledger.outgoing,
-            0 => ledger.outgoing,
-            users => ledger.outgoing.min(users),
+            _ if self.callee.is_some() => stats.outgoing,
+            0 => stats.outgoing,
+            users => stats.outgoing.min(users),
         }
     }
 
@@ -513,28 +513,28 @@ pub(super) fn most_sockets(plan: &Plan, generators: usize) -> usize {
 }
 
 impl Side {
-    /// Starts a side that begins as soon as its thread runs, or with [`Order::Begin`] if it `waits`.
+    /// Starts a side that begins as soon as its thread runs, or with [`ShardCommand::Begin`] if it `waits`.
     pub(super) fn start(
         bound: Bound,
         run: Run,
-        books: Books,
+        recorder: ShardRecorder,
         watch: Option<Box<dyn Watch>>,
         waits: bool,
     ) -> Result<Self, String> {
-        Self::spawn(bound, run, books, watch, waits)
+        Self::spawn(bound, run, recorder, watch, waits)
     }
 
-    /// Starts a side that begins with [`Order::Begin`] and reports to `watch`.
-    pub(super) fn prepare(bound: Bound, mut run: Run, books: Books, watch: Box<dyn Watch>) -> Result<Self, String> {
+    /// Starts a side that begins with [`ShardCommand::Begin`] and reports to `watch`.
+    pub(super) fn prepare(bound: Bound, mut run: Run, recorder: ShardRecorder, watch: Box<dyn Watch>) -> Result<Self, String> {
         // The certificate of the target must prove this name.
         run.peer = Some(&*run.target_host).filter(|host| !host.is_empty()).map(|host| bound.net.name(host));
-        Self::spawn(bound, run, books, Some(watch), true)
+        Self::spawn(bound, run, recorder, Some(watch), true)
     }
 
     fn spawn(
         bound: Bound,
         mut run: Run,
-        books: Books,
+        recorder: ShardRecorder,
         watch: Option<Box<dyn Watch>>,
         waits: bool,
     ) -> Result<Self, String> {
@@ -545,42 +545,42 @@ impl Side {
         let script = Arc::new(Script::new(scenario.clone(), &run));
         let answers = run.out_of_call.as_ref().map(|scenario| Arc::new(Script::new(scenario.clone(), &run)));
         let (events_out, events) = channel();
-        let parts: Mutex<Option<Parts>> = Mutex::new(Some((books, events_out, watch)));
+        let parts: Mutex<Option<Parts>> = Mutex::new(Some((recorder, events_out, watch)));
         let node = bound
             .net
             .spawn_with_sockets(move |shard, handle| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).take();
-                let (books, events, watch) = parts.expect("one shard is started, once");
+                let (recorder, events, watch) = parts.expect("one shard is started, once");
                 let legs = legs.lock().unwrap_or_else(|e| e.into_inner()).take();
                 let mailbox = handle.mailbox(shard);
-                let helper = Helper::new(move |answer| mailbox.send(Order::Helped(answer)));
-                let traffic = Traffic::new(run.clone(), script.clone(), answers.clone(), books, events, helper);
+                let helper = Helper::new(move |answer| mailbox.send(ShardCommand::Helped(answer)));
+                let traffic = Traffic::new(run.clone(), script.clone(), answers.clone(), recorder, events, helper);
                 let sockets = DedicatedSockets::new(&handle, shard, run.sockets.most);
                 let traffic = traffic.watched(watch).with_media(legs).with_sockets(sockets);
                 if waits { traffic.waiting() } else { traffic }
             })
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
-        let steps = Ledger::new(&scenario);
+        let steps = SippStats::new(&scenario);
         let Bound { address, handshakes, .. } = bound;
-        Ok(Self { node, events, ledger: None, address, steps, handshakes, _plane: plane })
+        Ok(Self { node, events, stats: None, address, steps, handshakes, _plane: plane })
     }
 
-    pub(super) fn order(&self, order: Order) {
-        self.node.handle().mailbox(0).send(order);
+    pub(super) fn send_command(&self, command: ShardCommand) {
+        self.node.handle().mailbox(0).send(command);
     }
 
-    /// Waits until all earlier orders are done, for half a second at most: the shard handles orders in sequence.
+    /// Waits until all earlier commands are done, for half a second at most: the shard handles commands in sequence.
     pub(super) fn settle(&self) {
         self.report();
     }
 
     /// Returns the present counts. If the shard does not answer in time, returns the counts of the start.
-    pub(super) fn report(&self) -> Ledger {
-        if let Some(ledger) = &self.ledger {
-            return ledger.clone();
+    pub(super) fn report(&self) -> SippStats {
+        if let Some(stats) = &self.stats {
+            return stats.clone();
         }
         let (to, from) = sync_channel(1);
-        self.order(Order::Report(to));
+        self.send_command(ShardCommand::Report(to));
         from.recv_timeout(Duration::from_millis(500)).unwrap_or_else(|_| self.steps.clone())
     }
 

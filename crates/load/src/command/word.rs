@@ -18,7 +18,7 @@ pub enum LinkEvent {
 #[derive(Debug)]
 pub struct PeerCommand {
     bytes: Box<[u8]>,
-    _place: Option<Place>,
+    _place: Option<CommandPermit>,
 }
 
 impl Deref for PeerCommand {
@@ -66,14 +66,14 @@ impl Waiting {
             count = self.freed.wait_timeout(count, patience).unwrap_or_else(PoisonError::into_inner).0;
         }
         *count += 1;
-        PeerCommand { bytes, _place: Some(Place(self.clone())) }
+        PeerCommand { bytes, _place: Some(CommandPermit(self.clone())) }
     }
 }
 
 #[derive(Debug)]
-struct Place(Arc<Waiting>);
+struct CommandPermit(Arc<Waiting>);
 
-impl Drop for Place {
+impl Drop for CommandPermit {
     fn drop(&mut self) {
         *self.0.count.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         self.0.freed.notify_one();

@@ -3,10 +3,10 @@
 use super::call_runner::{CallRunner, Progress, StepResult};
 use super::received::ReceivedMessage;
 use super::script::{Line, OF_REFUSAL};
-use strowger_measure::{Counter, Failure, Outcome};
+use strowger_measure::{Counter, Failure, CallOutcome};
 use strowger_message::index::Start;
 use strowger_message::{Index, Method};
-use strowger_scenario::step::{Expected, Kind};
+use strowger_scenario::step::{Expected, StepKind};
 use strowger_scenario::{Role, ThirdPartyRole};
 
 impl CallRunner<'_> {
@@ -57,7 +57,7 @@ impl CallRunner<'_> {
                 let name = if heard.method == Method::Bye { "a BYE" } else { "a CANCEL" };
                 self.keep_last(heard.bytes);
                 self.note_unexpected(heard);
-                self.shard.books.unexpected();
+                self.shard.recorder.unexpected();
                 let id = self.id_text();
                 if !abort {
                     self.shard.warn(format_args!("Continuing call on unexpected {} for call: {id}", &name[2..]));
@@ -65,9 +65,9 @@ impl CallRunner<'_> {
                 }
                 self.shard.warn(format_args!("Aborting call on an unexpected {} for call: {id}", &name[2..]));
                 if goodbye {
-                    self.say(&script.ok, -1);
+                    self.send_line(&script.ok, -1);
                 }
-                self.finish(Outcome::Failed(Failure::UnexpectedMessage));
+                self.finish(CallOutcome::Failed(Failure::UnexpectedMessage));
                 Progress::Over
             }
             Method::Info | Method::Notify | Method::Options | Method::Update if automatic && auto => {
@@ -108,9 +108,9 @@ impl CallRunner<'_> {
 
     fn answer(&mut self) {
         let script = self.script;
-        self.say(&script.ok, -1);
-        self.shard.books.count(Counter::AutoAnswered, 1);
-        self.shard.ledger.auto_answered += 1;
+        self.send_line(&script.ok, -1);
+        self.shard.recorder.count(Counter::AutoAnswered, 1);
+        self.shard.stats.auto_answered += 1;
     }
 
     fn id_text(&self) -> String {
@@ -119,10 +119,10 @@ impl CallRunner<'_> {
 
     fn process_unexpected(&mut self, heard: &ReceivedMessage<'_>, abort: bool) -> Progress {
         self.note_unexpected(heard);
-        self.shard.books.unexpected();
+        self.shard.recorder.unexpected();
         if self.shard.watch.is_some() {
             let what = match self.step().map(|s| &s.kind) {
-                Some(Kind::Receive(receive)) => match &receive.expected {
+                Some(StepKind::Receive(receive)) => match &receive.expected {
                     Expected::Request(method) => {
                         format!("while expecting '{}'", String::from_utf8_lossy(&method.text))
                     }
@@ -131,10 +131,10 @@ impl CallRunner<'_> {
                         format!("while expecting '{}'", String::from_utf8_lossy(&pattern.text))
                     }
                 },
-                Some(Kind::Send(_)) => "while sending".into(),
-                Some(Kind::Pause(_) | Kind::TimeWait(_)) => "while pausing".into(),
-                Some(Kind::SendCommand { .. }) => "while sending command".into(),
-                Some(Kind::ReceiveCommand { .. }) => "while expecting command".into(),
+                Some(StepKind::Send(_)) => "while sending".into(),
+                Some(StepKind::Pause(_) | StepKind::TimeWait(_)) => "while pausing".into(),
+                Some(StepKind::SendCommand { .. }) => "while sending command".into(),
+                Some(StepKind::ReceiveCommand { .. }) => "while expecting command".into(),
                 _ => "while in message type".into(),
             };
             let (id, step) = (self.id_text(), self.call.step);
@@ -144,8 +144,8 @@ impl CallRunner<'_> {
                 "{begins} call on unexpected message for Call-Id '{id}': {what} (index {step}), received '{message}'"
             ));
         } else {
-            self.shard.books.count(Counter::Warnings, 1);
-            self.shard.ledger.warnings += 1;
+            self.shard.recorder.count(Counter::Warnings, 1);
+            self.shard.stats.warnings += 1;
         }
         if !abort {
             return Progress::Waits;
@@ -153,7 +153,7 @@ impl CallRunner<'_> {
         self.keep_last(heard.bytes);
         self.abort_command();
         if heard.code >= 200 {
-            self.shard.books.refused(heard.method, heard.code);
+            self.shard.recorder.refused(heard.method, heard.code);
         }
         match self.give_up(match heard.code {
             401 | 407 => Failure::Authentication,
@@ -169,7 +169,7 @@ impl CallRunner<'_> {
         if self.shard.run.behaviour.goodbye {
             self.goodbye();
         }
-        self.finish(Outcome::Failed(failure));
+        self.finish(CallOutcome::Failed(failure));
         StepResult::Over
     }
 
@@ -189,7 +189,7 @@ impl CallRunner<'_> {
         if self.call.established || !invite {
             if self.call.has_last {
                 // As SIPp 3.7: along the route set of the dialog (RFC 3261 section 12.2.1.1).
-                self.say(if self.is_routed() { &script.routed_bye } else { &script.bye }, -1);
+                self.send_line(if self.is_routed() { &script.routed_bye } else { &script.bye }, -1);
             }
             return;
         }
@@ -198,12 +198,12 @@ impl CallRunner<'_> {
             return;
         }
         match self.shard.index.start() {
-            Start::Status { code: 400.., .. } => self.say(&script.ack, OF_REFUSAL),
+            Start::Status { code: 400.., .. } => self.send_line(&script.ack, OF_REFUSAL),
             _ if std::mem::take(&mut self.call.ack_pending) => {
-                self.say(&script.ack, -1);
-                self.say(&script.bye, -1);
+                self.send_line(&script.ack, -1);
+                self.send_line(&script.bye, -1);
             }
-            _ => self.say(&script.cancel, -1),
+            _ => self.send_line(&script.cancel, -1),
         }
     }
 
@@ -216,9 +216,9 @@ impl CallRunner<'_> {
         let (ack, bye) = if routed { (&script.routed_ack, &script.routed_bye) } else { (&script.ack2, &script.bye) };
         if std::mem::take(&mut self.call.confirmed) != 0 {
             if std::mem::take(&mut self.call.ack_pending) {
-                self.say(ack, -1);
+                self.send_line(ack, -1);
             }
-            return self.say(bye, -1);
+            return self.send_line(bye, -1);
         }
         if !invite || !self.parse_last() {
             return;
@@ -231,12 +231,12 @@ impl CallRunner<'_> {
             return;
         }
         match code {
-            0..200 => self.say(&script.cancel, -1),
+            0..200 => self.send_line(&script.cancel, -1),
             200..300 => {
-                self.say(&script.ack2, -1);
-                self.say(&script.bye, -1);
+                self.send_line(&script.ack2, -1);
+                self.send_line(&script.bye, -1);
             }
-            _ => self.say(&script.ack, OF_REFUSAL),
+            _ => self.send_line(&script.ack, OF_REFUSAL),
         }
     }
 
@@ -253,9 +253,9 @@ impl CallRunner<'_> {
     }
 
     /// Sends a message that is not of the scenario.
-    pub(super) fn say(&mut self, line: &Line, step: i32) {
+    pub(super) fn send_line(&mut self, line: &Line, step: i32) {
         let range = self.write(line, step);
-        self.shard.books.sent(range.len());
+        self.shard.recorder.sent(range.len());
         self.post(range);
     }
 }

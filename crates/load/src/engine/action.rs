@@ -1,11 +1,11 @@
 //! Actions of a step.
 
-use super::call::{Kind as CallKind, Value};
+use super::call::{CallKind, Value};
 use super::call_runner::{CallRunner, StepResult};
 use super::shard_context::Halt;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use strowger_measure::{Failure, Outcome};
+use strowger_measure::{Failure, CallOutcome};
 use strowger_scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
 use strowger_scenario::expression::Span;
 use strowger_scenario::step::Step;
@@ -251,7 +251,7 @@ impl CallRunner<'_> {
             // Only a message can reject a call: on a step without one the call continues, as with SIPp.
             Action::Stop(Stop::Call) if message.is_none() => (),
             Action::Stop(Stop::Call) => {
-                self.finish(Outcome::Failed(Failure::CallRejected));
+                self.finish(CallOutcome::Failed(Failure::CallRejected));
                 return Done::Over;
             }
             Action::Stop(Stop::Gracefully) => self.shard.halt = Some(Halt::Gracefully),

@@ -124,9 +124,9 @@ pub(super) struct Transaction {
     pub(super) ack: Option<u32>,
 }
 
-/// Path of a call.
+/// Kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CallKind {
     /// The scenario of the run.
     Main,
     /// The scenario for messages of no known call.
@@ -189,7 +189,7 @@ pub(super) struct Extra {
 pub(super) struct Call {
     pub(super) generation: u32,
     pub(super) live: bool,
-    pub(super) kind: Kind,
+    pub(super) kind: CallKind,
     /// Hash of the Call-ID.
     pub(super) hash: u64,
     pub(super) number: u64,
@@ -277,7 +277,7 @@ impl Call {
         Self {
             generation: 1,
             live: false,
-            kind: Kind::Main,
+            kind: CallKind::Main,
             hash: 0,
             number: 0,
             user: 0,
@@ -329,7 +329,7 @@ impl Call {
     }
 
     /// Begins a call in this slot; the buffers of the call before stay.
-    pub(super) fn begin(&mut self, hash: u64, kind: Kind, target: Target, book: CallBook, now: u64, cseq: u32) {
+    pub(super) fn begin(&mut self, hash: u64, kind: CallKind, target: Target, book: CallBook, now: u64, cseq: u32) {
         let old = std::mem::replace(self, Self::new(target, book));
         self.generation = old.generation;
         self.live = true;

@@ -1,13 +1,13 @@
 //! Runs a call through its scenario, step by step, until it has to wait.
 
-use super::call::{Call, Kind as CallKind, Leaving, Started};
+use super::call::{Call, CallKind, Leaving, Started};
 use super::script::{Line, Script};
 use super::shard_context::{Halt, ShardContext};
 use super::watch::Passage;
 use strowger_core::Outbox;
-use strowger_measure::{Attempt, Failure, Outcome};
+use strowger_measure::{Attempt, Failure, CallOutcome};
 use strowger_message::Method;
-use strowger_scenario::step::{Kind, Pause, Send, Start, Step};
+use strowger_scenario::step::{StepKind, Pause, Send, Start, Step};
 
 /// Running call with everything that its steps use.
 pub(super) struct CallRunner<'a> {
@@ -83,23 +83,23 @@ impl CallRunner<'_> {
                 continue;
             }
             let result = match &step.kind {
-                Kind::Send(send) => self.send(step, send),
-                Kind::Receive(_) | Kind::ReceiveCommand { .. } if self.call.queued => {
+                StepKind::Send(send) => self.send(step, send),
+                StepKind::Receive(_) | StepKind::ReceiveCommand { .. } if self.call.queued => {
                     self.call.queued = false;
                     return self.receive_queued();
                 }
-                Kind::Receive(receive) => {
+                StepKind::Receive(receive) => {
                     let patience = receive.timeout.filter(|&t| t > 0).or(self.shard.run.behaviour.receive_timeout);
                     if let Some(patience) = patience.filter(|_| self.call.receive_until == 0) {
                         self.call.receive_until = self.shard.ms + u64::from(patience);
                     }
                     StepResult::Waits
                 }
-                Kind::Pause(pause) => self.pause(step, pause),
-                Kind::TimeWait(pause) => {
+                StepKind::Pause(pause) => self.pause(step, pause),
+                StepKind::TimeWait(pause) => {
                     let length = self.length(pause);
-                    self.shard.ledger.steps[index as usize].pausing += 1;
-                    self.shard.ledger.steps[index as usize].passed += 1;
+                    self.shard.stats.steps[index as usize].pausing += 1;
+                    self.shard.stats.steps[index as usize].passed += 1;
                     self.keep_books(step);
                     let actions = self.act(step, None);
                     self.call.timewait = true;
@@ -108,13 +108,13 @@ impl CallRunner<'_> {
                     self.call.paused_until = (self.shard.ms + length).next_multiple_of(step);
                     if actions == StepResult::Over { StepResult::Over } else { StepResult::Waits }
                 }
-                Kind::Nop => {
-                    self.shard.ledger.steps[index as usize].passed += 1;
+                StepKind::Nop => {
+                    self.shard.stats.steps[index as usize].passed += 1;
                     self.keep_books(step);
                     self.act(step, None)
                 }
-                Kind::SendCommand { to, .. } => self.send_command(step, *to),
-                Kind::ReceiveCommand { .. } => StepResult::Waits,
+                StepKind::SendCommand { to, .. } => self.send_command(step, *to),
+                StepKind::ReceiveCommand { .. } => StepResult::Waits,
             };
             match result {
                 StepResult::On => self.next(step),
@@ -148,7 +148,7 @@ impl CallRunner<'_> {
     pub(super) fn keep_books(&mut self, step: &Step) {
         // A received message ends a timer at its arrival. A timer that it starts begins now, and should have begun at
         // the arrival.
-        let received = matches!(step.kind, Kind::Receive(_));
+        let received = matches!(step.kind, StepKind::Receive(_));
         let at = if received { self.shard.came } else { self.shard.now };
         if let Some(timer) = step.start_timer {
             let intended = if received { at } else { self.call.book.intends(at) };
@@ -165,10 +165,10 @@ impl CallRunner<'_> {
                 let book = &self.call.book;
                 let started = started.unwrap_or(Started { at: self.call.started, intended: book.intended });
                 let took = at.saturating_sub(started.at);
-                self.shard.books.timer(place, took);
+                self.shard.recorder.timer(place, took);
                 let twin = place + self.script.scenario.timers.len();
-                self.shard.books.timer(twin, at.saturating_sub(started.intended));
-                if let Some(lengths) = self.shard.ledger.timers.get_mut(place) {
+                self.shard.recorder.timer(twin, at.saturating_sub(started.intended));
+                if let Some(lengths) = self.shard.stats.timers.get_mut(place) {
                     lengths.add(took);
                 }
                 if let Some(watch) = &mut self.shard.watch {
@@ -180,7 +180,7 @@ impl CallRunner<'_> {
             }
         }
         if let Some(counter) = step.counter
-            && let Some(count) = self.shard.ledger.counters.get_mut(usize::from(counter))
+            && let Some(count) = self.shard.stats.counters.get_mut(usize::from(counter))
         {
             *count += 1;
         }
@@ -201,7 +201,7 @@ impl CallRunner<'_> {
 
     fn pause(&mut self, step: &Step, pause: &Pause) -> StepResult {
         let length = self.length(pause);
-        self.shard.ledger.steps[self.call.step as usize].passed += 1;
+        self.shard.stats.steps[self.call.step as usize].passed += 1;
         self.keep_books(step);
         let actions = self.act(step, None);
         if actions != StepResult::On {
@@ -210,7 +210,7 @@ impl CallRunner<'_> {
         if length == 0 {
             return StepResult::On;
         }
-        if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.step as usize) {
+        if let Some(counts) = self.shard.stats.steps.get_mut(self.call.step as usize) {
             counts.pausing += 1;
         }
         // Alarms have milliseconds: rounded up, or the pause would be too short.
@@ -244,7 +244,7 @@ impl CallRunner<'_> {
             let script = self.script;
             // A circle of steps that was interrupted has no step to leave.
             if let Some(step) = script.scenario.steps.get(self.call.step as usize)
-                && matches!(step.kind, Kind::Pause(_))
+                && matches!(step.kind, StepKind::Pause(_))
             {
                 self.leave_pause();
                 self.next(step);
@@ -260,7 +260,7 @@ impl CallRunner<'_> {
     }
 
     pub(super) fn leave_pause(&mut self) {
-        if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.step as usize) {
+        if let Some(counts) = self.shard.stats.steps.get_mut(self.call.step as usize) {
             counts.pausing = counts.pausing.saturating_sub(1);
         }
     }
@@ -275,7 +275,7 @@ impl CallRunner<'_> {
         let script = self.script;
         let index = self.call.step;
         let Some(step) = script.scenario.steps.get(index as usize) else { return Progress::Waits };
-        self.shard.ledger.steps[index as usize].timeouts += 1;
+        self.shard.stats.steps[index as usize].timeouts += 1;
         match step.on_timeout {
             Some(to) if (to as usize) < script.scenario.steps.len() => {
                 self.warn_call(format_args!(
@@ -312,7 +312,7 @@ impl CallRunner<'_> {
         if self.call.retransmissions > most {
             let until = std::mem::take(&mut self.call.retransmit_at);
             self.call.book.due(until * 1_000);
-            if let Some(counts) = self.shard.ledger.steps.get_mut(index as usize) {
+            if let Some(counts) = self.shard.stats.steps.get_mut(index as usize) {
                 counts.timeouts += 1;
             }
             let steps = &self.script.scenario.steps;
@@ -320,7 +320,7 @@ impl CallRunner<'_> {
             if let Some(to) = to.filter(|&to| (to as usize) < steps.len()) {
                 self.warn_call(format_args!("timeout on max UDP retrans for message {index}, jumping to label {to}"));
                 let method = self.sent_method();
-                self.shard.books.timed_out(&mut self.call.book, self.shard.now, method);
+                self.shard.recorder.timed_out(&mut self.call.book, self.shard.now, method);
                 self.call.step = to;
                 self.call.receive_until = 0;
                 self.call.paused_until = 0;
@@ -335,9 +335,9 @@ impl CallRunner<'_> {
             self.call.retransmit_delay = self.call.retransmit_delay.min(settings.t2);
         }
         self.call.retransmit_at = self.shard.ms + u64::from(self.call.retransmit_delay);
-        self.shard.ledger.retransmissions += 1;
+        self.shard.stats.retransmissions += 1;
         self.send_again();
-        if let Some(counts) = self.shard.ledger.steps.get_mut(index as usize) {
+        if let Some(counts) = self.shard.stats.steps.get_mut(index as usize) {
             counts.sent_again += 1;
         }
         StepResult::On
@@ -356,7 +356,7 @@ impl CallRunner<'_> {
         if let Some(step) = script.scenario.steps.get(index as usize)
             && self.is_lost(step)
         {
-            self.shard.ledger.steps[index as usize].lost += 1;
+            self.shard.stats.steps[index as usize].lost += 1;
             if let Some(watch) = &mut self.shard.watch {
                 watch.message(Passage::LostSending(index), self.call.target.transport, self.call.id(), &self.call.sent);
             }
@@ -367,10 +367,10 @@ impl CallRunner<'_> {
         let range = start..self.out.bytes.len();
         let bytes = range.len();
         if self.call.sent.starts_with(b"SIP/") {
-            self.shard.books.response_resent(bytes);
+            self.shard.recorder.response_resent(bytes);
         } else {
             let method = self.sent_method();
-            self.shard.books.request_resent(method, bytes);
+            self.shard.recorder.request_resent(method, bytes);
         }
         self.post(range);
     }
@@ -435,7 +435,7 @@ impl CallRunner<'_> {
         self.shard.messages.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
         self.call.has_sent = true;
         if self.is_lost(step) {
-            self.shard.ledger.steps[index as usize].lost += 1;
+            self.shard.stats.steps[index as usize].lost += 1;
             if let Some(watch) = &mut self.shard.watch {
                 watch.message(Passage::LostSending(index), self.call.target.transport, self.call.id(), &self.call.sent);
             }
@@ -459,10 +459,10 @@ impl CallRunner<'_> {
                     attempt = Attempt::Initial;
                 }
                 let mark = super::received::hash(super::received::branch(&self.call.sent));
-                shard.books.invite_sent(book, shard.now, attempt, mark, bytes);
+                shard.recorder.invite_sent(book, shard.now, attempt, mark, bytes);
             }
-            Start::Request(method) => shard.books.request_sent(book, shard.now, method.known, bytes),
-            Start::Response(code) => shard.books.response_sent(book, shard.now, self.call.asked, *code, bytes),
+            Start::Request(method) => shard.recorder.request_sent(book, shard.now, method.known, bytes),
+            Start::Response(code) => shard.recorder.response_sent(book, shard.now, self.call.asked, *code, bytes),
         }
         self.call.sent_step = index;
         if self.shard.run.retransmission.rfc3261 {
@@ -500,7 +500,7 @@ impl CallRunner<'_> {
         }
         // Not if an action has ended the run, as with SIPp.
         if result != StepResult::Waits {
-            self.shard.ledger.steps[index as usize].sent += 1;
+            self.shard.stats.steps[index as usize].sent += 1;
         }
         result
     }
@@ -533,23 +533,23 @@ impl CallRunner<'_> {
     /// Ends a call at the end of the scenario.
     fn succeed(&mut self) -> Progress {
         match self.call.failed {
-            Some(failure) => self.finish(Outcome::Failed(failure)),
-            None => self.finish(Outcome::Successful),
+            Some(failure) => self.finish(CallOutcome::Failed(failure)),
+            None => self.finish(CallOutcome::Successful),
         }
         Progress::Over
     }
 
     /// Records how the call ended, once.
-    pub(super) fn finish(&mut self, outcome: Outcome) {
+    pub(super) fn finish(&mut self, outcome: CallOutcome) {
         if std::mem::replace(&mut self.call.counted, true) {
             return;
         }
         // A call that the end of the run interrupts counts as stopped, whatever its state.
-        let outcome = if self.call.leaving == Leaving::No { outcome } else { Outcome::Stopped };
+        let outcome = if self.call.leaving == Leaving::No { outcome } else { CallOutcome::Stopped };
         self.shard.leave_place();
         // A call that ends in a pause leaves it.
         if std::mem::take(&mut self.call.paused_until) != 0
-            && let Some(Kind::Pause(_) | Kind::TimeWait(_)) = self.step().map(|step| &step.kind)
+            && let Some(StepKind::Pause(_) | StepKind::TimeWait(_)) = self.step().map(|step| &step.kind)
         {
             self.leave_pause();
         }
@@ -557,26 +557,26 @@ impl CallRunner<'_> {
             return;
         }
         if self.call.kind == CallKind::Main {
-            if !matches!(outcome, Outcome::Stopped) {
+            if !matches!(outcome, CallOutcome::Stopped) {
                 let length = self.shard.came.saturating_sub(self.call.started);
-                self.shard.ledger.call_length.add(length);
+                self.shard.stats.call_length.add(length);
             }
             match outcome {
-                Outcome::Successful => self.shard.ledger.successful += 1,
-                Outcome::Failed(failure) => {
-                    self.shard.ledger.failed += 1;
-                    self.shard.ledger.failures[failure as usize] += 1;
+                CallOutcome::Successful => self.shard.stats.successful += 1,
+                CallOutcome::Failed(failure) => {
+                    self.shard.stats.failed += 1;
+                    self.shard.stats.failures[failure as usize] += 1;
                 }
-                Outcome::Stopped => (),
+                CallOutcome::Stopped => (),
             }
         }
         if let Some(watch) = &mut self.shard.watch {
             let failure = match outcome {
-                Outcome::Failed(failure) if !self.call.book.warm_up => Some(failure),
+                CallOutcome::Failed(failure) if !self.call.book.warm_up => Some(failure),
                 _ => None,
             };
             watch.call_ended(self.call.id(), failure);
         }
-        self.shard.books.call_ended(&mut self.call.book, self.shard.came, outcome);
+        self.shard.recorder.call_ended(&mut self.call.book, self.shard.came, outcome);
     }
 }

@@ -6,7 +6,7 @@ use super::sockets::{CallSockets, Key};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use strowger_core::Flow;
-use strowger_measure::{Failure, Outcome};
+use strowger_measure::{Failure, CallOutcome};
 use strowger_net::Ending;
 use strowger_net::dedicated::{DedicatedSocket, SocketRequest};
 
@@ -24,7 +24,7 @@ impl CallRunner<'_> {
         self.call.circuit = circuits.take(self.shard.random.word());
         if self.call.circuit.is_none() {
             self.shard.warn(format_args!("Can't create new outgoing call: all tdm_map circuits busy"));
-            self.finish(Outcome::Failed(Failure::Congestion));
+            self.finish(CallOutcome::Failed(Failure::Congestion));
         }
         self.call.circuit.is_some()
     }
@@ -56,7 +56,7 @@ impl CallRunner<'_> {
         let to = self.call.target.address;
         self.shard.warn(format_args!("a call to {to} gets no socket: {}", Sentence(&error)));
         let reliable = self.call.target.transport.is_reliable();
-        self.finish(Outcome::Failed(if reliable { Failure::TcpConnect } else { Failure::CannotSendMessage }));
+        self.finish(CallOutcome::Failed(if reliable { Failure::TcpConnect } else { Failure::CannotSendMessage }));
         false
     }
 
@@ -143,11 +143,11 @@ impl CallRunner<'_> {
     pub(super) fn lose_connection(&mut self, ending: Ending) -> Progress {
         self.finish(match self.call.failed {
             // The first cause counts.
-            Some(failure) => Outcome::Failed(failure),
-            None if ending == Ending::Unmade => Outcome::Failed(Failure::TcpConnect),
+            Some(failure) => CallOutcome::Failed(failure),
+            None if ending == Ending::Unmade => CallOutcome::Failed(Failure::TcpConnect),
             // The last wait expects no message.
-            None if self.call.timewait => Outcome::Successful,
-            None => Outcome::Failed(Failure::TcpClosed),
+            None if self.call.timewait => CallOutcome::Successful,
+            None => CallOutcome::Failed(Failure::TcpClosed),
         });
         Progress::Over
     }

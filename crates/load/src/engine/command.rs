@@ -3,8 +3,8 @@
 use super::call_runner::{CallRunner, Progress, StepResult};
 use super::watch::Passage;
 use crate::command;
-use strowger_measure::{Failure, Outcome};
-use strowger_scenario::step::{Kind, Optional, PeerIndex, Step};
+use strowger_measure::{Failure, CallOutcome};
+use strowger_scenario::step::{StepKind, Optional, PeerIndex, Step};
 
 impl CallRunner<'_> {
     pub(super) fn send_command(&mut self, step: &Step, to: Option<PeerIndex>) -> StepResult {
@@ -21,7 +21,7 @@ impl CallRunner<'_> {
             return self.give_up(Failure::CommandNotSent);
         }
         self.keep_books(step);
-        self.shard.ledger.steps[index as usize].sent += 1;
+        self.shard.stats.steps[index as usize].sent += 1;
         self.act(step, None)
     }
 
@@ -60,12 +60,12 @@ impl CallRunner<'_> {
         let from = self.call.step as usize;
         // Optional steps are skipped.
         let found = script.scenario.steps.iter().enumerate().skip(from).find(|(_, step)| match &step.kind {
-            Kind::Nop => false,
-            Kind::Receive(receive) => receive.optional == Optional::No,
+            StepKind::Nop => false,
+            StepKind::Receive(receive) => receive.optional == Optional::No,
             _ => true,
         });
         let Some((index, step)) = found else { return self.reject("no step waits for a command any more") };
-        let Kind::ReceiveCommand { from } = &step.kind else {
+        let StepKind::ReceiveCommand { from } = &step.kind else {
             return self.reject("a command came while another message is expected");
         };
         let name = from.and_then(|from| script.scenario.peers.get(usize::from(from)));
@@ -76,7 +76,7 @@ impl CallRunner<'_> {
         }
         self.call.step = index as u32;
         self.keep_books(step);
-        self.shard.ledger.steps[index].received += 1;
+        self.shard.stats.steps[index].received += 1;
         match self.act(step, Some(command::trimmed(word))) {
             StepResult::Over => Progress::Over,
             StepResult::Waits => Progress::Waits,
@@ -89,14 +89,14 @@ impl CallRunner<'_> {
 
     fn reject(&mut self, why: &str) -> Progress {
         self.warn_call(format_args!("{why}"));
-        self.finish(Outcome::Failed(Failure::CallRejected));
+        self.finish(CallOutcome::Failed(Failure::CallRejected));
         Progress::Over
     }
 
     /// Handles the departure of another controller: a call that waits for its command waits in vain.
     pub(super) fn lose_controller(&mut self, gone: &str) -> Progress {
         let script = self.script;
-        let Some(Kind::ReceiveCommand { from }) = self.step().map(|step| &step.kind) else { return Progress::Waits };
+        let Some(StepKind::ReceiveCommand { from }) = self.step().map(|step| &step.kind) else { return Progress::Waits };
         let name = from.and_then(|from| script.scenario.peers.get(usize::from(from)));
         if name.is_some_and(|name| !gone.is_empty() && name != gone) {
             return Progress::Waits;

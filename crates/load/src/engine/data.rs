@@ -2,7 +2,7 @@
 
 use super::call_runner::CallRunner;
 use std::sync::Arc;
-use strowger_scenario::injection::{Injection, InjectionError, Order};
+use strowger_scenario::injection::{Injection, InjectionError, LineOrder};
 use strowger_scenario::template::Field;
 
 /// Marks a file that gives this call no line.
@@ -16,7 +16,7 @@ impl CallRunner<'_> {
         lines.clear();
         for file in &*files {
             // A number is drawn only for a RANDOM file: the sequence of the other draws stays.
-            let entropy = if file.order() == Order::Random { self.shard.pool.rand.draw() } else { 0 };
+            let entropy = if file.order() == LineOrder::Random { self.shard.pool.rand.draw() } else { 0 };
             let line = file.pick(self.call.user, u64::from(entropy));
             lines.push(self.or_halt(line).flatten().unwrap_or(NONE));
         }

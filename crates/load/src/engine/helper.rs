@@ -23,18 +23,18 @@ const REAP: Duration = Duration::from_secs(1);
 
 /// Result of work, for the shard that asked for it.
 #[derive(Debug)]
-pub enum Answer {
+pub enum HelperResult {
     /// Address of a name; `None`: the name is unknown.
-    Address { place: Place, host: String, address: Option<SocketAddr> },
+    Address { place: WaitingCall, host: String, address: Option<SocketAddr> },
     /// Files that were read.
-    Files { place: Place, files: Vec<File> },
+    Files { place: WaitingCall, files: Vec<File> },
     /// A shell could not be started.
     NoShell { command: String, error: io::Error },
 }
 
 /// Call that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WaitingCall {
     pub(super) slot: u32,
     pub(super) generation: u32,
     /// Number of the work among that of the shard, from 1.
@@ -49,13 +49,13 @@ pub struct File {
 }
 
 type Lookup = Arc<dyn Fn(&str, u16) -> Option<SocketAddr> + Send + Sync>;
-type Deliver = Arc<dyn Fn(Answer) + Send + Sync>;
+type Deliver = Arc<dyn Fn(HelperResult) + Send + Sync>;
 
 /// Helper of one shard.
 pub struct Helper {
     deliver: Deliver,
     lookup: Lookup,
-    input: Option<SyncSender<(Place, Input)>>,
+    input: Option<SyncSender<(WaitingCall, Input)>>,
     shells: Option<SyncSender<Shell>>,
     /// Work that calls wait for, so far.
     asked: u64,
@@ -78,13 +78,13 @@ enum Shell {
 impl Helper {
     /// Creates a helper that looks up names as the system does. `deliver` hands an answer to the shard; helper threads
     /// call it.
-    pub fn new(deliver: impl Fn(Answer) + Send + Sync + 'static) -> Self {
+    pub fn new(deliver: impl Fn(HelperResult) + Send + Sync + 'static) -> Self {
         Self::with_lookup(deliver, |host, port| (host, port).to_socket_addrs().ok()?.next())
     }
 
     /// Creates a helper with another look-up of names.
     pub fn with_lookup(
-        deliver: impl Fn(Answer) + Send + Sync + 'static,
+        deliver: impl Fn(HelperResult) + Send + Sync + 'static,
         lookup: impl Fn(&str, u16) -> Option<SocketAddr> + Send + Sync + 'static,
     ) -> Self {
         Self { deliver: Arc::new(deliver), lookup: Arc::new(lookup), input: None, shells: None, asked: 0 }
@@ -96,25 +96,25 @@ impl Helper {
     }
 
     /// Begins a look-up and returns its number; `None` if too much work waits.
-    pub(super) fn look_up(&mut self, place: Place, host: &str, port: u16) -> Option<u64> {
+    pub(super) fn look_up(&mut self, place: WaitingCall, host: &str, port: u16) -> Option<u64> {
         self.ask(place, Input::Name { host: host.to_owned(), port })
     }
 
     /// Begins to read files, and returns the number of the work; `None` if too much work waits.
-    pub(super) fn read(&mut self, place: Place, paths: Vec<String>) -> Option<u64> {
+    pub(super) fn read(&mut self, place: WaitingCall, paths: Vec<String>) -> Option<u64> {
         self.ask(place, Input::Files { paths })
     }
 
-    fn ask(&mut self, place: Place, work: Input) -> Option<u64> {
+    fn ask(&mut self, place: WaitingCall, work: Input) -> Option<u64> {
         if self.input.is_none() {
             self.input = Some(self.start_input().ok()?);
         }
         self.asked += 1;
-        let place = Place { number: self.asked, ..place };
+        let place = WaitingCall { number: self.asked, ..place };
         self.input.as_ref()?.try_send((place, work)).ok().map(|()| self.asked)
     }
 
-    fn start_input(&self) -> io::Result<SyncSender<(Place, Input)>> {
+    fn start_input(&self) -> io::Result<SyncSender<(WaitingCall, Input)>> {
         let (input, waiting) = sync_channel(WAITING);
         let waiting = Arc::new(Mutex::new(waiting));
         for _ in 0..INPUT_THREADS {
@@ -153,16 +153,16 @@ impl Helper {
     }
 }
 
-fn take_input(waiting: &Mutex<Receiver<(Place, Input)>>, lookup: &Lookup, deliver: &Deliver) {
+fn take_input(waiting: &Mutex<Receiver<(WaitingCall, Input)>>, lookup: &Lookup, deliver: &Deliver) {
     loop {
         let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((place, work)) = next else { return };
         deliver(match work {
             Input::Name { host, port } => {
                 let address = lookup(&host, port);
-                Answer::Address { place, host, address }
+                HelperResult::Address { place, host, address }
             }
-            Input::Files { paths } => Answer::Files { place, files: paths.into_iter().map(read).collect() },
+            Input::Files { paths } => HelperResult::Files { place, files: paths.into_iter().map(read).collect() },
         });
     }
 }
@@ -188,7 +188,7 @@ fn start_all(waiting: &Receiver<Shell>, deliver: &Deliver) {
                 shell.arg("-c").arg(&command).stdin(Stdio::null()).envs(environment);
                 match shell.spawn() {
                     Ok(child) => running.push(child),
-                    Err(error) => deliver(Answer::NoShell { command, error }),
+                    Err(error) => deliver(HelperResult::NoShell { command, error }),
                 }
             }
             Ok(Shell::Flush(to)) => drop(to.try_send(())),
@@ -220,11 +220,11 @@ mod tests {
             }
             (host != "none").then(|| SocketAddr::from(([127, 0, 0, 1], port)))
         });
-        let slow = Place { slot: 1, generation: 1, number: 0 };
+        let slow = WaitingCall { slot: 1, generation: 1, number: 0 };
         assert_eq!(helper.look_up(slow, "slow", 5_060), Some(1));
         for (number, host) in [(2, "quick"), (3, "none")] {
-            assert_eq!(helper.look_up(Place { slot: 2, ..slow }, host, 5_061), Some(number));
-            let Ok(Answer::Address { place, address, .. }) = answers.recv() else { panic!("{host}") };
+            assert_eq!(helper.look_up(WaitingCall { slot: 2, ..slow }, host, 5_061), Some(number));
+            let Ok(HelperResult::Address { place, address, .. }) = answers.recv() else { panic!("{host}") };
             assert_eq!((place.number, address.is_some()), (number, host == "quick"));
         }
         let folder = tempfile::tempdir().expect("a folder");
@@ -238,12 +238,12 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).expect("the output of the shell"), "right\n");
         let paths = ["out", "none"].map(|name| folder.path().join(name).display().to_string());
         assert_eq!(helper.read(slow, paths.into()), Some(4));
-        let Ok(Answer::Files { place, files }) = answers.recv() else { panic!("no files") };
+        let Ok(HelperResult::Files { place, files }) = answers.recv() else { panic!("no files") };
         assert_eq!((place.number, files[0].content.as_deref()), (4, Ok(&b"right\n"[..])));
         assert!(files[1].content.is_err() && files.len() == 2, "{files:?}");
         go.send(()).expect("the look-up waits");
-        let Ok(Answer::Address { place, .. }) = answers.recv() else { panic!("no answer") };
-        assert_eq!(place, Place { number: 1, ..slow });
+        let Ok(HelperResult::Address { place, .. }) = answers.recv() else { panic!("no answer") };
+        assert_eq!(place, WaitingCall { number: 1, ..slow });
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
                 None
             },
         );
-        let place = Place { slot: 0, generation: 1, number: 0 };
+        let place = WaitingCall { slot: 0, generation: 1, number: 0 };
         let taken = (0..WAITING + INPUT_THREADS + 1).filter(|_| helper.look_up(place, "slow", 1).is_some()).count();
         assert!((WAITING..=WAITING + INPUT_THREADS).contains(&taken), "{taken}");
         drop(go);

@@ -1,13 +1,13 @@
 //! Matches a received message of a call: expected, received before, or neither.
 
-use super::call::{Kind as CallKind, Leaving, Past};
+use super::call::{CallKind, Leaving, Past};
 use super::call_runner::{CallRunner, Progress, StepResult};
 use super::received::{ReceivedMessage, branch, cseq, hash, tag};
 use super::watch::Passage;
 use strowger_measure::Counter;
 use strowger_message::index::Start as First;
 use strowger_message::{Method, Name};
-use strowger_scenario::step::{Expected, Kind, Optional, Receive, Start, Step};
+use strowger_scenario::step::{Expected, StepKind, Optional, Receive, Start, Step};
 
 impl CallRunner<'_> {
     /// Handles a message whose offsets are in the index.
@@ -20,13 +20,13 @@ impl CallRunner<'_> {
         let (ignore, repeats, whole) =
             (run.behaviour.ignore_in_pause, run.retransmission.enabled, run.retransmission.whole);
         let known = run.retransmission.rfc3261;
-        if ignore && matches!(self.step().map(|s| &s.kind), Some(Kind::Pause(_) | Kind::TimeWait(_))) {
+        if ignore && matches!(self.step().map(|s| &s.kind), Some(StepKind::Pause(_) | StepKind::TimeWait(_))) {
             return Progress::Waits;
         }
         // A scenario that a message begins may have actions before its first receive step.
         if self.call.step == 0
             && self.call.kind != CallKind::Passing
-            && matches!(self.step().map(|s| &s.kind), Some(Kind::Nop))
+            && matches!(self.step().map(|s| &s.kind), Some(StepKind::Nop))
         {
             self.keep_last(bytes);
             self.call.queued = true;
@@ -45,10 +45,10 @@ impl CallRunner<'_> {
                 return self.answer_again(bytes);
             }
             if (self.call.received_hash == own || twice) && own != 0 {
-                if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.received_step as usize) {
+                if let Some(counts) = self.shard.stats.steps.get_mut(self.call.received_step as usize) {
                     counts.received_again += 1;
                 }
-                self.shard.books.received_again(bytes.len());
+                self.shard.recorder.received_again(bytes.len());
                 return Progress::Waits;
             }
         }
@@ -106,7 +106,7 @@ impl CallRunner<'_> {
     fn is_past(&mut self, own: u64, bytes: usize) -> bool {
         let Some(place) = self.call.past.iter().position(|p| p.hash == own) else { return false };
         let past = self.call.past[place];
-        self.shard.books.received_again(bytes);
+        self.shard.recorder.received_again(bytes);
         let step = past.answer;
         if step == u32::MAX {
             return true;
@@ -119,8 +119,8 @@ impl CallRunner<'_> {
         } else {
             return true;
         }
-        self.shard.ledger.retransmissions += 1;
-        if let Some(counts) = self.shard.ledger.steps.get_mut(step as usize) {
+        self.shard.stats.retransmissions += 1;
+        if let Some(counts) = self.shard.stats.steps.get_mut(step as usize) {
             counts.sent_again += 1;
         }
         true
@@ -137,13 +137,13 @@ impl CallRunner<'_> {
         self.call.book.due(shard.came);
         if heard.code == 0 {
             self.call.asked = heard.method;
-            shard.books.request_received(&mut self.call.book, shard.came, heard.method, bytes);
+            shard.recorder.request_received(&mut self.call.book, shard.came, heard.method, bytes);
         } else {
             let retry = shard.index.first(Name::RetryAfter).is_some();
             if heard.method == Method::Invite && self.call.book.has_two() {
                 self.call.book.answers(hash(branch(heard.bytes)));
             }
-            shard.books.response_received(&mut self.call.book, shard.came, heard.method, heard.code, retry, bytes);
+            shard.recorder.response_received(&mut self.call.book, shard.came, heard.method, heard.code, retry, bytes);
         }
     }
 
@@ -161,13 +161,13 @@ impl CallRunner<'_> {
 
     /// Repeats the answer to a retransmitted message.
     fn answer_again(&mut self, bytes: &[u8]) -> Progress {
-        self.shard.books.received_again(bytes.len());
-        self.shard.ledger.retransmissions += 1;
+        self.shard.recorder.received_again(bytes.len());
+        self.shard.stats.retransmissions += 1;
         let step = self.call.answer_step;
-        if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.answered_step as usize) {
+        if let Some(counts) = self.shard.stats.steps.get_mut(self.call.answered_step as usize) {
             counts.received_again += 1;
         }
-        if let Some(counts) = self.shard.ledger.steps.get_mut(step as usize) {
+        if let Some(counts) = self.shard.stats.steps.get_mut(step as usize) {
             counts.sent_again += 1;
         }
         if step == self.call.sent_step {
@@ -184,15 +184,15 @@ impl CallRunner<'_> {
         let Some(line) = script.texts.get(step as usize) else { return };
         let range = self.write(line, step as i32);
         match &line.start {
-            Some(Start::Request(method)) => self.shard.books.request_resent(method.known, range.len()),
-            _ => self.shard.books.response_resent(range.len()),
+            Some(Start::Request(method)) => self.shard.recorder.request_resent(method.known, range.len()),
+            _ => self.shard.recorder.response_resent(range.len()),
         }
         self.post(range);
     }
 
     fn matches(&mut self, index: usize, heard: &ReceivedMessage<'_>) -> bool {
         let script = self.script;
-        let Kind::Receive(receive) = &script.scenario.steps[index].kind else { return false };
+        let StepKind::Receive(receive) = &script.scenario.steps[index].kind else { return false };
         match &receive.expected {
             Expected::Request(method) => {
                 heard.code == 0
@@ -244,7 +244,7 @@ impl CallRunner<'_> {
             if !self.matches(index, heard) {
                 continue;
             }
-            let Kind::Receive(receive) = &steps[index].kind else { continue };
+            let StepKind::Receive(receive) = &steps[index].kind else { continue };
             if contiguous || receive.optional == Optional::Global {
                 return Found::At(index);
             }
@@ -255,11 +255,11 @@ impl CallRunner<'_> {
             } else if heard.code != 0
                 && heard.method == Method::Invite
                 && let place = if script.scenario.ready { successor(&steps[index], index) } else { index + 1 }
-                && let Some(Kind::Send(send)) = steps.get(place).map(|s| &s.kind)
+                && let Some(StepKind::Send(send)) = steps.get(place).map(|s| &s.kind)
                 && matches!(&send.start, Start::Request(m) if m.known == Method::Ack)
             {
                 // The ACK was lost: sent again, or the peer repeats its response.
-                self.shard.books.received_again(heard.bytes.len());
+                self.shard.recorder.received_again(heard.bytes.len());
                 self.send_step_again(place as u32);
                 return Found::Done;
             }
@@ -277,12 +277,12 @@ impl CallRunner<'_> {
             return true;
         }
         if let Some(step) = ack {
-            self.shard.books.received_again(heard.bytes.len());
+            self.shard.recorder.received_again(heard.bytes.len());
             self.send_step_again(step);
             return true;
         }
         if answer == own && own != 0 {
-            self.shard.books.received_again(heard.bytes.len());
+            self.shard.recorder.received_again(heard.bytes.len());
             return true;
         }
         false
@@ -292,9 +292,9 @@ impl CallRunner<'_> {
     fn take(&mut self, index: usize, heard: &ReceivedMessage<'_>, own: u64) -> Progress {
         let script = self.script;
         let step = &script.scenario.steps[index];
-        let Kind::Receive(receive) = &step.kind else { return Progress::Waits };
+        let StepKind::Receive(receive) = &step.kind else { return Progress::Waits };
         if self.is_lost(step) {
-            self.shard.ledger.steps[index].lost += 1;
+            self.shard.stats.steps[index].lost += 1;
             if let Some(watch) = &mut self.shard.watch {
                 let passage = Passage::LostReceiving(index as u32);
                 watch.message(passage, self.call.target.transport, self.call.id(), heard.bytes);
@@ -307,7 +307,7 @@ impl CallRunner<'_> {
             transaction.answer = own;
         }
         self.keep_books(step);
-        self.shard.ledger.steps[index].received += 1;
+        self.shard.stats.steps[index].received += 1;
         if let Some(media) = &mut self.shard.media
             && script.plays
             && !step.ignore_sdp
@@ -385,7 +385,7 @@ impl CallRunner<'_> {
         // An optional message restarts the time limits of the steps still waited for.
         let default = self.shard.run.behaviour.receive_timeout;
         for later in script.scenario.steps.iter().skip(index + 1) {
-            let Kind::Receive(later) = &later.kind else { break };
+            let StepKind::Receive(later) = &later.kind else { break };
             let Some(patience) = later.timeout.filter(|&t| t > 0).or(default) else { break };
             let until = self.shard.ms + u64::from(patience);
             if self.call.receive_until == 0 || until < self.call.receive_until {
@@ -447,8 +447,8 @@ impl CallRunner<'_> {
         self.call.set_tag(tag);
         let place = FORKED - (hash(tag) % 1_000) as i32;
         let script = self.script;
-        self.say(&script.routed_ack, place);
-        self.say(&script.routed_bye, place);
+        self.send_line(&script.routed_ack, place);
+        self.send_line(&script.routed_bye, place);
         let [last, routes, next_url, own] = &mut kept;
         self.call.set_tag(own);
         std::mem::swap(last, &mut self.call.last);
@@ -479,10 +479,10 @@ impl CallRunner<'_> {
 
     /// Counts and reports a message that the scenario does not expect.
     pub(super) fn note_unexpected(&mut self, heard: &ReceivedMessage<'_>) {
-        if let Some(counts) = self.shard.ledger.steps.get_mut(self.call.step as usize) {
+        if let Some(counts) = self.shard.stats.steps.get_mut(self.call.step as usize) {
             counts.unexpected += 1;
         }
-        self.shard.books.count(Counter::Unexpected, 0);
+        self.shard.recorder.count(Counter::Unexpected, 0);
         if let Some(watch) = &mut self.shard.watch {
             watch.message(Passage::Unexpected, self.call.target.transport, self.call.id(), heard.bytes);
             if heard.code != 0 {
@@ -509,7 +509,7 @@ fn successor(step: &Step, place: usize) -> usize {
 }
 
 fn is_optional(step: &Step) -> bool {
-    matches!(&step.kind, Kind::Receive(receive) if receive.optional != Optional::No)
+    matches!(&step.kind, StepKind::Receive(receive) if receive.optional != Optional::No)
 }
 
 /// Returns the three digits of a status code.

@@ -14,7 +14,7 @@ impl CallRunner<'_> {
             return false;
         }
         let shard = &mut *self.shard;
-        shard.books.response_received(
+        shard.recorder.response_received(
             &mut self.call.book,
             shard.came,
             heard.method,
@@ -41,7 +41,7 @@ impl CallRunner<'_> {
         }
         let late = cseq(heard.bytes, &self.shard.index).0 <= call.concluded;
         if late {
-            self.shard.books.received_again(heard.bytes.len());
+            self.shard.recorder.received_again(heard.bytes.len());
         }
         late
     }

@@ -6,11 +6,11 @@ use super::call_runner::{CallRunner, Progress};
 use super::received::{ReceivedMessage, cseq, tag};
 use super::script::{Line, OF_REFUSAL};
 use std::ops::Range;
-use strowger_measure::Outcome;
+use strowger_measure::CallOutcome;
 use strowger_message::index::Start;
 use strowger_message::{Index, Message, Method, Name, respond};
 use strowger_scenario::Role;
-use strowger_scenario::step::Kind;
+use strowger_scenario::step::StepKind;
 
 /// T1 (RFC 3261 section 17.1.1.1), milliseconds.
 const T1: u32 = 500;
@@ -32,7 +32,7 @@ impl CallRunner<'_> {
             return self.hang_up();
         }
         let dialog = self.call.confirmed != 0;
-        if bye && !dialog && matches!(self.step().map(|step| &step.kind), Some(Kind::Receive(_))) {
+        if bye && !dialog && matches!(self.step().map(|step| &step.kind), Some(StepKind::Receive(_))) {
             // The call has sent its own BYE and only waits for the answer.
             return Progress::Waits;
         }
@@ -40,7 +40,7 @@ impl CallRunner<'_> {
             return self.cut_off();
         }
         if std::mem::take(&mut self.call.paused_until) != 0
-            && matches!(self.step().map(|step| &step.kind), Some(Kind::Pause(_)))
+            && matches!(self.step().map(|step| &step.kind), Some(StepKind::Pause(_)))
         {
             self.leave_pause();
         }
@@ -59,7 +59,7 @@ impl CallRunner<'_> {
                 return self.end_dialog(1);
             }
             Some(_) => {
-                self.say(&self.script.ack, OF_REFUSAL);
+                self.send_line(&self.script.ack, OF_REFUSAL);
                 return self.cut_off();
             }
         }
@@ -109,7 +109,7 @@ impl CallRunner<'_> {
         let shard = &mut *self.shard;
         // Timer H (RFC 3261 section 17.2.1).
         self.call.receive_until = shard.ms + u64::from(T1) * 64;
-        shard.books.response_sent(&mut self.call.book, shard.now, Method::Invite, code, length);
+        shard.recorder.response_sent(&mut self.call.book, shard.now, Method::Invite, code, length);
         self.keep_asking(start..start + length);
         self.call.leaving = Leaving::Refused;
         Progress::Waits
@@ -128,9 +128,9 @@ impl CallRunner<'_> {
     pub(super) fn cut_off(&mut self) -> Progress {
         // A call that only waits for retransmissions has finished the scenario.
         self.finish(match self.call.failed {
-            _ if !self.call.timewait => Outcome::Stopped,
-            Some(failure) => Outcome::Failed(failure),
-            None => Outcome::Successful,
+            _ if !self.call.timewait => CallOutcome::Stopped,
+            Some(failure) => CallOutcome::Failed(failure),
+            None => CallOutcome::Successful,
         });
         Progress::Over
     }
@@ -147,7 +147,7 @@ impl CallRunner<'_> {
 
     fn say_ack(&mut self) {
         let script = self.script;
-        self.say(if self.is_routed() { &script.routed_ack } else { &script.ack2 }, -1);
+        self.send_line(if self.is_routed() { &script.routed_ack } else { &script.ack2 }, -1);
     }
 
     fn cancel(&mut self) {
@@ -169,7 +169,7 @@ impl CallRunner<'_> {
     fn ask(&mut self, line: &Line, method: Method) {
         let range = self.write(line, -1);
         let shard = &mut *self.shard;
-        shard.books.request_sent(&mut self.call.book, shard.now, method, range.len());
+        shard.recorder.request_sent(&mut self.call.book, shard.now, method, range.len());
         self.keep_asking(range);
     }
 
@@ -194,7 +194,7 @@ impl CallRunner<'_> {
         let ended = matches!(self.call.leaving, Leaving::Ended(_));
         if ended && heard.method == Method::Invite && (200..300).contains(&heard.code) {
             // The ACK was lost.
-            self.shard.books.received_again(heard.bytes.len());
+            self.shard.recorder.received_again(heard.bytes.len());
             self.keep_last(heard.bytes);
             self.say_ack();
             return Progress::Waits;
@@ -215,7 +215,7 @@ impl CallRunner<'_> {
             }
             (Method::Bye, 0) => {
                 self.keep_last(heard.bytes);
-                self.say(&script.ok, -1);
+                self.send_line(&script.ok, -1);
                 self.cut_off()
             }
             (Method::Bye, 100..=199) => {
@@ -258,7 +258,7 @@ impl CallRunner<'_> {
             }
             (Method::Invite, 300..) => {
                 self.keep_last(heard.bytes);
-                self.say(&script.ack, OF_REFUSAL);
+                self.send_line(&script.ack, OF_REFUSAL);
                 if ended { Progress::Waits } else { self.cut_off() }
             }
             _ => Progress::Waits,
@@ -281,7 +281,7 @@ impl CallRunner<'_> {
             let bound = if self.call.leaving == Leaving::Asked { delay } else { self.shard.run.retransmission.t2 };
             self.call.retransmit_delay = delay.min(bound);
             self.call.retransmit_at = ms + u64::from(self.call.retransmit_delay);
-            self.shard.ledger.retransmissions += 1;
+            self.shard.stats.retransmissions += 1;
             self.send_again();
         }
         Progress::Waits

@@ -73,7 +73,7 @@ impl Lengths {
 
 /// Counts of one shard.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger {
+pub struct SippStats {
     pub steps: Vec<StepCounts>,
     /// Counts of the steps of the out-of-call scenario.
     pub aside: Vec<StepCounts>,
@@ -99,7 +99,7 @@ pub struct Ledger {
     pub failed: u64,
 }
 
-impl Ledger {
+impl SippStats {
     /// Creates empty counts for a scenario.
     pub fn new(scenario: &Scenario) -> Self {
         Self {

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 use strowger_core::Transport;
 use strowger_scenario::Action;
-use strowger_scenario::step::{Kind, Start};
+use strowger_scenario::step::{StepKind, Start};
 use strowger_scenario::template::Text;
 use strowger_scenario::{Piece, Scenario, Step, Template};
 
@@ -65,12 +65,12 @@ impl Script {
             .iter()
             .enumerate()
             .map(|(index, step)| match &step.kind {
-                Kind::Send(send) => {
+                StepKind::Send(send) => {
                     let mut line = line(&send.template, run, index as i32);
                     line.start = Some(send.start.clone());
                     line
                 }
-                Kind::SendCommand { template, .. } => line(template, run, index as i32),
+                StepKind::SendCommand { template, .. } => line(template, run, index as i32),
                 _ => Line::default(),
             })
             .collect();

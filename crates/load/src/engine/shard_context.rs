@@ -3,21 +3,21 @@
 use super::buffer_pool::BufferPool;
 use super::call::Shared;
 use super::helper::Helper;
-use super::ledger::Ledger;
+use super::ledger::SippStats;
 use super::message_pool::MessagePool;
 use super::run::Run;
 use super::watch::Watch;
 use crate::random::Random;
 use std::fmt::Arguments;
 use std::sync::Arc;
-use strowger_measure::{Books, Counter};
+use strowger_measure::{ShardRecorder, Counter};
 use strowger_message::{Index, Limits};
 
 /// State shared by the calls of one shard.
 pub(super) struct ShardContext {
     pub(super) run: Arc<Run>,
-    pub(super) books: Books,
-    pub(super) ledger: Ledger,
+    pub(super) recorder: ShardRecorder,
+    pub(super) stats: SippStats,
     pub(super) shared: Shared,
     pub(super) random: Random,
     pub(super) watch: Option<Box<dyn Watch>>,
@@ -90,7 +90,7 @@ impl ShardContext {
     #[inline]
     pub(super) fn sent_by(&mut self, now: u64) {
         if let departed @ 1.. = std::mem::take(&mut self.departing) {
-            self.books.send_lag(now.saturating_sub(departed));
+            self.recorder.send_lag(now.saturating_sub(departed));
         }
     }
 
@@ -104,8 +104,8 @@ impl ShardContext {
     /// Adds the media sent and received to the recorder.
     pub(super) fn count_media(&mut self) {
         if let Some(media) = &mut self.media {
-            let books = &mut self.books;
-            media.count(|counter, by| books.count(counter, by));
+            let recorder = &mut self.recorder;
+            media.count(|counter, by| recorder.count(counter, by));
         }
     }
 
@@ -116,8 +116,8 @@ impl ShardContext {
         if self.halt == Some(Halt::Error) {
             return;
         }
-        self.books.count(Counter::FatalErrors, 1);
-        self.ledger.fatal_errors += 1;
+        self.recorder.count(Counter::FatalErrors, 1);
+        self.stats.fatal_errors += 1;
         if let Some(watch) = &mut self.watch {
             watch.warning(why);
         }
@@ -126,8 +126,8 @@ impl ShardContext {
 
     /// Counts and reports a warning.
     pub(super) fn warn(&mut self, text: Arguments<'_>) {
-        self.books.count(Counter::Warnings, 1);
-        self.ledger.warnings += 1;
+        self.recorder.count(Counter::Warnings, 1);
+        self.stats.warnings += 1;
         if let Some(watch) = &mut self.watch {
             watch.warning(text);
         }

@@ -3,18 +3,18 @@
 
 use super::call::Leaving;
 use super::call_runner::{CallRunner, Progress};
-use super::helper::{Answer, Place};
+use super::helper::{HelperResult, WaitingCall};
 use super::script::Line;
-use strowger_measure::{Failure, Outcome};
+use strowger_measure::{Failure, CallOutcome};
 use strowger_scenario::Template;
-use strowger_scenario::step::Kind;
+use strowger_scenario::step::StepKind;
 
 /// Limit of messages kept for a suspended call; one more is dropped, as by a full socket.
 const HELD: usize = 64;
 
 impl CallRunner<'_> {
-    fn place(&self) -> Place {
-        Place { slot: self.slot, generation: self.call.generation, number: 0 }
+    fn place(&self) -> WaitingCall {
+        WaitingCall { slot: self.slot, generation: self.call.generation, number: 0 }
     }
 
     /// Suspends the call until the helper has done work `number`. `None`: the helper has too much work, and the call
@@ -22,7 +22,7 @@ impl CallRunner<'_> {
     fn suspend(&mut self, number: Option<u64>, what: std::fmt::Arguments<'_>) -> bool {
         let Some(number) = number else {
             self.warn_call(format_args!("{what}: too much such work waits"));
-            self.finish(Outcome::Failed(Failure::CannotSendMessage));
+            self.finish(CallOutcome::Failed(Failure::CannotSendMessage));
             return false;
         };
         self.call.extra().awaited = number;
@@ -53,7 +53,7 @@ impl CallRunner<'_> {
             && self.call.paused_until == 0
             && !self.call.counted
             && self.call.leaving == Leaving::No
-            && matches!(self.step().map(|step| &step.kind), Some(Kind::Send(_)) | None)
+            && matches!(self.step().map(|step| &step.kind), Some(StepKind::Send(_)) | None)
     }
 
     /// True if the files of a message are there; otherwise the helper reads them, or the call has failed.
@@ -85,7 +85,7 @@ impl CallRunner<'_> {
     }
 
     /// Takes the answer of the helper, and proceeds with the work that waited for it.
-    pub(super) fn helped(&mut self, number: u64, answer: Answer) -> Progress {
+    pub(super) fn helped(&mut self, number: u64, answer: HelperResult) -> Progress {
         if self.call.extra.as_ref().is_none_or(|extra| extra.awaited != number) {
             return Progress::Waits;
         }
@@ -93,8 +93,8 @@ impl CallRunner<'_> {
         self.resume();
         match answer {
             // The failed reconnection was reported.
-            Answer::Address { address: Some(address), .. } if !self.redirect(address) => return Progress::Over,
-            Answer::Files { files, .. } => self.call.extra().files = files,
+            HelperResult::Address { address: Some(address), .. } if !self.redirect(address) => return Progress::Over,
+            HelperResult::Files { files, .. } => self.call.extra().files = files,
             _ => (),
         }
         let mut progress = if is_held_up { self.drive() } else { Progress::Waits };

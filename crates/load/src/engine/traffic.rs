@@ -5,12 +5,12 @@ mod ending;
 mod service;
 
 use super::bound::Bound;
-use super::call::{Call, Kind, Shared, Value};
+use super::call::{Call, CallKind, Shared, Value};
 use super::call_runner::{CallRunner, Progress};
 use super::call_table::Calls;
 use super::dead::DeadCalls;
-use super::helper::{Answer, Helper};
-use super::ledger::Ledger;
+use super::helper::{HelperResult, Helper};
+use super::ledger::SippStats;
 use super::pace::Pace;
 use super::received;
 use super::run::Run;
@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 use strowger_core::{Arrival, Outbox, Target};
-use strowger_measure::{Books, CallBook, Counter};
+use strowger_measure::{ShardRecorder, CallBook, Counter};
 use strowger_message::{Index, Limits, Method};
 use strowger_net::clock;
 use strowger_net::dedicated::DedicatedSockets;
@@ -37,14 +37,14 @@ use strowger_scenario::ThirdPartyRole;
 #[derive(Debug)]
 pub enum Event {
     /// No call is open and none will begin. Carries the counts of this shard.
-    Finished(Box<Ledger>),
+    Finished(Box<SippStats>),
     /// An action asked for the end of the run.
     Halt(Halt),
 }
 
 /// Commands to a running shard.
 #[derive(Debug)]
-pub enum Order {
+pub enum ShardCommand {
     /// Sets the rate, calls per second.
     Rate(f64),
     /// Replaces the rest of the profile.
@@ -65,18 +65,18 @@ pub enum Order {
     /// retransmissions. Calls of the out-of-call scenario are waited for.
     Close,
     /// Stops new calls and ends open ones with a CANCEL or a BYE, which is repeated until it is answered. The sender of
-    /// the command bounds that time with [`Order::End`].
+    /// the command bounds that time with [`ShardCommand::End`].
     Leave,
     /// Ends every open call now, with or without a message to the peer.
     End { goodbye: bool },
     /// Delivers a command from another controller, or its departure (third party call control).
     LinkEvent(LinkEvent),
     /// Delivers the result of work outside the shard.
-    Helped(Answer),
+    Helped(HelperResult),
     /// Ends open calls without a message and begins other calls on the same sockets.
     Follow(Box<Following>),
     /// Sends the counts to this channel.
-    Report(SyncSender<Ledger>),
+    Report(SyncSender<SippStats>),
 }
 
 /// Calls that follow those of the run on the same sockets. No call of a peer is accepted meanwhile. The out-of-call
@@ -86,7 +86,7 @@ pub struct Following {
     pub run: Arc<Run>,
     pub script: Arc<Script>,
     /// Recorder of these calls; the run counts none of them.
-    pub books: Books,
+    pub recorder: ShardRecorder,
     /// Receiver of later events.
     pub events: Sender<Event>,
 }
@@ -174,13 +174,13 @@ const WAKES: u64 = 8;
 const BEGUN: usize = 64;
 
 impl Traffic {
-    /// Creates the traffic, on the thread of its shard. Opens `books`. The answers of `helper` come as
-    /// [`Order::Helped`].
+    /// Creates the traffic, on the thread of its shard. Opens `recorder`. The answers of `helper` come as
+    /// [`ShardCommand::Helped`].
     pub fn new(
         run: Arc<Run>,
         main: Arc<Script>,
         out_of_call: Option<Arc<Script>>,
-        books: Books,
+        recorder: ShardRecorder,
         events: Sender<Event>,
         helper: Helper,
     ) -> Self {
@@ -200,7 +200,7 @@ impl Traffic {
             }
         }
         let shard = ShardContext {
-            ledger: Ledger::new(scenario).beside(out_of_call.as_ref().map(|script| &*script.scenario)),
+            stats: SippStats::new(scenario).beside(out_of_call.as_ref().map(|script| &*script.scenario)),
             shared,
             random: Random(run.seed),
             watch: None,
@@ -229,7 +229,7 @@ impl Traffic {
             warned_of_media: false,
             helper,
             matcher: strowger_scenario::expression::Matcher::new(),
-            books,
+            recorder,
             run: run.clone(),
         };
         let pace = Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed);
@@ -301,21 +301,21 @@ impl Traffic {
     }
 
     /// Sets the connection to the other controllers of third party call control; their commands come as
-    /// [`Order::LinkEvent`].
+    /// [`ShardCommand::LinkEvent`].
     #[must_use]
     pub fn with_link(mut self, link: Option<command::Link>) -> Self {
         self.shard.link = link;
         self
     }
 
-    /// Stops all calls until [`Order::Pause`] is taken back.
+    /// Stops all calls until [`ShardCommand::Pause`] is taken back.
     #[must_use]
     pub fn paused(mut self) -> Self {
         self.paused = true;
         self
     }
 
-    /// Waits for [`Order::Begin`] to begin the schedule: the cost of starting (threads, connections, handshakes) is no
+    /// Waits for [`ShardCommand::Begin`] to begin the schedule: the cost of starting (threads, connections, handshakes) is no
     /// lag.
     #[must_use]
     pub fn waiting(mut self) -> Self {
@@ -331,7 +331,7 @@ impl Traffic {
     }
 
     /// Returns a slot for a call with this Call-ID.
-    fn place(&mut self, hash: u64, kind: Kind, target: Target, book: CallBook) -> u32 {
+    fn place(&mut self, hash: u64, kind: CallKind, target: Target, book: CallBook) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.calls.push(Call::new(target, book));
             self.calls.len() as u32 - 1
@@ -342,7 +342,7 @@ impl Traffic {
         let calls = &self.calls;
         self.table.insert_unique(hash, slot, |&s| calls[s as usize].hash);
         self.shard.open += 1;
-        self.strangers += usize::from(kind != Kind::Main);
+        self.strangers += usize::from(kind != CallKind::Main);
         slot
     }
 
@@ -397,14 +397,14 @@ impl Traffic {
         let target = run.to(address);
         self.number += 1;
         self.begun += 1;
-        self.shard.books.calls_intended(1);
-        let book = self.shard.books.call_started(self.shard.now, self.shard.came, 0);
-        let slot = self.place(hash, Kind::Main, target, book);
+        self.shard.recorder.calls_intended(1);
+        let book = self.shard.recorder.call_started(self.shard.now, self.shard.came, 0);
+        let slot = self.place(hash, CallKind::Main, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
         call.name(whole, number, 0);
         call.prepare(&self.main);
-        self.shard.ledger.outgoing += 1;
+        self.shard.stats.outgoing += 1;
         self.drive(
             slot,
             out,
@@ -414,30 +414,30 @@ impl Traffic {
 
     /// Takes the result of work outside the shard.
     #[cold]
-    fn helped(&mut self, answer: Answer, out: &mut Outbox) {
+    fn helped(&mut self, answer: HelperResult, out: &mut Outbox) {
         if self.shard.frozen {
             return;
         }
         match answer {
-            Answer::Address { host, address: None, .. } => {
+            HelperResult::Address { host, address: None, .. } => {
                 self.shard.fatal(format_args!("Unknown host '{host}' for setdest"));
                 self.tell_halt();
             }
-            Answer::Address { place, .. } | Answer::Files { place, .. } => {
+            HelperResult::Address { place, .. } | HelperResult::Files { place, .. } => {
                 let waits = |call: &Call| call.live && call.generation == place.generation;
                 if self.calls.get(place.slot as usize).is_some_and(waits) {
                     self.drive(place.slot, out, |runner| runner.helped(place.number, answer));
                 }
             }
-            Answer::NoShell { command, error } => {
+            HelperResult::NoShell { command, error } => {
                 self.shard.warn(format_args!("system call error for {command}: {error}"));
             }
         }
     }
 
-    fn script(&self, kind: Kind) -> Arc<Script> {
+    fn script(&self, kind: CallKind) -> Arc<Script> {
         match (kind, &self.out_of_call) {
-            (Kind::OutOfCall, Some(script)) => script.clone(),
+            (CallKind::OutOfCall, Some(script)) => script.clone(),
             _ => self.main.clone(),
         }
     }
@@ -446,29 +446,29 @@ impl Traffic {
     fn drive(&mut self, slot: u32, out: &mut Outbox, work: impl FnOnce(&mut CallRunner<'_>) -> Progress) {
         let call = &mut self.calls[slot as usize];
         let script = match (call.kind, &self.out_of_call) {
-            (Kind::OutOfCall, Some(script)) => script,
+            (CallKind::OutOfCall, Some(script)) => script,
             _ => &self.main,
         };
         // Calls of the out-of-call scenario count in steps of their own.
-        let (aside, warm_up) = (call.kind == Kind::OutOfCall, call.book.warm_up);
+        let (aside, warm_up) = (call.kind == CallKind::OutOfCall, call.book.warm_up);
         if aside {
-            self.shard.ledger.turn();
+            self.shard.stats.turn();
         }
         if warm_up {
-            self.shard.books.turn_to_warm_up();
+            self.shard.recorder.turn_to_warm_up();
         }
         let mut runner = CallRunner { shard: &mut self.shard, call, script, slot, out };
         let went = work(&mut runner);
         if aside {
-            self.shard.ledger.turn();
+            self.shard.stats.turn();
         }
         if warm_up {
-            self.shard.books.turn_to_warm_up();
+            self.shard.recorder.turn_to_warm_up();
         }
         match went {
             Progress::Over => self.end_call(slot),
             // This call existed for one answer.
-            Progress::Waits if self.calls[slot as usize].kind == Kind::Passing => self.end_call(slot),
+            Progress::Waits if self.calls[slot as usize].kind == CallKind::Passing => self.end_call(slot),
             Progress::Waits => {
                 let call = &mut self.calls[slot as usize];
                 let due = call.due();
@@ -498,7 +498,7 @@ impl Traffic {
             self.shard.leave_place();
         }
         let hash = call.hash;
-        self.strangers -= usize::from(call.kind != Kind::Main);
+        self.strangers -= usize::from(call.kind != CallKind::Main);
         if let Some(media) = &mut self.shard.media {
             media.end(slot);
         }
@@ -542,7 +542,7 @@ impl Traffic {
             call.alarm = u64::MAX;
             let due = call.due();
             if due <= self.shard.ms {
-                self.shard.books.timer_lag(self.shard.now.saturating_sub(due * 1_000));
+                self.shard.recorder.timer_lag(self.shard.now.saturating_sub(due * 1_000));
             } else {
                 if due != u64::MAX {
                     call.alarm = due;
@@ -558,8 +558,8 @@ impl Traffic {
     #[cold]
     fn stray(&mut self, hash: u64, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if self.dead.knows(hash) {
-            self.shard.books.dead_call(bytes.len());
-            self.shard.ledger.dead_call += 1;
+            self.shard.recorder.dead_call(bytes.len());
+            self.shard.stats.dead_call += 1;
             let id = String::from_utf8_lossy(name).into_owned();
             if self.shard.watch.is_some() {
                 let message = String::from_utf8_lossy(bytes).into_owned();
@@ -574,25 +574,25 @@ impl Traffic {
             return;
         }
         if self.out_of_call.is_some() && request {
-            self.shard.books.count(Counter::AutoAnswered, 1);
-            self.shard.ledger.auto_answered += 1;
+            self.shard.recorder.count(Counter::AutoAnswered, 1);
+            self.shard.stats.auto_answered += 1;
             let method = String::from_utf8_lossy(bytes.split(|&b| b == b' ').next().unwrap_or_default()).into_owned();
             self.shard.warn(format_args!("Received out-of-call {method} message, using the out-of-call scenario"));
-            return self.accept(hash, Kind::OutOfCall, name, arrival, bytes, out);
+            return self.accept(hash, CallKind::OutOfCall, name, arrival, bytes, out);
         }
         let method = bytes.iter().position(|&b| b == b' ').map_or(Method::Other, |end| Method::of(&bytes[..end]));
         let polite = matches!(method, Method::Info | Method::Notify | Method::Options | Method::Update);
         if self.shard.run.behaviour.auto_answer && polite {
-            self.shard.books.count(Counter::AutoAnswered, 1);
-            self.shard.ledger.auto_answered += 1;
+            self.shard.recorder.count(Counter::AutoAnswered, 1);
+            self.shard.stats.auto_answered += 1;
             let id = String::from_utf8_lossy(name).into_owned();
             self.shard.warn(format_args!(
                 "Automatic response mode for an unexpected INFO, NOTIFY, OPTIONS or UPDATE for call: {id}"
             ));
-            return self.accept(hash, Kind::Passing, name, arrival, bytes, out);
+            return self.accept(hash, CallKind::Passing, name, arrival, bytes, out);
         }
-        self.shard.books.out_of_call(bytes.len());
-        self.shard.ledger.out_of_call += 1;
+        self.shard.recorder.out_of_call(bytes.len());
+        self.shard.stats.out_of_call += 1;
         let message = String::from_utf8_lossy(bytes).into_owned();
         self.shard.warn(format_args!("Discarding message which can't be mapped to a known SIPp call:\n{message}"));
     }

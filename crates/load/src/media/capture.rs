@@ -128,11 +128,11 @@ impl Found {
 
 /// Byte order of a file.
 #[derive(Clone, Copy)]
-struct Order {
+struct ByteOrder {
     big: bool,
 }
 
-impl Order {
+impl ByteOrder {
     fn word(self, bytes: &[u8], at: usize) -> Option<u32> {
         let four: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
         Some(if self.big { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) })
@@ -157,7 +157,7 @@ fn classic(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
         0x34cd_b2a1 => (true, 1_000, 24),
         _ => return Err(CaptureError::NoCapture),
     };
-    let order = Order { big };
+    let order = ByteOrder { big };
     // The upper bits announce a checksum after each frame.
     let link = order.word(file, 20).ok_or(CaptureError::NoCapture)? & 0x0fff_ffff;
     let mut at = 24;
@@ -174,7 +174,7 @@ fn classic(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
 
 /// Parses pcapng blocks: sections with the byte order, interfaces with link type and clock, packets.
 fn next_generation(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
-    let mut order = Order { big: false };
+    let mut order = ByteOrder { big: false };
     // Link type and ticks per second of each interface.
     let mut interfaces: Vec<(u32, u64)> = Vec::new();
     let mut at = 0;
@@ -182,7 +182,7 @@ fn next_generation(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
         if kind == 0x0a0d_0d0a {
             order = match order.word(file, at + 8) {
                 Some(0x1a2b_3c4d) => order,
-                Some(0x4d3c_2b1a) => Order { big: !order.big },
+                Some(0x4d3c_2b1a) => ByteOrder { big: !order.big },
                 _ => return Err(CaptureError::NoCapture),
             };
             interfaces.clear();
@@ -211,7 +211,7 @@ fn next_generation(file: &[u8], found: &mut Found) -> Result<(), CaptureError> {
 }
 
 /// Returns the ticks per second: option 9 of an interface, a power of ten or (highest bit) of two; default a million.
-fn ticks(order: Order, block: &[u8]) -> u64 {
+fn ticks(order: ByteOrder, block: &[u8]) -> u64 {
     let mut at = 16;
     while let (Some(code), Some(length)) = (order.half(block, at), order.half(block, at + 2)) {
         if code == 0 {

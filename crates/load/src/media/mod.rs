@@ -25,7 +25,7 @@ pub use tally::{Snapshot, Tally};
 pub use track::Track;
 
 use strowger_scenario::action::Action;
-use strowger_scenario::step::Kind;
+use strowger_scenario::step::StepKind;
 use strowger_scenario::{Piece, Scenario};
 
 /// True if a scenario names a media port or has a media action: then it needs the sockets.
@@ -38,8 +38,8 @@ pub fn concerns(scenario: &Scenario) -> bool {
     };
     scenario.steps.iter().chain(&scenario.init).any(|step| {
         let template = match &step.kind {
-            Kind::Send(send) => Some(&send.template),
-            Kind::SendCommand { template, .. } => Some(template),
+            StepKind::Send(send) => Some(&send.template),
+            StepKind::SendCommand { template, .. } => Some(template),
             _ => None,
         };
         template.is_some_and(|t| t.pieces.iter().any(names)) || step.actions.iter().any(acts)

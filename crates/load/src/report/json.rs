@@ -1,7 +1,7 @@
 //! Report as JSON; `docs/load-report.schema.json` describes it.
 
 use super::responses::Responses;
-use super::verdict::{Line as Said, Outcome};
+use super::verdict::{Line as Said, RunOutcome};
 use super::{Report, ladder, rfc3339};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -129,7 +129,7 @@ struct Judged<'a> {
     valid: bool,
     requirements_met: bool,
     /// Outcome of the calls.
-    outcome: Outcome,
+    outcome: RunOutcome,
     /// Verdict as text, a line each: the generator, then the calls.
     sentences: Vec<String>,
     reasons: Vec<String>,
@@ -264,7 +264,7 @@ fn document<'a>(report: &'a Report<'_>, series: bool) -> Document<'a> {
         verdict: Judged {
             valid: report.valid(),
             requirements_met: report.met(),
-            outcome: Outcome::of(totals),
+            outcome: RunOutcome::of(totals),
             sentences: report.verdict().into_iter().map(sentence).collect(),
             reasons: report.reasons(),
             warnings: report.warnings(),

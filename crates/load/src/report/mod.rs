@@ -23,7 +23,7 @@ mod verdict;
 
 pub use prometheus::{CONTENT_TYPE, exposition};
 pub use strowger_report::{Tone, rfc3339};
-pub use verdict::{Line, Outcome, failures, option};
+pub use verdict::{Line, RunOutcome, failures, option};
 
 use std::borrow::Cow;
 use strowger_measure::{
@@ -158,7 +158,7 @@ impl<'a> Report<'a> {
     /// True if calls failed and no requirement allows that many. If none succeeded, no requirement allows it.
     pub fn failed(&self) -> bool {
         let failed = |page: &Page| page.counter(Counter::CallsFailed) > 0;
-        let none_succeeded = matches!(Outcome::of(&self.run.totals), Outcome::Silent | Outcome::AllFailed);
+        let none_succeeded = matches!(RunOutcome::of(&self.run.totals), RunOutcome::Silent | RunOutcome::AllFailed);
         let beside = self.run.answering.as_ref().is_some_and(|run| failed(&run.totals));
         none_succeeded || (failed(&self.run.totals) && !self.allowed[0]) || (beside && !self.allowed[1])
     }

@@ -24,7 +24,7 @@ pub(super) const INVALID: &str = "INVALID";
 /// Outcome of the calls of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum RunOutcome {
     /// No call began.
     Nothing,
     /// No message came back.
@@ -37,7 +37,7 @@ pub enum Outcome {
     Succeeded,
 }
 
-impl Outcome {
+impl RunOutcome {
     pub fn of(page: &Page) -> Self {
         let count = |counter| page.counter(counter);
         let begun = count(Counter::CallsOutgoing) + count(Counter::CallsIncoming);
@@ -69,7 +69,7 @@ impl Report<'_> {
             let text = format!("kept up in {good} of {all} windows: the figures of those are the server's, see below.");
             return Line { tone: Tone::Doubtful, title: "Generator", text };
         }
-        let measured = !matches!(Outcome::of(&self.run.totals), Outcome::Nothing);
+        let measured = !matches!(RunOutcome::of(&self.run.totals), RunOutcome::Nothing);
         let text = if measured {
             "kept up with its schedule: the figures are the server's."
         } else {
@@ -116,9 +116,9 @@ fn of_calls(run: &Run, title: &'static str) -> Line {
         Some(first) => format!(", most often by: {first}"),
         None => String::new(),
     };
-    let (tone, text) = match Outcome::of(page) {
-        Outcome::Nothing => (Tone::Doubtful, "No call was begun: there are no figures.".into()),
-        Outcome::Silent => (
+    let (tone, text) = match RunOutcome::of(page) {
+        RunOutcome::Nothing => (Tone::Doubtful, "No call was begun: there are no figures.".into()),
+        RunOutcome::Silent => (
             Tone::Bad,
             format!(
                 "answered nothing: {}, {} sent, none received.",
@@ -126,19 +126,19 @@ fn of_calls(run: &Run, title: &'static str) -> Line {
                 several(page.counter(Counter::MessagesSent), "message")
             ),
         ),
-        Outcome::AllFailed => {
+        RunOutcome::AllFailed => {
             (Tone::Bad, format!("Every call failed: 0 of {} succeeded{}.", grouped(failed as f64), causes()))
         }
-        Outcome::SomeFailed => {
+        RunOutcome::SomeFailed => {
             let share = Unit::Percent.show(failed as f64 / (failed + successful) as f64 * 100.0);
             let of = grouped((failed + successful) as f64);
             (Tone::Bad, format!("{} of {of} calls failed ({share}){}.", grouped(failed as f64), causes()))
         }
-        Outcome::Unfinished => {
+        RunOutcome::Unfinished => {
             (Tone::Doubtful, format!("No call came to its end: {} cut off.", count(Counter::CallsStopped)))
         }
-        Outcome::Succeeded if successful == 1 => (Tone::Good, "1 call succeeded.".into()),
-        Outcome::Succeeded => (Tone::Good, format!("All {} succeeded.", several(successful, "call"))),
+        RunOutcome::Succeeded if successful == 1 => (Tone::Good, "1 call succeeded.".into()),
+        RunOutcome::Succeeded => (Tone::Good, format!("All {} succeeded.", several(successful, "call"))),
     };
     Line { tone, title, text }
 }

@@ -2,7 +2,7 @@
 
 use super::keys::Key;
 use super::session::Session;
-use crate::engine::traffic::Order;
+use crate::engine::traffic::ShardCommand;
 use std::sync::atomic::Ordering;
 use strowger_scenario::Scope;
 
@@ -13,7 +13,7 @@ const COMMANDS: &str = "set rate|rate-scale|users|limit N, set display main|ooc,
 impl Session {
     fn set_rate(&mut self, rate: f64) {
         self.rate = rate.max(0.0);
-        self.order(|| Order::Rate(self.rate * 1_000.0 / self.options.rate_period as f64));
+        self.order(|| ShardCommand::Rate(self.rate * 1_000.0 / self.options.rate_period as f64));
         if self.options.limit.is_none() {
             self.set_limit(super::plan::limit(&self.options, &self.scenario, self.rate));
         }
@@ -21,7 +21,7 @@ impl Session {
 
     fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
-        self.order(|| Order::Limit(limit.div_ceil(self.options.threads as u64)));
+        self.order(|| ShardCommand::Limit(limit.div_ceil(self.options.threads as u64)));
     }
 
     /// Adds users in a run by users, else calls per period.
@@ -38,7 +38,7 @@ impl Session {
         if self.options.limit.is_none() {
             self.limit = u64::from(users);
         }
-        self.order(|| Order::Users(users));
+        self.order(|| ShardCommand::Users(users));
     }
 
     /// Applies `-rate_increase`, up to `-rate_max`.
@@ -48,7 +48,7 @@ impl Session {
             rate = most;
             if self.options.rate_quit && self.rate >= most {
                 self.quitting = true;
-                self.order(|| Order::Quit);
+                self.order(|| ShardCommand::Quit);
             }
         }
         self.set_rate(rate);
@@ -58,9 +58,9 @@ impl Session {
     fn quit(&mut self, at_once: bool) {
         let goodbye = self.options.behaviours.goodbye;
         if at_once || self.quitting {
-            self.order(|| Order::End { goodbye });
+            self.order(|| ShardCommand::End { goodbye });
         } else {
-            self.order(|| Order::Quit);
+            self.order(|| ShardCommand::Quit);
         }
         self.quitting = true;
     }
@@ -79,7 +79,7 @@ impl Session {
                 Key::Letter(b'/') => self.faster(-10.0),
                 Key::Letter(b'p') => {
                     self.paused = !self.paused;
-                    self.order(|| Order::Pause(self.paused));
+                    self.order(|| ShardCommand::Pause(self.paused));
                 }
                 Key::Letter(b's') | Key::Dump => {
                     self.report();
@@ -179,9 +179,9 @@ impl Session {
         match what {
             "tasks" => {
                 self.report();
-                let calls = self.ledger.open;
+                let calls = self.stats.open;
                 self.errors.say(format_args!("---- {calls} calls are open ----"));
-                for (index, step) in self.ledger.steps.iter().enumerate().filter(|(_, step)| step.pausing > 0) {
+                for (index, step) in self.stats.steps.iter().enumerate().filter(|(_, step)| step.pausing > 0) {
                     self.errors.say(format_args!("step {index}: {} calls pause", step.pausing));
                 }
             }

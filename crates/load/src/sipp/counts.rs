@@ -2,11 +2,11 @@
 
 use super::statistics::length;
 use super::trace::Stamp;
-use crate::engine::ledger::{Ledger, StepCounts};
+use crate::engine::ledger::{SippStats, StepCounts};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use strowger_scenario::Scenario;
-use strowger_scenario::step::{Expected, Kind, Start, Step};
+use strowger_scenario::step::{Expected, StepKind, Start, Step};
 
 /// Writer of the file.
 pub(super) struct Counts {
@@ -36,7 +36,7 @@ const LOST: Columns = &[("Lost", |c| c.lost)];
 /// Returns name and columns of a step.
 fn columns(step: &Step) -> (String, Columns) {
     match &step.kind {
-        Kind::Send(send) => {
+        StepKind::Send(send) => {
             let name = match &send.start {
                 Start::Request(method) => String::from_utf8_lossy(&method.text).into_owned(),
                 Start::Response(code) => code.to_string(),
@@ -44,7 +44,7 @@ fn columns(step: &Step) -> (String, Columns) {
             let again = send.retransmit.is_some_and(|ms| ms > 0);
             (name, if again { SEND_AGAIN } else { SEND })
         }
-        Kind::Receive(receive) => {
+        StepKind::Receive(receive) => {
             let name = match &receive.expected {
                 Expected::Request(method) => String::from_utf8_lossy(&method.text).into_owned(),
                 Expected::Response(code) => code.to_string(),
@@ -54,8 +54,8 @@ fn columns(step: &Step) -> (String, Columns) {
             };
             (name, RECEIVE)
         }
-        Kind::Pause(_) | Kind::TimeWait(_) => ("Pause".into(), PAUSE),
-        Kind::Nop | Kind::SendCommand { .. } | Kind::ReceiveCommand { .. } => ("Pause".into(), OTHER),
+        StepKind::Pause(_) | StepKind::TimeWait(_) => ("Pause".into(), PAUSE),
+        StepKind::Nop | StepKind::SendCommand { .. } | StepKind::ReceiveCommand { .. } => ("Pause".into(), OTHER),
     }
 }
 
@@ -69,7 +69,7 @@ impl Counts {
         write!(counts.file, "CurrentTime{d}ElapsedTime{d}")?;
         for (index, step) in scenario.steps.iter().enumerate().filter(|(_, step)| !step.hidden) {
             let (name, columns) = columns(step);
-            let lost = counts.loses && matches!(step.kind, Kind::Send(_) | Kind::Receive(_));
+            let lost = counts.loses && matches!(step.kind, StepKind::Send(_) | StepKind::Receive(_));
             for (tail, _) in columns.iter().chain(if lost { LOST } else { &[] }) {
                 write!(counts.file, "{index}_{name}_{tail}{d}")?;
             }
@@ -80,14 +80,14 @@ impl Counts {
     }
 
     /// Writes a line of the current counts.
-    pub(super) fn write(&mut self, scenario: &Scenario, ledger: &Ledger) -> std::io::Result<()> {
+    pub(super) fn write(&mut self, scenario: &Scenario, stats: &SippStats) -> std::io::Result<()> {
         let now = Stamp::now();
         let elapsed = now.micros().saturating_sub(self.start.micros()) as f64 / 1_000.0;
         let d = &self.delimiter;
         write!(self.file, "{}{d}{}{d}", now.long(), length(elapsed))?;
-        for (step, counts) in scenario.steps.iter().zip(&ledger.steps).filter(|(step, _)| !step.hidden) {
+        for (step, counts) in scenario.steps.iter().zip(&stats.steps).filter(|(step, _)| !step.hidden) {
             let (_, columns) = columns(step);
-            let lost = self.loses && matches!(step.kind, Kind::Send(_) | Kind::Receive(_));
+            let lost = self.loses && matches!(step.kind, StepKind::Send(_) | StepKind::Receive(_));
             for (_, value) in columns.iter().chain(if lost { LOST } else { &[] }) {
                 write!(self.file, "{}{d}", value(counts))?;
             }

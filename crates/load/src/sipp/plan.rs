@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_core::{ListenerId, Transport};
 use strowger_net::clock;
-use strowger_scenario::step::{Kind, Pause, Step};
+use strowger_scenario::step::{StepKind, Pause, Step};
 use strowger_scenario::{Distribution, Scenario};
 
 /// Returns the milliseconds between two start times of calls: about six calls each, finer than SIPp's own bunches, at
@@ -21,8 +21,8 @@ pub(super) fn limit(options: &Options, scenario: &Scenario, rate: f64) -> u64 {
     let duration = options.duration.unwrap_or(0) as f64;
     // Pauses of the scenario, as far as their length is known beforehand.
     let pause = |step: &Step| match &step.kind {
-        Kind::Pause(Pause::Drawn(Distribution::Fixed(ms))) => *ms,
-        Kind::Pause(Pause::Default) => duration,
+        StepKind::Pause(Pause::Drawn(Distribution::Fixed(ms))) => *ms,
+        StepKind::Pause(Pause::Default) => duration,
         _ => 0.0,
     };
     let length = scenario.steps.iter().map(pause).sum::<f64>().max(duration).max(1_000.0);

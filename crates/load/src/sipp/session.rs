@@ -14,9 +14,9 @@ use super::terminal::Taken;
 use super::trace::{Stamp, Switches};
 use crate::command::Link;
 use crate::engine::Halt;
-use crate::engine::ledger::Ledger;
+use crate::engine::ledger::SippStats;
 use crate::engine::run::Run;
-use crate::engine::traffic::{Event, Order, Traffic};
+use crate::engine::traffic::{Event, ShardCommand, Traffic};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -39,9 +39,9 @@ pub(super) struct Session {
     pub(super) rate: f64,
     /// Limit of concurrent calls.
     pub(super) limit: u64,
-    pub(super) ledger: Ledger,
+    pub(super) stats: SippStats,
     /// Counts at the last `reset stats`, which are subtracted.
-    pub(super) forgotten: Option<Ledger>,
+    pub(super) forgotten: Option<SippStats>,
     /// Media, which are sent until this is dropped.
     pub(super) media: Option<media::Shown>,
     /// Connection to the other controllers of third party call control.
@@ -69,7 +69,7 @@ pub(super) struct Session {
     /// Exit code given by a signal.
     pub(super) exit: Option<u8>,
     /// Period of the screens: counts, rounds and time at its start.
-    pub(super) before: Ledger,
+    pub(super) before: SippStats,
     pub(super) rounds: u64,
     pub(super) period: Instant,
     pub(super) reset: Stamp,
@@ -83,47 +83,47 @@ pub(super) struct Session {
 
 impl Session {
     /// Sends a command to all shards.
-    pub(super) fn order(&self, order: impl Fn() -> Order) {
+    pub(super) fn order(&self, order: impl Fn() -> ShardCommand) {
         (0..self.options.threads).for_each(|shard| self.node.handle().mailbox(shard).send(order()));
     }
 
     /// Fetches the current counts.
     pub(super) fn report(&mut self) {
         let (to, from) = sync_channel(self.options.threads);
-        self.order(|| Order::Report(to.clone()));
-        let mut sum: Option<Ledger> = None;
+        self.order(|| ShardCommand::Report(to.clone()));
+        let mut sum: Option<SippStats> = None;
         for _ in 0..self.options.threads {
-            let Ok(ledger) = from.recv_timeout(Duration::from_millis(500)) else { return };
+            let Ok(stats) = from.recv_timeout(Duration::from_millis(500)) else { return };
             match &mut sum {
-                Some(sum) => sum.add(&ledger),
-                None => sum = Some(ledger),
+                Some(sum) => sum.add(&stats),
+                None => sum = Some(stats),
             }
         }
-        if let Some(ledger) = sum {
-            self.take(ledger);
+        if let Some(stats) = sum {
+            self.take(stats);
         }
     }
 
     /// Takes new counts.
-    fn take(&mut self, mut ledger: Ledger) {
+    fn take(&mut self, mut stats: SippStats) {
         if let Some(forgotten) = &self.forgotten {
-            ledger.subtract(forgotten);
+            stats.subtract(forgotten);
         }
         // Since the last update.
         let looked = std::mem::replace(&mut self.looked, self.started.elapsed());
-        if ledger.peak > self.peak.0 {
-            self.peak = (ledger.peak, looked);
+        if stats.peak > self.peak.0 {
+            self.peak = (stats.peak, looked);
         }
-        self.ledger = ledger;
+        self.stats = stats;
     }
 
     /// Runs `reset stats`: counts begin at 0.
     pub(super) fn forget(&mut self) {
         self.forgotten = None;
         self.report();
-        self.forgotten = Some(self.ledger.clone());
+        self.forgotten = Some(self.stats.clone());
         self.report();
-        self.before = self.ledger.clone();
+        self.before = self.stats.clone();
     }
 
     pub(super) fn wait(mut self) -> Result<u8, Failure> {
@@ -132,11 +132,11 @@ impl Session {
         let timeout = self.options.timeout.map(Duration::from_millis);
         let rate_interval = Duration::from_millis(self.options.rate_interval.unwrap_or(self.options.statistics_period));
         let (mut screens, mut files, mut rates) = (1u32, 1u32, 1u32);
-        let (mut finished, mut sum): (usize, Option<Ledger>) = (0, None);
+        let (mut finished, mut sum): (usize, Option<SippStats>) = (0, None);
         // A user at the terminal gets quick answers.
         let patience = Duration::from_millis(if self.terminal.0.shows() { 20 } else { 200 });
         self.draw();
-        let ledger = loop {
+        let stats = loop {
             let elapsed = self.started.elapsed();
             let mut next = (file_period * files).min(period * screens);
             if let Some(timeout) = timeout.filter(|_| !self.timed_out) {
@@ -147,11 +147,11 @@ impl Session {
             }
             let patience = next.saturating_sub(elapsed).min(patience);
             match self.events.recv_timeout(patience.max(Duration::from_millis(1))) {
-                Ok(Event::Finished(ledger)) => {
+                Ok(Event::Finished(stats)) => {
                     finished += 1;
                     match &mut sum {
-                        Some(sum) => sum.add(&ledger),
-                        None => sum = Some(*ledger),
+                        Some(sum) => sum.add(&stats),
+                        None => sum = Some(*stats),
                     }
                     if finished == self.options.threads {
                         break sum.unwrap_or_default();
@@ -199,7 +199,7 @@ impl Session {
                 self.quitting = true;
                 if self.options.timeout_error {
                     self.report();
-                    self.ledger.fatal_errors += 1;
+                    self.stats.fatal_errors += 1;
                     let seconds = elapsed.as_secs_f64();
                     let name = name_of(&self.options.scenario);
                     self.errors.say(format_args!("{name} timed out after '{seconds:.3}' seconds"));
@@ -207,20 +207,20 @@ impl Session {
                     self.say_goodbye();
                     return Ok(code::FATAL);
                 }
-                self.order(|| Order::Quit);
+                self.order(|| ShardCommand::Quit);
             }
         };
-        self.take(ledger);
+        self.take(stats);
         let unreachable = self.is_unreachable();
         if unreachable {
             self.say_unreachable();
         }
-        let counts = self.ledger.clone();
+        let counts = self.stats.clone();
         self.close();
         // The last report of the shards came before the end.
-        self.ledger = counts;
+        self.stats = counts;
         self.say_goodbye();
-        Ok(match (self.ledger.failed, self.ledger.successful) {
+        Ok(match (self.stats.failed, self.stats.successful) {
             _ if unreachable => code::FATAL,
             _ if self.exit.is_some() => self.exit.unwrap_or(code::FATAL),
             (0, 0) if self.timed_out => code::INTERNAL,
@@ -240,16 +240,16 @@ impl Session {
     }
 
     fn say_unreachable(&mut self) {
-        self.ledger.fatal_errors += 1;
+        self.stats.fatal_errors += 1;
         let (remote, transport) = (&self.remote, self.run.transport.via());
         self.errors.say(format_args!("{remote} cannot be reached: nothing takes the {transport} connection"));
     }
 
     /// Writes the last lines of all files.
     fn close(&mut self) {
-        let ledger = self.ledger.clone();
+        let stats = self.stats.clone();
         self.say_out();
-        self.ledger = ledger;
+        self.stats = stats;
         self.node.handle().stop();
         if let Some(link) = &self.link {
             link.close();
@@ -310,11 +310,11 @@ impl Session {
     fn write_files(&mut self) {
         let trouble = |what: &str, error: std::io::Error| eprintln!("The {what} cannot be written: {error}");
         let rate = self.target_rate();
-        if let Some(Err(error)) = self.statistics.as_mut().map(|file| file.write(&self.ledger, rate)) {
+        if let Some(Err(error)) = self.statistics.as_mut().map(|file| file.write(&self.stats, rate)) {
             trouble("statistics", error);
             self.statistics = None;
         }
-        if let Some(Err(error)) = self.counts.as_mut().map(|file| file.write(&self.scenario, &self.ledger)) {
+        if let Some(Err(error)) = self.counts.as_mut().map(|file| file.write(&self.scenario, &self.stats)) {
             trouble("counts", error);
             self.counts = None;
         }
@@ -325,7 +325,7 @@ impl Session {
     }
 
     fn begin_period(&mut self) {
-        self.before.clone_from(&self.ledger);
+        self.before.clone_from(&self.stats);
         self.rounds = self.node.handle().total().rounds;
         self.period = Instant::now();
         self.reset = Stamp::now();
@@ -346,7 +346,7 @@ impl Session {
         View {
             scenario: &self.scenario,
             aside: self.aside.as_deref().filter(|_| self.shows_aside && state != State::Ended),
-            ledger: &self.ledger,
+            stats: &self.stats,
             before: &self.before,
             arrival: match (self.scenario.role, self.options.users) {
                 (Role::Server, _) => Arrival::Answered,

@@ -13,9 +13,9 @@ use super::trace::{self, Listener, Stamp, Switches, Tracer};
 use super::{binding, host, keys, media, plan, sockets, third_party};
 use crate::command::Link;
 use crate::engine::helper::Helper;
-use crate::engine::ledger::Ledger;
+use crate::engine::ledger::SippStats;
 use crate::engine::script::Script;
-use crate::engine::traffic::{Event, Order, Traffic};
+use crate::engine::traffic::{Event, ShardCommand, Traffic};
 use crate::engine::watch::Watch;
 use crate::media::{Legs, Plane};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
-use strowger_measure::{Books, Clock, Collector};
+use strowger_measure::{ShardRecorder, Clock, Collector};
 use strowger_net::tls::OnFailure;
 use strowger_net::{DedicatedSockets, clock};
 use strowger_scenario::{Role, Scenario};
@@ -85,11 +85,11 @@ impl Session {
         let _ = spoken.set(errors.clone());
         let (events_out, events) = channel();
         // Parts of each shard, made on this thread.
-        type Parts = (Books, std::sync::mpsc::Sender<Event>, Option<Box<dyn Watch>>, Option<Legs>);
+        type Parts = (ShardRecorder, std::sync::mpsc::Sender<Event>, Option<Box<dyn Watch>>, Option<Legs>);
         let mut watch = Some(tracer as Box<dyn Watch>);
         let mut part = || -> Parts {
             let watch = watch.take().unwrap_or_else(|| Box::new(Listener(errors.clone())));
-            (collector.books(now), events_out.clone(), Some(watch), plane.as_ref().map(Plane::legs))
+            (collector.recorder(now), events_out.clone(), Some(watch), plane.as_ref().map(Plane::legs))
         };
         let parts: Vec<Parts> = (0..options.threads).map(|_| part()).collect();
         let parts = Mutex::new(parts.into_iter());
@@ -105,10 +105,10 @@ impl Session {
         let node = net
             .spawn_with_sockets(move |index, handle| {
                 let parts = parts.lock().unwrap_or_else(|e| e.into_inner()).next();
-                let (books, events, watch, legs) = parts.expect("each shard is started once");
+                let (recorder, events, watch, legs) = parts.expect("each shard is started once");
                 let mailbox = handle.mailbox(index);
-                let helper = Helper::new(move |answer| mailbox.send(Order::Helped(answer)));
-                let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), books, events, helper)
+                let helper = Helper::new(move |answer| mailbox.send(ShardCommand::Helped(answer)));
+                let traffic = Traffic::new(shared.clone(), main.clone(), out_of_call.clone(), recorder, events, helper)
                     .watched(watch)
                     .with_link(link.clone())
                     .with_media(legs)
@@ -121,12 +121,12 @@ impl Session {
             })
             .map_err(|e| fatal(format!("the engine could not be started: {e}")))?;
         if several {
-            (0..options.threads).for_each(|i| node.handle().mailbox(i).send(Order::Pause(false)));
+            (0..options.threads).for_each(|i| node.handle().mailbox(i).send(ShardCommand::Pause(false)));
         }
         if let Some(receiver) = receiver {
             let mailbox = node.handle().mailbox(0);
             receiver
-                .start(Arc::new(move |event| mailbox.send(Order::LinkEvent(event))))
+                .start(Arc::new(move |event| mailbox.send(ShardCommand::LinkEvent(event))))
                 .map_err(|e| fatal(format!("other controllers cannot be heard: {e}")))?;
         }
         let (keys_in, keys) = channel();
@@ -152,9 +152,9 @@ impl Session {
             _ => options.limit.unwrap_or_else(|| plan::limit(&options, &scenario, rate)),
         };
         Ok(Self {
-            ledger: Ledger::new(&scenario),
+            stats: SippStats::new(&scenario),
             forgotten: None,
-            before: Ledger::new(&scenario),
+            before: SippStats::new(&scenario),
             options,
             scenario,
             run,
@@ -230,7 +230,7 @@ impl Files {
                 let file = trace::create(traces.statistics_file.as_deref(), base, ".csv").map_err(fatal)?;
                 let mut file = Statistics::new(file, d, scenario, options.periodic_rtd)
                     .map_err(|error| fatal(format!("the statistics: {error}")))?;
-                let _ = file.write(&Ledger::new(scenario), options.rate);
+                let _ = file.write(&SippStats::new(scenario), options.rate);
                 Some(file)
             }
             false => None,
@@ -240,7 +240,7 @@ impl Files {
                 let file = trace::create(None, base, "counts.csv").map_err(fatal)?;
                 let mut file = Counts::new(file, d, scenario, options.lost > 0.0)
                     .map_err(|error| fatal(format!("the counts: {error}")))?;
-                let _ = file.write(scenario, &Ledger::new(scenario));
+                let _ = file.write(scenario, &SippStats::new(scenario));
                 Some(file)
             }
             false => None,

@@ -1,7 +1,7 @@
 //! `-trace_stat`: SIPp's columns, a line for each period.
 
 use super::trace::Stamp;
-use crate::engine::ledger::{Ledger, Lengths};
+use crate::engine::ledger::{SippStats, Lengths};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use strowger_measure::Failure;
@@ -29,8 +29,8 @@ const CAUSES: &[&str] = &[
 ];
 
 /// Returns the failed calls of a column.
-fn failures(ledger: &Ledger, column: &str) -> u64 {
-    let all = Failure::ALL.iter().zip(&ledger.failures);
+fn failures(stats: &SippStats, column: &str) -> u64 {
+    let all = Failure::ALL.iter().zip(&stats.failures);
     all.filter(|(failure, _)| failure.column() == column).map(|(_, count)| count).sum()
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Statistics {
     counters: Vec<String>,
     start: Stamp,
     reset: Stamp,
-    before: Ledger,
+    before: SippStats,
     /// `-periodic_rtd`: the tables cover the period only.
     periodic: bool,
 }
@@ -57,7 +57,7 @@ impl Statistics {
             counters: scenario.counters.clone(),
             start: Stamp::now(),
             reset: Stamp::now(),
-            before: Ledger::new(scenario),
+            before: SippStats::new(scenario),
             periodic,
         };
         let both = |name: &str| [format!("{name}(P)"), format!("{name}(C)")];
@@ -114,7 +114,7 @@ impl Statistics {
     }
 
     /// Writes a line of the current counts and begins a period.
-    pub(super) fn write(&mut self, ledger: &Ledger, rate: f64) -> std::io::Result<()> {
+    pub(super) fn write(&mut self, stats: &SippStats, rate: f64) -> std::io::Result<()> {
         let now = Stamp::now();
         let period = now.micros().saturating_sub(self.reset.micros()) as f64 / 1e6;
         let whole = now.micros().saturating_sub(self.start.micros()) as f64 / 1e6;
@@ -124,31 +124,31 @@ impl Statistics {
         let both = |columns: &mut Vec<String>, new: u64, old: u64| {
             columns.extend([(new - old.min(new)).to_string(), new.to_string()]);
         };
-        let calls = |l: &Ledger| l.incoming + l.outgoing;
+        let calls = |l: &SippStats| l.incoming + l.outgoing;
         let per = |n: u64, seconds: f64| number(if seconds > 0.0 { n as f64 / seconds } else { 0.0 });
-        columns.extend([per(calls(ledger) - calls(before).min(calls(ledger)), period), per(calls(ledger), whole)]);
-        both(&mut columns, ledger.incoming, before.incoming);
-        both(&mut columns, ledger.outgoing, before.outgoing);
-        columns.extend([calls(ledger).to_string(), ledger.open.to_string()]);
-        both(&mut columns, ledger.successful, before.successful);
-        both(&mut columns, ledger.failed, before.failed);
+        columns.extend([per(calls(stats) - calls(before).min(calls(stats)), period), per(calls(stats), whole)]);
+        both(&mut columns, stats.incoming, before.incoming);
+        both(&mut columns, stats.outgoing, before.outgoing);
+        columns.extend([calls(stats).to_string(), stats.open.to_string()]);
+        both(&mut columns, stats.successful, before.successful);
+        both(&mut columns, stats.failed, before.failed);
         for name in CAUSES {
-            both(&mut columns, failures(ledger, name), failures(before, name));
+            both(&mut columns, failures(stats, name), failures(before, name));
         }
-        both(&mut columns, ledger.out_of_call, before.out_of_call);
-        both(&mut columns, ledger.dead_call, before.dead_call);
-        both(&mut columns, ledger.retransmissions, before.retransmissions);
-        both(&mut columns, ledger.auto_answered, before.auto_answered);
-        both(&mut columns, ledger.warnings, before.warnings);
-        both(&mut columns, ledger.fatal_errors, before.fatal_errors);
+        both(&mut columns, stats.out_of_call, before.out_of_call);
+        both(&mut columns, stats.dead_call, before.dead_call);
+        both(&mut columns, stats.retransmissions, before.retransmissions);
+        both(&mut columns, stats.auto_answered, before.auto_answered);
+        both(&mut columns, stats.warnings, before.warnings);
+        both(&mut columns, stats.fatal_errors, before.fatal_errors);
         for _ in ["WatchdogMajor", "WatchdogMinor"] {
             both(&mut columns, 0, 0);
         }
-        for (new, old) in ledger.timers.iter().zip(&before.timers) {
+        for (new, old) in stats.timers.iter().zip(&before.timers) {
             means(new, old, &mut columns);
         }
-        means(&ledger.call_length, &before.call_length, &mut columns);
-        for (new, old) in ledger.counters.iter().zip(&before.counters) {
+        means(&stats.call_length, &before.call_length, &mut columns);
+        for (new, old) in stats.counters.iter().zip(&before.counters) {
             both(&mut columns, *new, *old);
         }
         let mut table = |new: &Lengths, old: Option<&Lengths>| {
@@ -159,12 +159,12 @@ impl Statistics {
             let old = |i: usize| old.and_then(|old| old.counts.get(i)).copied().unwrap_or(0);
             columns.extend(new.counts.iter().enumerate().map(|(i, n)| (n - old(i).min(*n)).to_string()));
         };
-        for (i, lengths) in ledger.timers.iter().enumerate() {
+        for (i, lengths) in stats.timers.iter().enumerate() {
             table(lengths, before.timers.get(i).filter(|_| self.periodic));
         }
-        table(&ledger.call_length, Some(&before.call_length).filter(|_| self.periodic));
+        table(&stats.call_length, Some(&before.call_length).filter(|_| self.periodic));
         self.line(&columns)?;
-        self.before = ledger.clone();
+        self.before = stats.clone();
         self.reset = now;
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_load::report::Report;
 use strowger_measure::{
-    Books, CallBook, Clock, Counter, Delay, Failure, Journal, Log, Outcome, Page, Requirement, Run, Thresholds,
+    ShardRecorder, CallBook, Clock, Counter, Delay, Failure, Journal, Log, CallOutcome, Page, Requirement, Run, Thresholds,
 };
 use strowger_message::Method::{Invite, Options};
 
@@ -14,28 +14,28 @@ const MS: u64 = 1_000;
 /// Wall clock at time zero of the engine, µs: a whole second.
 const WALL: u64 = 1_700_000_000_000_000;
 
-fn begin(books: &mut Books, at: u64) -> CallBook {
-    books.tick(at);
-    if books.in_warm_up(at) {
-        books.calls_warming(1);
+fn begin(recorder: &mut ShardRecorder, at: u64) -> CallBook {
+    recorder.tick(at);
+    if recorder.in_warm_up(at) {
+        recorder.calls_warming(1);
     } else {
-        books.calls_intended(1);
+        recorder.calls_intended(1);
     }
-    books.call_started(at, at, 0)
+    recorder.call_started(at, at, 0)
 }
 
 /// Records the answer after `ms`, as the engine does.
-fn answer(books: &mut Books, call: &mut CallBook, at: u64, failed: bool) {
-    books.tick(at);
-    let warm_up = books.in_warm_up(call.intended);
+fn answer(recorder: &mut ShardRecorder, call: &mut CallBook, at: u64, failed: bool) {
+    recorder.tick(at);
+    let warm_up = recorder.in_warm_up(call.intended);
     if warm_up {
-        books.turn_to_warm_up();
+        recorder.turn_to_warm_up();
     }
-    books.response_received(call, at, Options, if failed { 503 } else { 200 }, false, 300);
-    let outcome = if failed { Outcome::Failed(Failure::UnexpectedMessage) } else { Outcome::Successful };
-    books.call_ended(call, at, outcome);
+    recorder.response_received(call, at, Options, if failed { 503 } else { 200 }, false, 300);
+    let outcome = if failed { CallOutcome::Failed(Failure::UnexpectedMessage) } else { CallOutcome::Successful };
+    recorder.call_ended(call, at, outcome);
     if warm_up {
-        books.turn_to_warm_up();
+        recorder.turn_to_warm_up();
     }
 }
 
@@ -44,8 +44,8 @@ fn answer(books: &mut Books, call: &mut CallBook, at: u64, failed: bool) {
 fn run(log: Option<Log>) -> Run {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(WALL));
     let mut journal = Journal::new(clock, measured::heading("west"), 2, log);
-    let mut shards = [journal.books(0), journal.books(0)];
-    shards.iter_mut().enumerate().for_each(|(shard, books)| books.reopen(shard as u64 * MS, 2_500 * MS));
+    let mut shards = [journal.recorder(0), journal.recorder(0)];
+    shards.iter_mut().enumerate().for_each(|(shard, recorder)| recorder.reopen(shard as u64 * MS, 2_500 * MS));
     let mut open: Vec<(u64, usize, CallBook, bool)> = Vec::new();
     for tenth in 0..70 {
         let now = tenth * 100 * MS + 5 * MS;
@@ -57,23 +57,23 @@ fn run(log: Option<Log>) -> Run {
             }
             answer(&mut shards[shard], &mut call, at, failed);
         }
-        for (shard, books) in shards.iter_mut().enumerate().filter(|_| tenth < 60) {
-            let mut call = begin(books, now);
-            let warm_up = books.in_warm_up(now);
+        for (shard, recorder) in shards.iter_mut().enumerate().filter(|_| tenth < 60) {
+            let mut call = begin(recorder, now);
+            let warm_up = recorder.in_warm_up(now);
             if warm_up {
-                books.turn_to_warm_up();
+                recorder.turn_to_warm_up();
             }
-            books.request_sent(&mut call, now, Options, 400);
+            recorder.request_sent(&mut call, now, Options, 400);
             if warm_up {
-                books.turn_to_warm_up();
+                recorder.turn_to_warm_up();
             }
             open.push((now + if warm_up { S } else { 10 * MS }, shard, call, warm_up && tenth % 2 == 1));
         }
         journal.poll(now);
     }
-    for books in shards {
-        assert_eq!(books.open(), 0);
-        books.close(7 * S);
+    for recorder in shards {
+        assert_eq!(recorder.open(), 0);
+        recorder.close(7 * S);
     }
     journal.finish(7 * S, "time is up")
 }
@@ -126,13 +126,13 @@ fn calls_of_a_warm_up_are_in_no_figure_and_in_the_log() {
 fn a_run_that_ends_in_its_warm_up_has_no_figures() {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(WALL));
     let mut journal = Journal::new(clock, measured::heading("west"), 1, None);
-    let mut books = journal.books(0);
-    books.reopen(0, 10 * S);
-    let mut call = begin(&mut books, S);
-    books.request_sent(&mut call, S, Invite, 400);
-    books.tick(3 * S);
-    books.call_ended(&mut call, 3 * S, Outcome::Stopped);
-    books.close(4 * S);
+    let mut recorder = journal.recorder(0);
+    recorder.reopen(0, 10 * S);
+    let mut call = begin(&mut recorder, S);
+    recorder.request_sent(&mut call, S, Invite, 400);
+    recorder.tick(3 * S);
+    recorder.call_ended(&mut call, 3 * S, CallOutcome::Stopped);
+    recorder.close(4 * S);
     let run = journal.finish(4 * S, "interrupted");
     let warm_up = run.warm_up.as_deref().map(calls);
     assert_eq!((warm_up, calls(&run.totals)), (Some([1, 1, 0, 0]), [0; 4]));

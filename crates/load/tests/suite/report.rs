@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_load::report::{Report, exposition};
 use strowger_measure::{
-    Clock, Counter, Delay, Ending, Entry, GeneratorRole, Heading, Journal, Log, LogReader, Outcome, Page, Requirement,
+    Clock, Counter, Delay, Ending, Entry, GeneratorRole, Heading, Journal, Log, LogReader, CallOutcome, Page, Requirement,
     Row, Run, Sample, ThreadUse, Thresholds, columns,
 };
 
@@ -233,21 +233,21 @@ fn fields(line: &str) -> Vec<String> {
 fn beyond(threshold: &str) -> Run {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(STARTED));
     let mut journal = Journal::new(clock, measured::heading("west"), 1, None);
-    let mut books = journal.books(0);
-    books.calls_intended(if threshold == "rate_error" { 20 } else { 10 });
+    let mut recorder = journal.recorder(0);
+    recorder.calls_intended(if threshold == "rate_error" { 20 } else { 10 });
     for _ in 0..10 {
-        let mut call = books.call_started(50_000, if threshold == "lag_p99" { 1_000 } else { 50_000 }, 0);
-        books.call_ended(&mut call, 60_000, Outcome::Successful);
+        let mut call = recorder.call_started(50_000, if threshold == "lag_p99" { 1_000 } else { 50_000 }, 0);
+        recorder.call_ended(&mut call, 60_000, CallOutcome::Successful);
     }
     match threshold {
-        "core_wait" | "saturated" => books.count(Counter::CallsLimited, 1),
-        "socket_drops" => books.count(Counter::SocketDrops, 1),
-        "send_failures" => books.count(Counter::SendFailuresLocal, 1),
-        "stall" => books.stalled(900_000),
-        "media_losses" => books.count(Counter::MediaRefused, 1),
+        "core_wait" | "saturated" => recorder.count(Counter::CallsLimited, 1),
+        "socket_drops" => recorder.count(Counter::SocketDrops, 1),
+        "send_failures" => recorder.count(Counter::SendFailuresLocal, 1),
+        "stall" => recorder.stalled(900_000),
+        "media_losses" => recorder.count(Counter::MediaRefused, 1),
         _ => (),
     }
-    books.close(S);
+    recorder.close(S);
     let mut run = journal.finish(S, "time is up");
     if ["cpu", "saturated", "core_wait"].contains(&threshold) {
         // Slices this short cause no lag.
@@ -305,19 +305,19 @@ fn every_verdict_is_as_the_schema_says_and_names_the_option_that_judged_it() {
 fn spoilt() -> Run {
     let clock = Clock::new(0, UNIX_EPOCH + Duration::from_micros(STARTED));
     let mut journal = Journal::new(clock, measured::heading("west"), 1, None);
-    let mut books = journal.books(0);
+    let mut recorder = journal.recorder(0);
     for second in 0..30 {
         let now = second * S + 50_000;
-        books.tick(now);
-        books.calls_intended(1);
-        let mut call = books.call_started(now, now, 0);
-        books.call_ended(&mut call, now + 10_000, Outcome::Successful);
+        recorder.tick(now);
+        recorder.calls_intended(1);
+        let mut call = recorder.call_started(now, now, 0);
+        recorder.call_ended(&mut call, now + 10_000, CallOutcome::Successful);
         if second == 12 {
-            books.stalled(900_000);
+            recorder.stalled(900_000);
         }
         journal.poll(now);
     }
-    books.close(30 * S);
+    recorder.close(30 * S);
     journal.finish(30 * S, "time is up")
 }
 
@@ -358,14 +358,14 @@ fn callers_and_answerers_stand_beside_each_other() {
         Heading { role: GeneratorRole::Answerer, timers: vec!["ring".into()], ..measured::heading("answers") };
     let log = Log::create(&paths[1], &heading).unwrap();
     let mut journal = Journal::new(clock, heading, 1, Some(log));
-    let mut books = journal.books(0);
+    let mut recorder = journal.recorder(0);
     for n in 0..30 {
-        let mut call = books.call_accepted(n * 100 * MS);
-        books.timer(0, 5_000);
-        books.call_ended(&mut call, n * 100 * MS + 900, Outcome::Successful);
-        books.tick(n * 100 * MS + 900);
+        let mut call = recorder.call_accepted(n * 100 * MS);
+        recorder.timer(0, 5_000);
+        recorder.call_ended(&mut call, n * 100 * MS + 900, CallOutcome::Successful);
+        recorder.tick(n * 100 * MS + 900);
     }
-    books.close(3 * S);
+    recorder.close(3 * S);
     journal.finish(3 * S, "interrupted");
 
     let both = Run::read(&paths).unwrap();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_load::report::Report;
 use strowger_measure::{
-    Clock, DocumentName, FailedCall, Failure, Heading, Journal, KeptMessage, Log, Outcome, Requirement, Run, Thresholds,
+    Clock, DocumentName, FailedCall, Failure, Heading, Journal, KeptMessage, Log, CallOutcome, Requirement, Run, Thresholds,
 };
 use strowger_message::Method::Options;
 
@@ -22,20 +22,20 @@ fn run(log: Log) -> Run {
     let journal = Journal::new(clock, heading(), 4, Some(log)).of_documents(names.into());
     let mut journal = journal.guarded(vec![Requirement::parse("calls.failed<=3", &[]).expect("it is one")]);
     let mut shards: Vec<_> = [(0, "ask"), (0, "ask"), (1, "tell"), (1, "tell")]
-        .map(|(document, timer)| (document, journal.books_of_document(0, document, &[timer.to_owned()])))
+        .map(|(document, timer)| (document, journal.recorder_of_document(0, document, &[timer.to_owned()])))
         .into();
     for second in 0..5 {
-        for (document, books) in &mut shards {
+        for (document, recorder) in &mut shards {
             let now = second * S + 500_000;
-            books.tick(now);
-            books.calls_intended(1);
-            let mut call = books.call_started(now, now, 0);
-            books.request_sent(&mut call, now, Options, 400);
+            recorder.tick(now);
+            recorder.calls_intended(1);
+            let mut call = recorder.call_started(now, now, 0);
+            recorder.request_sent(&mut call, now, Options, 400);
             let failed = *document == 1 && second == 2;
-            books.response_received(&mut call, now + 4_000, Options, if failed { 503 } else { 200 }, false, 300);
-            books.timer(0, 4_000);
-            let outcome = if failed { Outcome::Failed(Failure::UnexpectedMessage) } else { Outcome::Successful };
-            books.call_ended(&mut call, now + 4_000, outcome);
+            recorder.response_received(&mut call, now + 4_000, Options, if failed { 503 } else { 200 }, false, 300);
+            recorder.timer(0, 4_000);
+            let outcome = if failed { CallOutcome::Failed(Failure::UnexpectedMessage) } else { CallOutcome::Successful };
+            recorder.call_ended(&mut call, now + 4_000, outcome);
         }
         journal.poll(second * S + 900_000);
     }
@@ -60,8 +60,8 @@ fn run(log: Log) -> Run {
         omitted: 9,
         omitted_after: 1,
     });
-    for (_, books) in shards {
-        books.close(5 * S);
+    for (_, recorder) in shards {
+        recorder.close(5 * S);
     }
     journal.finish(5 * S, "time is up")
 }

@@ -15,14 +15,14 @@ use threads::{Threads, core_loads, mean_stolen};
 
 /// Validity of a run: whether its figures are the server's.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum RunVerdict {
     /// The generator did as it was set.
     Valid,
     /// The generator, and not the server, was the limit.
     Invalid { reasons: Vec<Reason> },
 }
 
-impl Verdict {
+impl RunVerdict {
     pub fn is_valid(&self) -> bool {
         matches!(self, Self::Valid)
     }
@@ -38,7 +38,7 @@ impl Verdict {
 /// Health of one generator.
 #[derive(Clone, Debug)]
 pub struct Health {
-    pub verdict: Verdict,
+    pub verdict: RunVerdict,
     /// Facts that the reader should know although they do not make the run invalid.
     pub warnings: Vec<String>,
     pub threads: Vec<ThreadLoad>,
@@ -64,7 +64,7 @@ impl Health {
         let mut verdict = windows::of_run(&windows, thresholds);
         if let Some(sentence) = generator.missing.clone() {
             let reason = Reason { threshold: LOG.into(), sentence, excess: f64::INFINITY };
-            verdict = Verdict::Invalid { reasons: verdict.reasons().iter().cloned().chain([reason]).collect() };
+            verdict = RunVerdict::Invalid { reasons: verdict.reasons().iter().cloned().chain([reason]).collect() };
         }
         let mut warnings = Vec::new();
         if verdict.is_valid() {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_healthy_run_is_valid() {
         let health = case().used(0.4, 0.01, 1_000).health();
-        assert_eq!((health.verdict, health.warnings.len()), (Verdict::Valid, 0));
+        assert_eq!((health.verdict, health.warnings.len()), (RunVerdict::Valid, 0));
         assert!((health.threads[0].mean - 40.0).abs() < 0.01 && health.cores.len() == 2);
         assert!((health.threads[0].waited - 1.0).abs() < 0.01 && (health.threads[0].wait - 10.0).abs() < 0.01);
         assert!(health.windows.len() == 1 && health.windows[0].active && health.good.is_none());

@@ -1,6 +1,6 @@
 //! Windows of a run, judged.
 
-use super::Verdict;
+use super::RunVerdict;
 use crate::judge::Case;
 use crate::window::is_active;
 use crate::{Generator, Page, Reason, Thresholds};
@@ -52,11 +52,11 @@ pub(super) fn judged(generator: &Generator, thresholds: &Thresholds, cause: &str
 
 /// Judges the run: invalid if more of its windows are bad than allowed. Each exceeded setting gives one reason, by its
 /// worst window.
-pub(super) fn of_run(windows: &[Judged], thresholds: &Thresholds) -> Verdict {
+pub(super) fn of_run(windows: &[Judged], thresholds: &Thresholds) -> RunVerdict {
     let bad: Vec<&Judged> = windows.iter().filter(|window| !window.is_good()).collect();
     let all = windows.iter().filter(|window| window.active || !window.is_good()).count();
     if bad.is_empty() || bad.len() as f64 * 100.0 <= all as f64 * thresholds.bad_windows {
-        return Verdict::Valid;
+        return RunVerdict::Valid;
     }
     let mut reasons: Vec<(Reason, usize)> = Vec::new();
     for reason in bad.iter().flat_map(|window| &window.reasons) {
@@ -74,5 +74,5 @@ pub(super) fn of_run(windows: &[Judged], thresholds: &Thresholds) -> Verdict {
         let several = if all > 1 { format!(" In {times} of {all} windows.") } else { String::new() };
         Reason { sentence: reason.sentence + &several, ..reason }
     });
-    Verdict::Invalid { reasons: reasons.collect() }
+    RunVerdict::Invalid { reasons: reasons.collect() }
 }

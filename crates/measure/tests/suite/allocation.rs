@@ -2,18 +2,18 @@
 
 use std::time::SystemTime;
 use strowger_allocations::of_thread;
-use strowger_measure::{Books, Clock, Collector, Counter, Failure, Outcome, SendFailure};
+use strowger_measure::{ShardRecorder, Clock, Collector, Counter, Failure, CallOutcome, SendFailure};
 use strowger_message::Method;
 
 /// Records a second of calls, some of which take long and some of which fail.
-fn second(books: &mut Books, second: u64) {
+fn second(recorder: &mut ShardRecorder, second: u64) {
     for n in 0..1_000u64 {
         let at = second * 1_000_000 + n * 900;
-        books.tick(at);
-        books.calls_intended(1);
-        let mut call = books.call_started(at + n % 70, at, if n % 10 == 0 { at + n % 50 } else { 0 });
-        books.request_sent(&mut call, at, Method::Register, 400);
-        books.response_received(
+        recorder.tick(at);
+        recorder.calls_intended(1);
+        let mut call = recorder.call_started(at + n % 70, at, if n % 10 == 0 { at + n % 50 } else { 0 });
+        recorder.request_sent(&mut call, at, Method::Register, 400);
+        recorder.response_received(
             &mut call,
             at + 500 * n,
             Method::Register,
@@ -21,10 +21,10 @@ fn second(books: &mut Books, second: u64) {
             false,
             300,
         );
-        books.request_sent(&mut call, at, Method::Invite, 400);
-        books.request_resent(Method::Invite, 400);
-        books.response_received(&mut call, at + 5_000 * n, Method::Invite, 180, false, 300);
-        books.response_received(
+        recorder.request_sent(&mut call, at, Method::Invite, 400);
+        recorder.request_resent(Method::Invite, 400);
+        recorder.response_received(&mut call, at + 5_000 * n, Method::Invite, 180, false, 300);
+        recorder.response_received(
             &mut call,
             at + 9_000 * n,
             Method::Invite,
@@ -32,28 +32,28 @@ fn second(books: &mut Books, second: u64) {
             false,
             300,
         );
-        books.timer(0, 9_000 * n);
-        books.received_again(300);
-        books.out_of_call(300);
-        books.send_failed(SendFailure::Local);
-        books.socket_drops(1);
-        books.stalled(n);
-        books.count(Counter::Warnings, 1);
-        books.request_sent(&mut call, at, Method::Bye, 400);
-        books.response_received(&mut call, at + 700 * n, Method::Bye, 200, false, 300);
-        let outcome = if n % 5 == 0 { Outcome::Failed(Failure::TimeoutOnReceive) } else { Outcome::Successful };
-        books.call_ended(&mut call, at + 40_000 * n, outcome);
+        recorder.timer(0, 9_000 * n);
+        recorder.received_again(300);
+        recorder.out_of_call(300);
+        recorder.send_failed(SendFailure::Local);
+        recorder.socket_drops(1);
+        recorder.stalled(n);
+        recorder.count(Counter::Warnings, 1);
+        recorder.request_sent(&mut call, at, Method::Bye, 400);
+        recorder.response_received(&mut call, at + 700 * n, Method::Bye, 200, false, 300);
+        let outcome = if n % 5 == 0 { CallOutcome::Failed(Failure::TimeoutOnReceive) } else { CallOutcome::Successful };
+        recorder.call_ended(&mut call, at + 40_000 * n, outcome);
     }
 }
 
 #[test]
 fn recording_allocates_nothing_once_warm() {
     let mut collector = Collector::new(Clock::new(0, SystemTime::UNIX_EPOCH), vec!["1".into()], 1);
-    let mut books = collector.books(0);
+    let mut recorder = collector.recorder(0);
     let mut allocations = Vec::new();
     for number in 0..12 {
         let before = of_thread();
-        second(&mut books, number);
+        second(&mut recorder, number);
         allocations.push(of_thread() - before);
         collector.poll(number * 1_000_000 + 950_000, |_| {});
     }
@@ -66,17 +66,17 @@ fn recording_allocates_nothing_once_warm() {
 #[test]
 fn a_collector_that_is_away_costs_no_shard_its_time_or_its_figures() {
     let mut collector = Collector::new(Clock::new(0, SystemTime::UNIX_EPOCH), vec!["1".into()], 1);
-    let mut books = collector.books(0);
+    let mut recorder = collector.recorder(0);
     // No reader polls for half a minute: the queue fills, and the current page grows over the seconds.
     for number in 0..30 {
-        second(&mut books, number);
+        second(&mut recorder, number);
     }
     let mut seconds = Vec::new();
     collector.poll(30_000_000, |page| seconds.push((page.second, page.covered, page.counter(Counter::CallsOutgoing))));
-    second(&mut books, 30);
-    books.tick(31_000_000);
+    second(&mut recorder, 30);
+    recorder.tick(31_000_000);
     collector.poll(31_100_000, |page| seconds.push((page.second, page.covered, page.counter(Counter::CallsOutgoing))));
-    books.close(31_500_000);
+    recorder.close(31_500_000);
     let totals =
         collector.finish(|page| seconds.push((page.second, page.covered, page.counter(Counter::CallsOutgoing))));
     assert_eq!(totals.counter(Counter::CallsOutgoing), 31_000);

@@ -1,7 +1,7 @@
 //! Golden flows: sequences of events with known delays, and their results by RFC 6076. Times in microseconds.
 
 use std::time::SystemTime;
-use strowger_measure::{Attempt, Books, CallBook, Clock, Collector, Counter, Delay, Failure, Outcome, Page};
+use strowger_measure::{Attempt, ShardRecorder, CallBook, Clock, Collector, Counter, Delay, Failure, CallOutcome, Page};
 use strowger_message::Method::{self, Ack, Bye, Invite, Options, Register};
 
 const MS: u64 = 1_000;
@@ -10,28 +10,28 @@ const S: u64 = 1_000_000;
 /// Shard that runs one flow; every call's intended start was 7 ms before its start.
 struct Flow {
     collector: Collector,
-    books: Books,
+    recorder: ShardRecorder,
     call: CallBook,
 }
 
 impl Flow {
     fn outgoing() -> Self {
         let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec!["1".into()], 1);
-        let mut books = collector.books(0);
-        books.calls_intended(1);
-        let call = books.call_started(10 * MS, 3 * MS, 0);
-        Self { collector, books, call }
+        let mut recorder = collector.recorder(0);
+        recorder.calls_intended(1);
+        let call = recorder.call_started(10 * MS, 3 * MS, 0);
+        Self { collector, recorder, call }
     }
 
     fn incoming() -> Self {
         let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
-        let mut books = collector.books(0);
-        let call = books.call_accepted(10 * MS);
-        Self { collector, books, call }
+        let mut recorder = collector.recorder(0);
+        let call = recorder.call_accepted(10 * MS);
+        Self { collector, recorder, call }
     }
 
     fn send(mut self, at: u64, method: Method) -> Self {
-        self.books.request_sent(&mut self.call, at, method, 100);
+        self.recorder.request_sent(&mut self.call, at, method, 100);
         self
     }
 
@@ -40,24 +40,24 @@ impl Flow {
     }
 
     fn answer_with(mut self, at: u64, method: Method, code: u16, retry_after: bool) -> Self {
-        self.books.response_received(&mut self.call, at, method, code, retry_after, 100);
+        self.recorder.response_received(&mut self.call, at, method, code, retry_after, 100);
         self
     }
 
     fn asked(mut self, at: u64, method: Method) -> Self {
-        self.books.request_received(&mut self.call, at, method, 100);
+        self.recorder.request_received(&mut self.call, at, method, 100);
         self
     }
 
     fn respond(mut self, at: u64, method: Method, code: u16) -> Self {
-        self.books.response_sent(&mut self.call, at, method, code, 100);
+        self.recorder.response_sent(&mut self.call, at, method, code, 100);
         self
     }
 
-    fn end(mut self, at: u64, outcome: Outcome) -> Page {
-        self.books.call_ended(&mut self.call, at, outcome);
-        assert_eq!(self.books.open(), 0);
-        self.books.close(at + 1);
+    fn end(mut self, at: u64, outcome: CallOutcome) -> Page {
+        self.recorder.call_ended(&mut self.call, at, outcome);
+        assert_eq!(self.recorder.open(), 0);
+        self.recorder.close(at + 1);
         self.collector.finish(|_| {})
     }
 }
@@ -129,7 +129,7 @@ fn a_call_that_rings_and_is_answered() {
         .send(2_011 * MS, Ack)
         .send(32_010 * MS, Bye)
         .answer(32_025 * MS, Bye, 200)
-        .end(32_025 * MS, Outcome::Successful);
+        .end(32_025 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::Setup, 50 * MS);
     delay(&page, Delay::SetupIntended, 57 * MS);
@@ -163,7 +163,7 @@ fn a_call_with_100_only_is_set_up_at_the_200() {
         .send(10 * MS, Invite)
         .answer(11 * MS, Invite, 100)
         .answer(310 * MS, Invite, 200)
-        .end(400 * MS, Outcome::Successful);
+        .end(400 * MS, CallOutcome::Successful);
     delay(&page, Delay::Setup, 300 * MS);
     delay(&page, Delay::Response, 300 * MS);
     delay(&page, Delay::FirstResponse, MS);
@@ -180,7 +180,7 @@ fn a_challenge_is_within_the_attempt() {
             .answer(50 * MS, Invite, 100)
             .answer(110 * MS, Invite, 183)
             .answer(210 * MS, Invite, 200)
-            .end(300 * MS, Outcome::Successful);
+            .end(300 * MS, CallOutcome::Successful);
         balanced(&page);
         delay(&page, Delay::Setup, 100 * MS);
         delay(&page, Delay::Response, 200 * MS);
@@ -205,7 +205,7 @@ fn an_unanswered_challenge_is_neither_success_nor_failure() {
         .send(10 * MS, Invite)
         .answer(30 * MS, Invite, 407)
         .send(31 * MS, Ack)
-        .end(32 * MS, Outcome::Successful);
+        .end(32 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::SetupFailed, None);
     counts(&page, [(Counter::SessionChallenged, 1), (Counter::SessionFailed, 0)]);
@@ -219,7 +219,7 @@ fn registration_includes_its_challenge() {
         .send(26 * MS, Register)
         .answer(27 * MS, Register, 100)
         .answer(52 * MS, Register, 200)
-        .end(53 * MS, Outcome::Successful);
+        .end(53 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::Registration, 42 * MS);
     delay(&page, Delay::RegistrationIntended, 49 * MS);
@@ -238,13 +238,13 @@ fn registrations_that_fail_have_no_delay() {
         let page = Flow::outgoing()
             .send(10 * MS, Register)
             .answer(25 * MS, Register, code)
-            .end(53 * MS, Outcome::Failed(Failure::UnexpectedMessage));
+            .end(53 * MS, CallOutcome::Failed(Failure::UnexpectedMessage));
         balanced(&page);
         delay(&page, Delay::Registration, None);
         counts(&page, [(counter, 1), (Counter::RegistrationSuccessful, 0), (Counter::RegistrationAbandoned, 0)]);
     }
     let page =
-        Flow::outgoing().send(10 * MS, Register).end(32_010 * MS, Outcome::Failed(Failure::MaxUdpRetransmissions));
+        Flow::outgoing().send(10 * MS, Register).end(32_010 * MS, CallOutcome::Failed(Failure::MaxUdpRetransmissions));
     balanced(&page);
     delay(&page, Delay::Registration, None);
     counts(&page, [(Counter::RegistrationTimedOut, 1), (Counter::RegistrationFailed, 0)]);
@@ -261,7 +261,7 @@ fn a_refused_session_has_a_failed_delay_and_its_class() {
             .answer(11 * MS, Invite, 100)
             .answer(95 * MS, Invite, code)
             .send(96 * MS, Ack)
-            .end(97 * MS, Outcome::Failed(Failure::UnexpectedMessage));
+            .end(97 * MS, CallOutcome::Failed(Failure::UnexpectedMessage));
         balanced(&page);
         delay(&page, Delay::SetupFailed, 85 * MS);
         delay(&page, Delay::SetupFailedIntended, 92 * MS);
@@ -284,7 +284,7 @@ fn a_session_that_rang_and_was_refused_failed_at_the_ringing() {
         .send(10 * MS, Invite)
         .answer(50 * MS, Invite, 180)
         .answer(9_000 * MS, Invite, 486)
-        .end(9_001 * MS, Outcome::Successful);
+        .end(9_001 * MS, CallOutcome::Successful);
     delay(&page, Delay::SetupFailed, 40 * MS);
     delay(&page, Delay::Setup, None);
 }
@@ -297,7 +297,7 @@ fn a_redirected_session_is_taken_out() {
         .send(21 * MS, Ack)
         .send(30 * MS, Invite)
         .answer(70 * MS, Invite, 200)
-        .end(71 * MS, Outcome::Successful);
+        .end(71 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::Setup, 40 * MS);
     delay(&page, Delay::SetupFailed, None);
@@ -318,21 +318,21 @@ fn no_answer_at_all() {
         let page = Flow::outgoing()
             .send(10 * MS, Invite)
             .answer(12 * MS, Invite, 100)
-            .end(32_010 * MS, Outcome::Failed(failure));
+            .end(32_010 * MS, CallOutcome::Failed(failure));
         balanced(&page);
         delay(&page, Delay::Setup, None);
         delay(&page, Delay::SetupFailed, None);
         counts(&page, [(Counter::SessionTimedOut, 1), (Counter::SessionFailed, 0)]);
         assert_eq!(page.failures(failure), 1);
     }
-    let page = Flow::outgoing().send(10 * MS, Invite).end(11 * MS, Outcome::Failed(Failure::TcpConnect));
+    let page = Flow::outgoing().send(10 * MS, Invite).end(11 * MS, CallOutcome::Failed(Failure::TcpConnect));
     balanced(&page);
     counts(&page, [(Counter::SessionTransport, 1), (Counter::SessionTimedOut, 0)]);
 }
 
 #[test]
 fn the_end_of_the_run_is_no_failure() {
-    let page = Flow::outgoing().send(10 * MS, Invite).answer(12 * MS, Invite, 180).end(500 * MS, Outcome::Stopped);
+    let page = Flow::outgoing().send(10 * MS, Invite).answer(12 * MS, Invite, 180).end(500 * MS, CallOutcome::Stopped);
     balanced(&page);
     delay(&page, Delay::SetupFailed, None);
     counts(&page, [(Counter::SessionUnresolved, 1), (Counter::CallsStopped, 1), (Counter::CallsFailed, 0)]);
@@ -350,7 +350,7 @@ fn of_a_forked_session_the_first_200_counts() {
         .send(151 * MS, Ack)
         .send(1_110 * MS, Bye)
         .answer(1_120 * MS, Bye, 200)
-        .end(1_121 * MS, Outcome::Successful);
+        .end(1_121 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::Setup, 30 * MS);
     delay(&page, Delay::Response, 100 * MS);
@@ -361,21 +361,21 @@ fn of_a_forked_session_the_first_200_counts() {
 #[test]
 fn two_invites_of_a_call_are_measured_side_by_side() {
     let mut flow = Flow::outgoing();
-    let (books, call) = (&mut flow.books, &mut flow.call);
-    books.invite_sent(call, 10 * MS, Attempt::Initial, 1, 100);
+    let (recorder, call) = (&mut flow.recorder, &mut flow.call);
+    recorder.invite_sent(call, 10 * MS, Attempt::Initial, 1, 100);
     assert!(!call.has_two());
-    books.invite_sent(call, 30 * MS, Attempt::Initial, 2, 100);
+    recorder.invite_sent(call, 30 * MS, Attempt::Initial, 2, 100);
     // The second rings and is refused; then the first is answered.
     for (at, invite, code) in [(50, 2, 180), (60, 1, 180), (100, 2, 486), (210, 1, 200)] {
         assert!(call.has_two());
         call.answers(invite);
-        books.response_received(call, at * MS, Invite, code, false, 100);
+        recorder.response_received(call, at * MS, Invite, code, false, 100);
     }
     let page = flow
         .send(211 * MS, Ack)
         .send(1_210 * MS, Bye)
         .answer(1_220 * MS, Bye, 200)
-        .end(1_221 * MS, Outcome::Successful);
+        .end(1_221 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::Setup, 50 * MS);
     delay(&page, Delay::SetupFailed, 20 * MS);
@@ -390,9 +390,9 @@ fn two_invites_of_a_call_are_measured_side_by_side() {
 fn two_invites_without_an_answer_are_two_attempts_in_vain() {
     let mut flow = Flow::outgoing();
     for invite in [1, 2] {
-        flow.books.invite_sent(&mut flow.call, 10 * MS, Attempt::Initial, invite, 100);
+        flow.recorder.invite_sent(&mut flow.call, 10 * MS, Attempt::Initial, invite, 100);
     }
-    let page = flow.end(500 * MS, Outcome::Failed(Failure::TimeoutOnReceive));
+    let page = flow.end(500 * MS, CallOutcome::Failed(Failure::TimeoutOnReceive));
     balanced(&page);
     counts(&page, [(Counter::SessionAttempts, 2), (Counter::SessionTimedOut, 2), (Counter::SessionAbandoned, 0)]);
 }
@@ -408,7 +408,7 @@ fn a_challenged_invite_within_the_session_is_one() {
         .answer(250 * MS, Invite, 200)
         .send(1_110 * MS, Bye)
         .answer(1_120 * MS, Bye, 200)
-        .end(1_121 * MS, Outcome::Successful);
+        .end(1_121 * MS, CallOutcome::Successful);
     balanced(&page);
     counts(&page, [(Counter::SessionModified, 1), (Counter::SessionForked, 0), (Counter::SessionAnswered, 1)]);
 }
@@ -423,7 +423,7 @@ fn an_invite_within_the_session_is_no_attempt() {
         .answer(250 * MS, Invite, 488)
         .send(1_110 * MS, Bye)
         .answer(1_120 * MS, Bye, 200)
-        .end(1_121 * MS, Outcome::Successful);
+        .end(1_121 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::Setup, 100 * MS);
     delay(&page, Delay::SetupFailed, None);
@@ -444,7 +444,7 @@ fn a_bye_without_answer_fails_with_timer_f() {
         .send(10 * MS, Invite)
         .answer(20 * MS, Invite, 200)
         .send(1_020 * MS, Bye)
-        .end(33_020 * MS, Outcome::Failed(Failure::MaxUdpRetransmissions));
+        .end(33_020 * MS, CallOutcome::Failed(Failure::MaxUdpRetransmissions));
     balanced(&page);
     delay(&page, Delay::Disconnect, None);
     delay(&page, Delay::DisconnectFailed, 32 * S);
@@ -464,7 +464,7 @@ fn a_bye_may_be_challenged_or_asked_to_come_back() {
         .answer_with(1_040 * MS, Bye, 503, true)
         .send(2_040 * MS, Bye)
         .answer(2_060 * MS, Bye, 200)
-        .end(2_060 * MS, Outcome::Successful);
+        .end(2_060 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::Disconnect, 1_040 * MS);
     delay(&page, Delay::DisconnectFailed, None);
@@ -479,7 +479,7 @@ fn a_bye_may_be_challenged_or_asked_to_come_back() {
         .answer(20 * MS, Invite, 200)
         .send(1_020 * MS, Bye)
         .answer(1_030 * MS, Bye, 481)
-        .end(1_030 * MS, Outcome::Successful);
+        .end(1_030 * MS, CallOutcome::Successful);
     delay(&page, Delay::DisconnectFailed, 10 * MS);
     delay(&page, Delay::TalkOriginating, S);
     counts(&page, [(Counter::DisconnectFailed, 1), (Counter::SessionCompleted, 0)]);
@@ -492,7 +492,7 @@ fn the_other_side_hangs_up() {
         .answer(20 * MS, Invite, 200)
         .asked(5_020 * MS, Bye)
         .respond(5_021 * MS, Bye, 200)
-        .end(5_021 * MS, Outcome::Successful);
+        .end(5_021 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::TalkOriginating, 5 * S);
     delay(&page, Delay::Disconnect, None);
@@ -508,7 +508,7 @@ fn the_called_side_has_books_of_its_own() {
         .asked(520 * MS, Ack)
         .asked(10_511 * MS, Bye)
         .respond(10_512 * MS, Bye, 200)
-        .end(10_512 * MS, Outcome::Successful);
+        .end(10_512 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::TalkTerminating, 10 * S);
     delay(&page, Delay::TalkOriginating, None);
@@ -532,7 +532,7 @@ fn the_called_side_has_books_of_its_own() {
         .asked(12 * MS, Ack)
         .asked(20 * MS, Invite)
         .respond(30 * MS, Invite, 486)
-        .end(31 * MS, Outcome::Successful);
+        .end(31 * MS, CallOutcome::Successful);
     counts(&page, [(Counter::IncomingSessions, 1), (Counter::IncomingRefused, 1), (Counter::IncomingAnswered, 0)]);
 }
 
@@ -543,7 +543,7 @@ fn the_called_side_hangs_up() {
         .respond(11 * MS, Invite, 200)
         .send(3_011 * MS, Bye)
         .answer(3_031 * MS, Bye, 200)
-        .end(3_031 * MS, Outcome::Successful);
+        .end(3_031 * MS, CallOutcome::Successful);
     delay(&page, Delay::TalkTerminating, 3 * S);
     delay(&page, Delay::Disconnect, 20 * MS);
     counts(&page, [(Counter::IncomingCompleted, 1)]);
@@ -559,7 +559,7 @@ fn other_requests() {
         .send(40 * MS, Method::Message)
         .answer(41 * MS, Method::Message, 404)
         .send(50 * MS, Method::Info)
-        .end(60 * MS, Outcome::Failed(Failure::TimeoutOnReceive));
+        .end(60 * MS, CallOutcome::Failed(Failure::TimeoutOnReceive));
     delay(&page, Delay::Request, 23 * MS);
     delay(&page, Delay::RequestIntended, 30 * MS);
     counts(
@@ -581,7 +581,7 @@ fn register_then_call_is_intended_when_each_is() {
     let page = flow
         .send(1_024 * MS, Invite)
         .answer(1_034 * MS, Invite, 503)
-        .end(1_034 * MS, Outcome::Failed(Failure::UnexpectedMessage));
+        .end(1_034 * MS, CallOutcome::Failed(Failure::UnexpectedMessage));
     balanced(&page);
     delay(&page, Delay::RegistrationIntended, 17 * MS);
     delay(&page, Delay::SetupFailed, 10 * MS);
@@ -592,8 +592,8 @@ fn register_then_call_is_intended_when_each_is() {
 #[test]
 fn time_outs_within_a_call_that_goes_on() {
     let mut flow = Flow::outgoing().send(10 * MS, Invite);
-    flow.books.timed_out(&mut flow.call, 32_010 * MS, Invite);
-    let page = flow.send(33_000 * MS, Invite).answer(33_100 * MS, Invite, 200).end(33_200 * MS, Outcome::Successful);
+    flow.recorder.timed_out(&mut flow.call, 32_010 * MS, Invite);
+    let page = flow.send(33_000 * MS, Invite).answer(33_100 * MS, Invite, 200).end(33_200 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::Setup, 100 * MS);
     counts(&page, [(Counter::SessionAttempts, 2), (Counter::SessionTimedOut, 1), (Counter::SessionAnswered, 1)]);
@@ -604,26 +604,26 @@ fn a_stalled_server_loses_no_call_from_the_books() {
     // 1,000 calls a second for four seconds; the server answers within 1 ms, but not from 1.0 to 3.0 s. The generator
     // sends on time throughout, so every call of the stall waits for its end.
     let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
-    let mut books = collector.books(0);
+    let mut recorder = collector.recorder(0);
     let mut waiting = std::collections::VecDeque::new();
     let mut seconds = Vec::new();
     for ms in 0..=4_100 {
         let now = ms * MS;
-        books.tick(now);
+        recorder.tick(now);
         if ms < 4_000 {
-            books.calls_intended(1);
-            let mut call = books.call_started(now, now, 0);
-            books.request_sent(&mut call, now, Invite, 500);
+            recorder.calls_intended(1);
+            let mut call = recorder.call_started(now, now, 0);
+            recorder.request_sent(&mut call, now, Invite, 500);
             waiting.push_back((now + MS, call));
         }
         while !(1_000..3_000).contains(&ms) && waiting.front().is_some_and(|(due, _)| *due <= now) {
             let (_, mut call) = waiting.pop_front().unwrap();
-            books.response_received(&mut call, now, Invite, 200, false, 500);
-            books.call_ended(&mut call, now, Outcome::Successful);
+            recorder.response_received(&mut call, now, Invite, 200, false, 500);
+            recorder.call_ended(&mut call, now, CallOutcome::Successful);
         }
         collector.poll(now, |page| seconds.push(page.clone()));
     }
-    books.close(4_100 * MS);
+    recorder.close(4_100 * MS);
     let page = collector.finish(|page| seconds.push(page.clone()));
     balanced(&page);
     counts(

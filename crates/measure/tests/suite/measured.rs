@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_measure::{
-    Clock, Counter, Failure, GeneratorRole, Heading, Journal, Level, Log, Outcome, ReceiveBuffer, Run,
+    Clock, Counter, Failure, GeneratorRole, Heading, Journal, Level, Log, CallOutcome, ReceiveBuffer, Run,
 };
 use strowger_message::Method::{Ack, Bye, Invite, Register};
 
@@ -48,7 +48,7 @@ pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) 
     journal.receive_buffer(ReceiveBuffer { socket: "127.0.0.1:5061".into(), asked: 8 << 20, got: 8 << 20 });
     journal.note(5 * S, Level::Info, "rate set to 200");
     let mut dice = Dice(seed);
-    let mut shards = [journal.books(0), journal.books(0)];
+    let mut shards = [journal.recorder(0), journal.recorder(0)];
     // (time, event) in the order of planning; calls are identified by their index.
     let mut calls = Vec::new();
     let mut events = std::collections::BTreeMap::new();
@@ -57,8 +57,8 @@ pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) 
     }
     let stall = 8 * S..9 * S;
     while let Some(((at, n, step), ())) = events.pop_first() {
-        let books = &mut shards[(n % 2) as usize];
-        books.tick(at);
+        let recorder = &mut shards[(n % 2) as usize];
+        recorder.tick(at);
         let mut later = |delay: u64, step: u64| {
             let due = at + delay;
             // The server stands still: its answers come at the end of the stall.
@@ -66,23 +66,23 @@ pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) 
             events.insert((due, n, step), ());
         };
         if step == 0 {
-            books.calls_intended(1);
-            calls.push(books.call_started(at + dice.below(200), at, 0));
+            recorder.calls_intended(1);
+            calls.push(recorder.call_started(at + dice.below(200), at, 0));
         }
         let call = &mut calls[n as usize];
         match step {
             0 => {
-                books.request_sent(call, at, Register, 420);
+                recorder.request_sent(call, at, Register, 420);
                 later(800 + dice.below(900), 1);
             }
             1 => {
-                books.response_received(call, at, Register, 401, false, 380);
-                books.request_sent(call, at, Register, 610);
+                recorder.response_received(call, at, Register, 401, false, 380);
+                recorder.request_sent(call, at, Register, 610);
                 later(900 + dice.below(900), 3);
             }
             3 => {
-                books.response_received(call, at, Register, 200, false, 400);
-                books.request_sent(call, at, Invite, 700);
+                recorder.response_received(call, at, Register, 200, false, 400);
+                recorder.request_sent(call, at, Invite, 700);
                 if n % 40 == 7 {
                     later(2_000 + dice.below(2_000), 13);
                 } else if n % 400 == 11 {
@@ -92,38 +92,38 @@ pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) 
                 }
             }
             5 => {
-                books.response_received(call, at, Invite, 180, false, 350);
+                recorder.response_received(call, at, Invite, 180, false, 350);
                 later(20_000 + dice.below(40_000), 7);
             }
             7 => {
-                books.response_received(call, at, Invite, 200, false, 800);
-                books.timer(0, at - call.started);
-                books.timer(1, at - call.started);
-                books.request_sent(call, at, Ack, 380);
+                recorder.response_received(call, at, Invite, 200, false, 800);
+                recorder.timer(0, at - call.started);
+                recorder.timer(1, at - call.started);
+                recorder.request_sent(call, at, Ack, 380);
                 later(S + dice.below(S), 8);
             }
             8 => {
-                books.request_sent(call, at, Bye, 400);
+                recorder.request_sent(call, at, Bye, 400);
                 if n % 100 == 3 {
-                    books.request_resent(Bye, 400);
+                    recorder.request_resent(Bye, 400);
                 }
                 later(500 + dice.below(700), 9);
             }
             9 => {
-                books.response_received(call, at, Bye, 200, false, 300);
-                books.call_ended(call, at, Outcome::Successful);
+                recorder.response_received(call, at, Bye, 200, false, 300);
+                recorder.call_ended(call, at, CallOutcome::Successful);
             }
             13 => {
                 let code = if n % 80 == 7 { 486 } else { 503 };
-                books.response_received(call, at, Invite, code, false, 300);
-                books.unexpected();
-                books.refused(Invite, code);
-                books.request_sent(call, at, Ack, 380);
-                books.call_ended(call, at, Outcome::Failed(Failure::UnexpectedMessage));
+                recorder.response_received(call, at, Invite, code, false, 300);
+                recorder.unexpected();
+                recorder.refused(Invite, code);
+                recorder.request_sent(call, at, Ack, 380);
+                recorder.call_ended(call, at, CallOutcome::Failed(Failure::UnexpectedMessage));
             }
             _ => {
-                books.count(Counter::Warnings, 1);
-                books.call_ended(call, at, Outcome::Failed(Failure::TimeoutOnReceive));
+                recorder.count(Counter::Warnings, 1);
+                recorder.call_ended(call, at, CallOutcome::Failed(Failure::TimeoutOnReceive));
             }
         }
         if n % 16 == 0 {
@@ -133,9 +133,9 @@ pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) 
         }
     }
     let end = seconds * S + 4 * S;
-    for books in shards {
-        assert_eq!(books.open(), 0);
-        books.close(end);
+    for recorder in shards {
+        assert_eq!(recorder.open(), 0);
+        recorder.close(end);
     }
     journal.finish(end, "all calls made")
 }

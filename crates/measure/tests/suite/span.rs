@@ -117,24 +117,24 @@ fn stalled(path: &Path, role: GeneratorRole) {
     let heading = Heading { generator: format!("{role:?}"), role, started: 1_000 * S, ..Heading::default() };
     let log = Log::create(path, &heading).unwrap();
     let mut journal = Journal::new(clock, heading, 1, Some(log));
-    let mut books = journal.books(0);
+    let mut recorder = journal.recorder(0);
     let mut late = 0;
     for tenth in 0..400 {
         let now = tenth * S / 10;
-        books.tick(now);
-        books.calls_intended(1);
+        recorder.tick(now);
+        recorder.calls_intended(1);
         if (210..230).contains(&tenth) {
             late += 1;
             continue;
         }
         for tenths in (0..=std::mem::take(&mut late)).rev() {
-            let mut call = books.call_started(now, now - tenths * S / 10, 0);
-            books.request_sent(&mut call, now, Method::Invite, 400);
-            books.response_received(&mut call, now + tenth * MS, Method::Invite, 200, false, 400);
+            let mut call = recorder.call_started(now, now - tenths * S / 10, 0);
+            recorder.request_sent(&mut call, now, Method::Invite, 400);
+            recorder.response_received(&mut call, now + tenth * MS, Method::Invite, 200, false, 400);
         }
         journal.poll(now);
     }
-    books.close(40 * S);
+    recorder.close(40 * S);
     journal.finish(40 * S, "all calls made");
 }
 

@@ -46,7 +46,7 @@ impl Opener {
 }
 
 impl Service for Opener {
-    type Answer = ();
+    type ShardMessage = ();
     type Record = ();
 
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

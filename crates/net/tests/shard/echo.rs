@@ -25,7 +25,7 @@ impl Echo {
 }
 
 impl Service for Echo {
-    type Answer = u32;
+    type ShardMessage = u32;
     type Record = ();
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

@@ -13,7 +13,7 @@ use strowger_net::{Listener, Net, Service};
 struct Fragile;
 
 impl Service for Fragile {
-    type Answer = ();
+    type ShardMessage = ();
     type Record = ();
 
     fn receive(&mut self, _: Now, _: &Arrival, _: &[u8], _: &mut Outbox) {

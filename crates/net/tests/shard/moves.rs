@@ -16,7 +16,7 @@ pub(crate) struct Ledger {
 }
 
 impl Service for Ledger {
-    type Answer = (String, Arrival);
+    type ShardMessage = (String, Arrival);
     type Record = (String, u32);
 
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
@@ -38,7 +38,7 @@ impl Service for Ledger {
         self.say(arrival, &format!("{call} {number} {verdict} {}", self.index), out);
     }
 
-    fn answered(&mut self, _: Now, (call, arrival): Self::Answer, out: &mut Outbox) {
+    fn answered(&mut self, _: Now, (call, arrival): Self::ShardMessage, out: &mut Outbox) {
         let known = if self.calls.contains_key(&call) { "known" } else { "FOREIGN" };
         self.say(&arrival, &format!("{call} 0 {known} {}", self.index), out);
     }

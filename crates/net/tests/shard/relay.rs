@@ -25,7 +25,7 @@ impl Relay {
 }
 
 impl Service for Relay {
-    type Answer = (Arrival, Vec<u8>);
+    type ShardMessage = (Arrival, Vec<u8>);
     type Record = ();
 
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

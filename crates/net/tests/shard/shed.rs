@@ -11,7 +11,7 @@ use strowger_net::{Listener, Net, NetSettings, Service, UdpSettings};
 pub(crate) struct Slow;
 
 impl Service for Slow {
-    type Answer = ();
+    type ShardMessage = ();
     type Record = ();
 
     fn receive(&mut self, _: Now, arrival: &Arrival, _: &[u8], out: &mut Outbox) {

@@ -30,7 +30,7 @@ struct Counts {
 }
 
 impl Service for Busy {
-    type Answer = ();
+    type ShardMessage = ();
     type Record = ();
 
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {

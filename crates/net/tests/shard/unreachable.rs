@@ -22,7 +22,7 @@ impl Thrower {
 }
 
 impl Service for Thrower {
-    type Answer = ();
+    type ShardMessage = ();
     type Record = ();
 
     fn receive(&mut self, _: Now, _: &Arrival, bytes: &[u8], out: &mut Outbox) {

@@ -4,15 +4,15 @@
 use super::cache_list::{CacheEntry, CacheList, CacheSummary, CachedUser, KeptAnswer, SubscriberCache};
 use super::{Controlled, Done, Reply, shutting_down};
 use std::time::Duration;
-use strowger_cache::engine::Engine;
+use strowger_cache::engine::CacheHandle;
 use strowger_cache::error::CacheError;
 use strowger_cache::gauges::{Gauges, RemoteGauges};
-use strowger_cache::request::{Answer as CacheAnswer, Promise, Request};
+use strowger_cache::request::{CacheAnswer, Promise, Request};
 use strowger_cache::waiting::WaitingCache;
 use strowger_config::CacheTable;
 use strowger_net::clock;
 use strowger_store::credential_cache::{Whose, key, read_spelled};
-use strowger_store::subscriber::{Answer, Asked, Ha1s, Question};
+use strowger_store::subscriber::{SubscriberAnswer, Asked, Ha1s, Question};
 
 /// Wait for a cache after its own deadline.
 const GRACE: Duration = Duration::from_millis(100);
@@ -248,7 +248,7 @@ impl Credentials {
         let answers = self.ask(questions, |key| Request::Fetch { key })?;
         let registered = |held: &Held<'_>| {
             let (_, credential) = read_spelled(&held.value, held.whose)?;
-            let shown = kept(&place, held.asked, &Answer::Exists, true, None);
+            let shown = kept(&place, held.asked, &SubscriberAnswer::Exists, true, None);
             Some(KeptAnswer { question: "registered".into(), algorithms: algorithms(&credential.ha1), ..shown })
         };
         Ok(answers.iter().filter_map(registered).collect())
@@ -280,38 +280,38 @@ fn no_user(user: &str) -> Reply {
     Reply::Refused(format!("{user:?} is no user such as alice@example.org"))
 }
 
-fn kept(place: &str, asked: &Asked, answer: &Answer, fresh: bool, read_at: Option<u64>) -> KeptAnswer {
+fn kept(place: &str, asked: &Asked, answer: &SubscriberAnswer, fresh: bool, read_at: Option<u64>) -> KeptAnswer {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (question, name, within) = match asked.question() {
         Question::Credential { username, realm } => ("credential", text(username), text(realm)),
         Question::User { username, domain } => ("user", text(username), text(domain)),
     };
     let algorithms = match answer {
-        Answer::Credential(credential) => algorithms(&credential.ha1),
-        Answer::Exists | Answer::Absent => Vec::new(),
+        SubscriberAnswer::Credential(credential) => algorithms(&credential.ha1),
+        SubscriberAnswer::Exists | SubscriberAnswer::Absent => Vec::new(),
     };
-    let exists = *answer != Answer::Absent;
+    let exists = *answer != SubscriberAnswer::Absent;
     KeptAnswer { place: place.into(), question: question.into(), name, within, exists, algorithms, fresh, read_at }
 }
 
-fn summary(table: &CacheTable, engine: &Engine) -> CacheSummary {
+fn summary(table: &CacheTable, engine: &CacheHandle) -> CacheSummary {
     let (all, remote) = (engine.gauges(), engine.remote_gauges());
     let Gauges { hits, misses, stores, evictions, refused, .. } = all;
     let RemoteGauges { late, failed, connections, in_flight, is_down, silent, is_denied, .. } = remote;
-    let local = matches!(engine, Engine::Local(_)).then_some(all);
+    let local = matches!(engine, CacheHandle::Local(_)).then_some(all);
     CacheSummary {
         name: table.name.to_string(),
         engine: table.engine.word().into(),
         state: match engine {
-            Engine::Local(cache) if cache.log_gauges().is_some_and(|log| log.failing > 0) => {
+            CacheHandle::Local(cache) if cache.log_gauges().is_some_and(|log| log.failing > 0) => {
                 "its folder is not written: entries do not outlive the process"
             }
-            Engine::Remote(_) if is_down => "no server is reached: requests fail at once",
-            Engine::Remote(_) if silent > 0 && table.servers.len() > 1 => {
+            CacheHandle::Remote(_) if is_down => "no server is reached: requests fail at once",
+            CacheHandle::Remote(_) if silent > 0 && table.servers.len() > 1 => {
                 "some of its servers do not answer: their requests fail"
             }
-            Engine::Remote(_) if silent > 0 => "its server does not answer: requests fail",
-            Engine::Remote(_) if is_denied => "a server refuses requests: the log has its reason",
+            CacheHandle::Remote(_) if silent > 0 => "its server does not answer: requests fail",
+            CacheHandle::Remote(_) if is_denied => "a server refuses requests: the log has its reason",
             _ => "works",
         }
         .into(),

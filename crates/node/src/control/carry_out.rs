@@ -1,7 +1,7 @@
 //! Execution of each order.
 
 use super::{
-    Ban, BanList, Controlled, Done, Order, Page, Registration, Reply, Request, ShardStatus, Status, next_hops,
+    Ban, BanList, Controlled, Done, ControlOrder, Page, Registration, Reply, Request, ShardStatus, Status, next_hops,
     shutting_down,
 };
 use crate::identity::canonical_aor;
@@ -24,43 +24,43 @@ const MOST: usize = 1_000;
 const SLICE: usize = 64;
 
 impl Controlled {
-    pub(super) async fn carry_out(&self, order: Order) -> Reply {
+    pub(super) async fn carry_out(&self, order: ControlOrder) -> Reply {
         match order {
-            Order::Status => Reply::Status(Box::new(self.status())),
-            Order::Registrations { user: Some(user), .. } => Reply::Registrations(self.registrations_of(&user)),
-            Order::Registrations { user: None, from, most } => {
+            ControlOrder::Status => Reply::Status(Box::new(self.status())),
+            ControlOrder::Registrations { user: Some(user), .. } => Reply::Registrations(self.registrations_of(&user)),
+            ControlOrder::Registrations { user: None, from, most } => {
                 Reply::Registrations(self.page(from, most.clamp(1, MOST)).await)
             }
-            Order::RemoveRegistrations { user, contact } => self.remove_registrations(&user, contact.as_deref()),
-            Order::Calls { party, from, most } => self.calls(party, from, most.clamp(1, MOST)).await,
-            Order::Call { id } => self.call(&id).await,
-            Order::EndCall { id } => self.end_call(id).await,
-            Order::Sets => self.sets(),
-            Order::Set { name, beginning, from, most } => self.set(&name, beginning, from, most.clamp(1, MOST)).await,
-            Order::Search { name, key } => self.search(&name, &key),
-            Order::ReloadSets { name } => self.reload_sets(name).await,
-            Order::Limits { name, key, most } => self.limits(name, key, most.min(MOST)).await,
-            Order::Caches => self.list_caches(),
-            Order::CachedUser { user } => self.cached_user(user).await,
-            Order::DropSubscribers { user } => self.drop_subscribers(user).await,
-            Order::CacheEntry { cache, key } => self.cache_entry(cache, key).await,
-            Order::DropEntry { cache, key } => self.drop_entry(cache, key).await,
-            Order::Accounting => self.accounting(),
-            Order::FlushAccounting => self.try_accounting(Accounting::flush).await,
-            Order::RetryAccounting => self.try_accounting(Accounting::retry).await,
-            Order::Bans { from, most } => self.bans(from, most.clamp(1, MOST)),
-            Order::Lift { source } => {
+            ControlOrder::RemoveRegistrations { user, contact } => self.remove_registrations(&user, contact.as_deref()),
+            ControlOrder::Calls { party, from, most } => self.calls(party, from, most.clamp(1, MOST)).await,
+            ControlOrder::Call { id } => self.call(&id).await,
+            ControlOrder::EndCall { id } => self.end_call(id).await,
+            ControlOrder::Sets => self.sets(),
+            ControlOrder::Set { name, beginning, from, most } => self.set(&name, beginning, from, most.clamp(1, MOST)).await,
+            ControlOrder::Search { name, key } => self.search(&name, &key),
+            ControlOrder::ReloadSets { name } => self.reload_sets(name).await,
+            ControlOrder::Limits { name, key, most } => self.limits(name, key, most.min(MOST)).await,
+            ControlOrder::Caches => self.list_caches(),
+            ControlOrder::CachedUser { user } => self.cached_user(user).await,
+            ControlOrder::DropSubscribers { user } => self.drop_subscribers(user).await,
+            ControlOrder::CacheEntry { cache, key } => self.cache_entry(cache, key).await,
+            ControlOrder::DropEntry { cache, key } => self.drop_entry(cache, key).await,
+            ControlOrder::Accounting => self.accounting(),
+            ControlOrder::FlushAccounting => self.try_accounting(Accounting::flush).await,
+            ControlOrder::RetryAccounting => self.try_accounting(Accounting::retry).await,
+            ControlOrder::Bans { from, most } => self.bans(from, most.clamp(1, MOST)),
+            ControlOrder::Lift { source } => {
                 let bans = self.shared.policy().bans.lift(source, clock::now().mono);
                 let source = source.map_or_else(|| "all".into(), |source| source.to_string());
                 tracing::info!(%source, bans, "bans lifted by command");
                 Reply::Done(Done::Lifted { bans })
             }
-            Order::LogLevel { level } => match (self.program.log_level)(level.as_deref()) {
+            ControlOrder::LogLevel { level } => match (self.program.log_level)(level.as_deref()) {
                 Ok(level) => Reply::Done(Done::Level { level }),
                 Err(reason) => Reply::Refused(reason),
             },
-            Order::Reload { file } => self.reload(file).await,
-            Order::Drain => {
+            ControlOrder::Reload { file } => self.reload(file).await,
+            ControlOrder::Drain => {
                 if let Err(refusal) = self.request(Request::Drain).await {
                     return refusal;
                 }

@@ -1,6 +1,6 @@
 //! Client side of the control socket, for commands.
 
-use super::{Order, Reply};
+use super::{ControlOrder, Reply};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -68,11 +68,11 @@ impl Client {
     ///
     /// # Errors
     /// The server has ended, does not answer in time or is of another version.
-    pub fn ask(&mut self, order: &Order) -> Result<Reply, Unreachable> {
+    pub fn ask(&mut self, order: &ControlOrder) -> Result<Reply, Unreachable> {
         self.exchange(order).map_err(|error| Unreachable { socket: self.socket.clone(), error })
     }
 
-    fn exchange(&mut self, order: &Order) -> io::Result<Reply> {
+    fn exchange(&mut self, order: &ControlOrder) -> io::Result<Reply> {
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
         // A server without room says so and closes, perhaps before it reads the order.

@@ -4,10 +4,10 @@
 //! a request with an Origin, or with a Host that is not this machine, is refused.
 
 use super::openapi;
-use super::ways::{self, Miss, Way};
+use super::ways::{self, Miss, HttpRoute};
 use super::{CONNECTIONS, Controlled, Reply, SILENCE};
 use crate::http::is_of_this_machine;
-use crate::http_connections::{self, Connections, Place};
+use crate::http_connections::{self, Connections, AdmittedConnection};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_config::Secret;
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_net::clock;
 use subtle::ConstantTimeEq;
 use tokio::net::{TcpListener, TcpStream};
@@ -43,7 +43,7 @@ pub(crate) async fn serve(listener: TcpListener, server: Controlled) {
     }
 }
 
-async fn converse(stream: TcpStream, peer: SocketAddr, server: &Controlled, place: &Place) -> hyper::Result<()> {
+async fn converse(stream: TcpStream, peer: SocketAddr, server: &Controlled, place: &AdmittedConnection) -> hyper::Result<()> {
     let answer = service_fn(|request| async move {
         place.asks();
         Ok::<_, Infallible>(answer(server, peer, &request).await)
@@ -55,7 +55,7 @@ async fn answer(server: &Controlled, peer: SocketAddr, request: &Request<Incomin
     let (uri, method) = (request.uri(), request.method().as_str());
     let admitted = admit(server.shared.policy().config.control.secret.as_ref(), peer.ip(), request.headers());
     if let Err((status, reason)) = admitted {
-        if server.shared.log_limiter.allow(Kind::Authentication, peer.ip(), clock::now().mono) {
+        if server.shared.log_limiter.allow(LogSubject::Authentication, peer.ip(), clock::now().mono) {
             tracing::warn!(%peer, status = status.as_u16(), reason, "order by HTTP refused");
         }
         let mut response = refused(status, reason);
@@ -102,7 +102,7 @@ fn admit(secret: Option<&Secret>, peer: IpAddr, headers: &HeaderMap) -> Result<(
 }
 
 /// Writes a reply without the name of its kind, which the path implies.
-fn replied(way: &Way, reply: Reply) -> Response<Full<Bytes>> {
+fn replied(way: &HttpRoute, reply: Reply) -> Response<Full<Bytes>> {
     let status = match &reply {
         Reply::Refused(reason) if way.names_one => return refused(StatusCode::NOT_FOUND, reason),
         Reply::Refused(reason) => return refused(StatusCode::CONFLICT, reason),

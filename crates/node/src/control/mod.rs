@@ -1,6 +1,6 @@
 //! `[control]`: orders to the running server by a socket, and the same orders by HTTP (`http.rs`, `ways.rs`).
 //!
-//! A connection carries orders and replies, each one line of JSON ([`Order`], [`Reply`]). It is served outside the shards. Long work is done in
+//! A connection carries orders and replies, each one line of JSON ([`ControlOrder`], [`Reply`]). It is served outside the shards. Long work is done in
 //! slices, between which other work of that thread continues.
 
 mod accounting;
@@ -42,7 +42,7 @@ pub use client::{Client, Unreachable};
 pub use limit_list::{Limit, LimitKey, LimitList};
 pub use next_hops::NextHopAside;
 pub use order::{
-    Ban, BanList, Call, CallList, Change, Dialog, Done, Fault, Found, LONGEST_LINE, Order, Page, Registration, Reload,
+    Ban, BanList, Call, CallList, Change, Dialog, Done, Fault, Found, LONGEST_LINE, ControlOrder, Page, Registration, Reload,
     Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, ShardStatus, Status, Wrong,
 };
 pub(crate) use socket::Socket;
@@ -108,7 +108,7 @@ async fn converse(stream: UnixStream, server: &Controlled, mut silence: Duration
         }
         let order = serde_json::from_slice(&text);
         let understood = order.is_ok();
-        if matches!(order, Ok(Order::Drain)) {
+        if matches!(order, Ok(ControlOrder::Drain)) {
             // The client may wait for the end of the server.
             silence = UNTIL_THE_END;
         }

@@ -2,7 +2,7 @@
 //! `docs/openapi.json` is a copy.
 
 use super::Wrong;
-use super::ways::{Parameter, ParameterKind, WAYS, Way};
+use super::ways::{Parameter, ParameterKind, WAYS, HttpRoute};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -42,7 +42,7 @@ pub(super) fn document() -> Value {
     })
 }
 
-fn operation(way: &Way, schemas: &mut SchemaGenerator) -> Value {
+fn operation(way: &HttpRoute, schemas: &mut SchemaGenerator) -> Value {
     let answer = |description: &str, schema: Value| json!({ "description": description, "content": { "application/json": { "schema": schema } } });
     let error = |description: &str| {
         let text = json!({ "type": "string", "description": "Why, in words." });
@@ -70,7 +70,7 @@ fn operation(way: &Way, schemas: &mut SchemaGenerator) -> Value {
     json!({ "summary": way.summary, "operationId": id(way), "parameters": parameters, "responses": responses })
 }
 
-fn described(way: &Way, parameter: &Parameter) -> Value {
+fn described(way: &HttpRoute, parameter: &Parameter) -> Value {
     let schema = match parameter.kind {
         ParameterKind::Text => json!({ "type": "string" }),
         ParameterKind::Number => json!({ "type": "integer", "minimum": 0 }),
@@ -85,7 +85,7 @@ fn described(way: &Way, parameter: &Parameter) -> Value {
 }
 
 /// Name of the operation for generated programs: `delete_calls_id`.
-fn id(way: &Way) -> String {
+fn id(way: &HttpRoute) -> String {
     let words = way.path.split(['/', '-']).skip(2).map(|part| part.trim_matches(['{', '}']));
     std::iter::once(way.method.to_lowercase().as_str()).chain(words).collect::<Vec<_>>().join("_")
 }

@@ -11,10 +11,10 @@ use strowger_config::{Report, SetFault, Severity};
 /// Maximum size of an order, in bytes.
 pub const LONGEST_LINE: usize = 4_096;
 
-/// An order of a command to the server.
+/// Order of a client to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum ControlOrder {
     /// Status of the server: [`Reply::Status`].
     Status,
     /// Registrations of one user (`name@domain`) or of all, from the end of the page before: [`Reply::Registrations`].
@@ -146,35 +146,35 @@ pub enum Order {
     Drain,
 }
 
-/// Answer of the server to an [`Order`].
+/// Answer of the server to a [`ControlOrder`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// Answer to [`Order::Status`].
+    /// Answer to [`ControlOrder::Status`].
     Status(Box<Status>),
-    /// Answer to [`Order::Registrations`].
+    /// Answer to [`ControlOrder::Registrations`].
     Registrations(Page),
-    /// Answer to [`Order::Calls`].
+    /// Answer to [`ControlOrder::Calls`].
     Calls(CallList),
-    /// Answer to [`Order::Call`].
+    /// Answer to [`ControlOrder::Call`].
     Call(Box<Call>),
-    /// Answer to [`Order::Sets`].
+    /// Answer to [`ControlOrder::Sets`].
     Sets(SetList),
-    /// Answer to [`Order::Set`].
+    /// Answer to [`ControlOrder::Set`].
     Set(SetPage),
-    /// Answer to [`Order::Search`].
+    /// Answer to [`ControlOrder::Search`].
     Found(Found),
-    /// Answer to [`Order::Limits`].
+    /// Answer to [`ControlOrder::Limits`].
     Limits(LimitList),
-    /// Answer to [`Order::Caches`].
+    /// Answer to [`ControlOrder::Caches`].
     Caches(CacheList),
-    /// Answer to [`Order::CachedUser`].
+    /// Answer to [`ControlOrder::CachedUser`].
     CachedUser(CachedUser),
-    /// Answer to [`Order::CacheEntry`].
+    /// Answer to [`ControlOrder::CacheEntry`].
     CacheEntry(CacheEntry),
-    /// Answer to [`Order::Accounting`], [`Order::FlushAccounting`] and [`Order::RetryAccounting`].
+    /// Answer to [`ControlOrder::Accounting`], [`ControlOrder::FlushAccounting`] and [`ControlOrder::RetryAccounting`].
     Accounting(AccountingState),
-    /// Answer to [`Order::Bans`].
+    /// Answer to [`ControlOrder::Bans`].
     Bans(BanList),
     /// The order was carried out.
     Done(Done),
@@ -183,7 +183,7 @@ pub enum Reply {
     /// Reason for which the order cannot be carried out now: a part of the server or a service behind it does not answer, or the server is shutting
     /// down.
     Unavailable(String),
-    /// Answer to [`Order::Reload`] and [`Order::ReloadSets`]: the errors of the configuration, or of the sets.
+    /// Answer to [`ControlOrder::Reload`] and [`ControlOrder::ReloadSets`]: the errors of the configuration, or of the sets.
     Wrong(Wrong),
 }
 
@@ -392,7 +392,7 @@ pub struct ShardStatus {
 pub struct Page {
     /// Registrations in no particular order.
     pub registrations: Vec<Registration>,
-    /// Place of the next page, for [`Order::Registrations`].
+    /// Place of the next page, for [`ControlOrder::Registrations`].
     pub next: Option<u64>,
 }
 
@@ -426,7 +426,7 @@ pub struct Registration {
 pub struct CallList {
     /// Calls in no particular order.
     pub calls: Vec<Call>,
-    /// Place of the next page, for [`Order::Calls`].
+    /// Place of the next page, for [`ControlOrder::Calls`].
     pub next: Option<u64>,
     /// True: the configuration tracks calls. False: the list does not show the calls in progress; set `dialogs.track = true`.
     pub tracked: bool,
@@ -495,7 +495,7 @@ pub struct SetSummary {
 pub struct SetPage {
     /// Entries ordered by key.
     pub entries: Vec<SetEntry>,
-    /// Place of the next page, for [`Order::Set`]. A set that was read again meanwhile may show an entry twice or not
+    /// Place of the next page, for [`ControlOrder::Set`]. A set that was read again meanwhile may show an entry twice or not
     /// at all.
     pub next: Option<u64>,
 }
@@ -523,7 +523,7 @@ pub struct BanList {
     pub bans: Vec<Ban>,
     /// Number of all bans.
     pub banned: usize,
-    /// Begin of the next page, for [`Order::Bans`]; none: this was the last.
+    /// Begin of the next page, for [`ControlOrder::Bans`]; none: this was the last.
     pub next: Option<IpAddr>,
 }
 

@@ -8,7 +8,7 @@ impl Controlled {
     pub(super) fn sets(&self) -> Reply {
         let policy = self.shared.policy();
         let (decisions, tables) = (&policy.config.decisions, &policy.config.sets);
-        let summary = |(id, name, kind): (_, &str, strowger_rules::Kind)| {
+        let summary = |(id, name, kind): (_, &str, strowger_rules::LookupKind)| {
             let set = decisions.sets.set(id)?;
             let table = tables.iter().find(|table| table.name.as_str() == name)?;
             let state = self.services.sets.state(name);

@@ -1,7 +1,7 @@
 //! Table of orders by HTTP: method and path of each order, for the HTTP server and for its description (`openapi.rs`).
 
 use super::{
-    AccountingState, BanList, CacheEntry, CacheList, CachedUser, Call, CallList, Done, Found, LimitList, Order, Page,
+    AccountingState, BanList, CacheEntry, CacheList, CachedUser, Call, CallList, Done, Found, LimitList, ControlOrder, Page,
     SetList, SetPage, Status,
 };
 use schemars::{Schema, SchemaGenerator};
@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 /// A method and path, and its order.
-pub(super) struct Way {
+pub(super) struct HttpRoute {
     pub(super) method: &'static str,
     /// Parts in braces are parameters.
     pub(super) path: &'static str,
@@ -18,7 +18,7 @@ pub(super) struct Way {
     pub(super) parameters: &'static [Parameter],
     /// True: the order names one item, which may not exist.
     pub(super) names_one: bool,
-    pub(super) order: fn(&Words) -> Result<Order, String>,
+    pub(super) order: fn(&Words) -> Result<ControlOrder, String>,
     /// Schema of the reply.
     pub(super) reply: fn(&mut SchemaGenerator) -> Schema,
 }
@@ -73,17 +73,17 @@ const PAGE: usize = 1_000;
 const HIGHEST: usize = 10;
 
 /// All orders by HTTP.
-pub(super) const WAYS: &[Way] = &[
-    Way {
+pub(super) const WAYS: &[HttpRoute] = &[
+    HttpRoute {
         method: "GET",
         path: "/v1/status",
         summary: "Shows the state of the server: listeners, shards, all counters and gauges.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::Status),
+        order: |_| Ok(ControlOrder::Status),
         reply: |schemas| schemas.subschema_for::<Status>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/registrations",
         summary: "Lists registrations, page by page.",
@@ -91,11 +91,11 @@ pub(super) const WAYS: &[Way] = &[
         names_one: false,
         order: |words| {
             let (user, from, most) = (words.text("user"), words.number("from")?, words.most()?);
-            Ok(Order::Registrations { user, from, most })
+            Ok(ControlOrder::Registrations { user, from, most })
         },
         reply: |schemas| schemas.subschema_for::<Page>(),
     },
-    Way {
+    HttpRoute {
         method: "DELETE",
         path: "/v1/registrations",
         summary: "Ends the registrations and route tokens of a user, or one registration. A phone that may register does so again.",
@@ -104,10 +104,10 @@ pub(super) const WAYS: &[Way] = &[
             Parameter::text("contact", "Only the registration with this contact."),
         ],
         names_one: true,
-        order: |words| Ok(Order::RemoveRegistrations { user: words.needed("user")?, contact: words.text("contact") }),
+        order: |words| Ok(ControlOrder::RemoveRegistrations { user: words.needed("user")?, contact: words.text("contact") }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/calls",
         summary: "Lists tracked calls, page by page.",
@@ -118,38 +118,38 @@ pub(super) const WAYS: &[Way] = &[
         ],
         names_one: false,
         order: |words| {
-            Ok(Order::Calls { party: words.text("party"), from: words.number("from")?, most: words.most()? })
+            Ok(ControlOrder::Calls { party: words.text("party"), from: words.number("from")?, most: words.most()? })
         },
         reply: |schemas| schemas.subschema_for::<CallList>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/calls/{id}",
         summary: "Shows a tracked call.",
         parameters: &[CALL],
         names_one: true,
-        order: |words| Ok(Order::Call { id: words.needed("id")? }),
+        order: |words| Ok(ControlOrder::Call { id: words.needed("id")? }),
         reply: |schemas| schemas.subschema_for::<Call>(),
     },
-    Way {
+    HttpRoute {
         method: "DELETE",
         path: "/v1/calls/{id}",
         summary: "Ends a call: each party that has answered gets a BYE, ringing callees get a CANCEL.",
         parameters: &[CALL],
         names_one: true,
-        order: |words| Ok(Order::EndCall { id: words.needed("id")? }),
+        order: |words| Ok(ControlOrder::EndCall { id: words.needed("id")? }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/sets",
         summary: "Lists the data sets of the rules.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::Sets),
+        order: |_| Ok(ControlOrder::Sets),
         reply: |schemas| schemas.subschema_for::<SetList>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/sets/{name}",
         summary: "Lists the entries of a data set, ordered by key, page by page.",
@@ -157,47 +157,47 @@ pub(super) const WAYS: &[Way] = &[
         names_one: true,
         order: |words| {
             let (name, beginning) = (words.needed("name")?, words.text("beginning").unwrap_or_default());
-            Ok(Order::Set { name, beginning, from: words.number("from")?, most: words.most()? })
+            Ok(ControlOrder::Set { name, beginning, from: words.number("from")?, most: words.most()? })
         },
         reply: |schemas| schemas.subschema_for::<SetPage>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/sets/{name}/search",
         summary: "Returns the entries of a data set that match a number, a text or an address.",
         parameters: &[SET, Parameter::required("key", "Number, text or address.")],
         names_one: true,
-        order: |words| Ok(Order::Search { name: words.needed("name")?, key: words.needed("key")? }),
+        order: |words| Ok(ControlOrder::Search { name: words.needed("name")?, key: words.needed("key")? }),
         reply: |schemas| schemas.subschema_for::<Found>(),
     },
-    Way {
+    HttpRoute {
         method: "POST",
         path: "/v1/sets/{name}/reload",
         summary: "Reads a data set again from its file or database and uses the new data, or returns the faults.",
         parameters: &[SET],
         names_one: true,
-        order: |words| Ok(Order::ReloadSets { name: Some(words.needed("name")?) }),
+        order: |words| Ok(ControlOrder::ReloadSets { name: Some(words.needed("name")?) }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "POST",
         path: "/v1/sets/reload",
         summary: "Reads all data sets again whose entries are outside the configuration, and uses the new data of all, or of none.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::ReloadSets { name: None }),
+        order: |_| Ok(ControlOrder::ReloadSets { name: None }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/limits",
         summary: "Lists the limits of calls, the calls counted now, and the keys with the most calls.",
         parameters: &[KEYS],
         names_one: false,
-        order: |words| Ok(Order::Limits { name: None, key: None, most: words.keys()? }),
+        order: |words| Ok(ControlOrder::Limits { name: None, key: None, most: words.keys()? }),
         reply: |schemas| schemas.subschema_for::<LimitList>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/limits/{name}",
         summary: "Shows the calls counted under a limit, or those of one key.",
@@ -209,119 +209,119 @@ pub(super) const WAYS: &[Way] = &[
         names_one: true,
         order: |words| {
             let (name, key) = (Some(words.needed("name")?), words.text("key"));
-            Ok(Order::Limits { name, key, most: words.keys()? })
+            Ok(ControlOrder::Limits { name, key, most: words.keys()? })
         },
         reply: |schemas| schemas.subschema_for::<LimitList>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/caches",
         summary: "Lists the cached subscribers and the caches of the configuration: entries, hits, errors, state.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::Caches),
+        order: |_| Ok(ControlOrder::Caches),
         reply: |schemas| schemas.subschema_for::<CacheList>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/caches/{cache}/entry",
         summary: "Shows the size of an entry of a cache, or that there is none.",
         parameters: &[CACHE, KEY],
         names_one: true,
-        order: |words| Ok(Order::CacheEntry { cache: words.needed("cache")?, key: words.needed("key")? }),
+        order: |words| Ok(ControlOrder::CacheEntry { cache: words.needed("cache")?, key: words.needed("key")? }),
         reply: |schemas| schemas.subschema_for::<CacheEntry>(),
     },
-    Way {
+    HttpRoute {
         method: "DELETE",
         path: "/v1/caches/{cache}/entry",
         summary: "Removes an entry of a cache.",
         parameters: &[CACHE, KEY],
         names_one: true,
-        order: |words| Ok(Order::DropEntry { cache: words.needed("cache")?, key: words.needed("key")? }),
+        order: |words| Ok(ControlOrder::DropEntry { cache: words.needed("cache")?, key: words.needed("key")? }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/subscribers/{user}",
         summary: "Shows the cached data of a user, without proofs of the password.",
         parameters: &[USER],
         names_one: true,
-        order: |words| Ok(Order::CachedUser { user: words.needed("user")? }),
+        order: |words| Ok(ControlOrder::CachedUser { user: words.needed("user")? }),
         reply: |schemas| schemas.subschema_for::<CachedUser>(),
     },
-    Way {
+    HttpRoute {
         method: "DELETE",
         path: "/v1/subscribers/{user}",
         summary: "Drops the cached data of a user: the database is queried again.",
         parameters: &[USER],
         names_one: true,
-        order: |words| Ok(Order::DropSubscribers { user: Some(words.needed("user")?) }),
+        order: |words| Ok(ControlOrder::DropSubscribers { user: Some(words.needed("user")?) }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "DELETE",
         path: "/v1/subscribers",
         summary: "Drops all cached data of subscribers: the database is queried again.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::DropSubscribers { user: None }),
+        order: |_| Ok(ControlOrder::DropSubscribers { user: None }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/accounting",
         summary: "Shows the state of accounting: written, waiting and refused rows.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::Accounting),
+        order: |_| Ok(ControlOrder::Accounting),
         reply: |schemas| schemas.subschema_for::<AccountingState>(),
     },
-    Way {
+    HttpRoute {
         method: "POST",
         path: "/v1/accounting/flush",
         summary: "Tries now to write the rows in the spool of accounting, and returns the state afterwards.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::FlushAccounting),
+        order: |_| Ok(ControlOrder::FlushAccounting),
         reply: |schemas| schemas.subschema_for::<AccountingState>(),
     },
-    Way {
+    HttpRoute {
         method: "POST",
         path: "/v1/accounting/retry",
         summary: "Tries now to write the refused rows in the quarantine of accounting, and returns the state afterwards.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::RetryAccounting),
+        order: |_| Ok(ControlOrder::RetryAccounting),
         reply: |schemas| schemas.subschema_for::<AccountingState>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/bans",
         summary: "Lists banned sources, page by page.",
         parameters: &[Parameter::text("from", FROM.about), MOST],
         names_one: false,
-        order: |words| Ok(Order::Bans { from: words.read("from")?, most: words.most()? }),
+        order: |words| Ok(ControlOrder::Bans { from: words.read("from")?, most: words.most()? }),
         reply: |schemas| schemas.subschema_for::<BanList>(),
     },
-    Way {
+    HttpRoute {
         method: "DELETE",
         path: "/v1/bans",
         summary: "Lifts the bans of one source, or of all.",
         parameters: &[Parameter::text("source", "Any address of the source; without it, all sources.")],
         names_one: false,
-        order: |words| Ok(Order::Lift { source: words.read("source")? }),
+        order: |words| Ok(ControlOrder::Lift { source: words.read("source")? }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "GET",
         path: "/v1/log-level",
         summary: "Returns the log level.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::LogLevel { level: None }),
+        order: |_| Ok(ControlOrder::LogLevel { level: None }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "PUT",
         path: "/v1/log-level",
         summary: "Sets the log level until the next start.",
@@ -330,25 +330,25 @@ pub(super) const WAYS: &[Way] = &[
             "Level in the syntax of STROWGER_LOG: info, or info,strowger_net=debug.",
         )],
         names_one: false,
-        order: |words| Ok(Order::LogLevel { level: Some(words.needed("level")?) }),
+        order: |words| Ok(ControlOrder::LogLevel { level: Some(words.needed("level")?) }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "POST",
         path: "/v1/reload",
         summary: "Reads the configuration, its certificates and data sets again and uses them, or returns the faults.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::Reload { file: None }),
+        order: |_| Ok(ControlOrder::Reload { file: None }),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
-    Way {
+    HttpRoute {
         method: "POST",
         path: "/v1/drain",
         summary: "Shuts the server down gracefully: new calls and registrations get 503, calls being set up continue.",
         parameters: &[],
         names_one: false,
-        order: |_| Ok(Order::Drain),
+        order: |_| Ok(ControlOrder::Drain),
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
 ];
@@ -365,7 +365,7 @@ pub(super) enum Miss {
 }
 
 /// Returns the way of a request, and its order.
-pub(super) fn find(method: &str, path: &str, query: Option<&str>) -> Result<(&'static Way, Order), Miss> {
+pub(super) fn find(method: &str, path: &str, query: Option<&str>) -> Result<(&'static HttpRoute, ControlOrder), Miss> {
     let mut methods = Vec::new();
     for way in WAYS {
         let Some(mut words) = of_path(way.path, path) else { continue };
@@ -403,7 +403,7 @@ fn braced(part: &str) -> Option<&str> {
 pub(super) struct Words(Vec<(&'static str, String)>);
 
 impl Words {
-    fn read_query(&mut self, way: &Way, query: &str) -> Result<(), String> {
+    fn read_query(&mut self, way: &HttpRoute, query: &str) -> Result<(), String> {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let known = way.parameters.iter().find(|known| known.name == name && !known.is_of_path(way.path));
@@ -471,22 +471,22 @@ fn decoded(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn order(method: &str, path: &str, query: &str) -> Result<Order, Miss> {
+    fn order(method: &str, path: &str, query: &str) -> Result<ControlOrder, Miss> {
         find(method, path, Some(query)).map(|(_, order)| order)
     }
 
     #[test]
     fn a_method_and_a_path_are_an_order() {
-        assert_eq!(order("GET", "/v1/status", ""), Ok(Order::Status));
-        let calls = Order::Calls { party: Some("a b@c".into()), from: Some(7), most: 20 };
+        assert_eq!(order("GET", "/v1/status", ""), Ok(ControlOrder::Status));
+        let calls = ControlOrder::Calls { party: Some("a b@c".into()), from: Some(7), most: 20 };
         assert_eq!(order("GET", "/v1/calls", "party=a+b%40c&from=7&most=20"), Ok(calls));
-        assert_eq!(order("DELETE", "/v1/calls/8f%32", ""), Ok(Order::EndCall { id: "8f2".into() }));
-        let search = Order::Search { name: "carriers".into(), key: "+49".into() };
+        assert_eq!(order("DELETE", "/v1/calls/8f%32", ""), Ok(ControlOrder::EndCall { id: "8f2".into() }));
+        let search = ControlOrder::Search { name: "carriers".into(), key: "+49".into() };
         assert_eq!(order("GET", "/v1/sets/carriers/search", "key=%2B49"), Ok(search));
-        assert_eq!(order("DELETE", "/v1/bans", ""), Ok(Order::Lift { source: None }));
+        assert_eq!(order("DELETE", "/v1/bans", ""), Ok(ControlOrder::Lift { source: None }));
         let source = Some([192, 0, 2, 7].into());
-        assert_eq!(order("GET", "/v1/bans", "from=192.0.2.7&most=3"), Ok(Order::Bans { from: source, most: 3 }));
-        assert_eq!(order("DELETE", "/v1/bans", "source=192.0.2.7"), Ok(Order::Lift { source }));
+        assert_eq!(order("GET", "/v1/bans", "from=192.0.2.7&most=3"), Ok(ControlOrder::Bans { from: source, most: 3 }));
+        assert_eq!(order("DELETE", "/v1/bans", "source=192.0.2.7"), Ok(ControlOrder::Lift { source }));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::table;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
-use strowger_metrics::{Kind, Metric};
+use strowger_metrics::{MetricKind, Metric};
 
 const BEGIN: &str = "<!-- metrics -->\n";
 const END: &str = "<!-- end of metrics -->\n";
@@ -14,7 +14,7 @@ fn list() -> String {
     let all: Vec<&Metric> = table().collect();
     for family in all.chunk_by(|one, other| one.family == other.family) {
         let metric = family[0];
-        let kind = if metric.kind == Kind::Highest { Kind::Gauge } else { metric.kind }.word();
+        let kind = if metric.kind == MetricKind::Highest { MetricKind::Gauge } else { metric.kind }.word();
         let labels: Vec<String> = metric
             .label_names()
             .map(|label| {

@@ -6,7 +6,7 @@ use super::Metrics;
 use std::collections::HashMap;
 use strowger_config::CallLimitTable;
 use strowger_core::Now;
-use strowger_metrics::{Kind, Metric, Unit};
+use strowger_metrics::{MetricKind, Metric, Unit};
 use strowger_net::clock;
 use strowger_server::counters::{ByCode, CodeSums, MethodSums, OTHER, method_names};
 
@@ -21,53 +21,53 @@ pub(crate) struct Sample {
     pub(crate) value: u64,
 }
 
-const fn metric(kind: Kind, family: &'static str, by: &'static [&'static str], help: &'static str) -> Metric {
+const fn metric(kind: MetricKind, family: &'static str, by: &'static [&'static str], help: &'static str) -> Metric {
     Metric { field: family, family, kind, unit: Unit::Number, help, labels: &[], by }
 }
 
-static BUILD: Metric = metric(Kind::Gauge, "build_info", &["version"], "Always 1; the label says the version.");
+static BUILD: Metric = metric(MetricKind::Gauge, "build_info", &["version"], "Always 1; the label says the version.");
 static REQUESTS: Metric =
-    metric(Kind::Counter, "requests", &["method"], "Requests received, retransmissions included.");
+    metric(MetricKind::Counter, "requests", &["method"], "Requests received, retransmissions included.");
 static RESPONSES: Metric = metric(
-    Kind::Counter,
+    MetricKind::Counter,
     "responses",
     &["direction", "code"],
     "Responses received and sent, retransmissions included. Codes that were not seen yet are not shown.",
 );
 static CALLS: Metric = metric(
-    Kind::Counter,
+    MetricKind::Counter,
     "calls",
     &["code"],
     "Calls by the final response to their callers; 408 where there was none. Challenges (401, 407) are not counted, and calls that are refused \
      before the rules are not.",
 );
 static GATEWAY_CALLS: Metric = metric(
-    Kind::Counter,
+    MetricKind::Counter,
     "gateway_calls",
     &["gateway", "code"],
     "Calls at each gateway of a rule, by its final response; `none`: it sent no response. 503 also where it was not reached. Challenges are not \
      counted.",
 );
 static GATEWAY_ASIDE: Metric = metric(
-    Kind::Gauge,
+    MetricKind::Gauge,
     "gateway_addresses_aside",
     &["gateway"],
     "Addresses of each gateway that are set aside: they failed, and have not answered since.",
 );
 static LIMIT_CALLS: Metric = metric(
-    Kind::Gauge,
+    MetricKind::Gauge,
     "call_limit_calls",
     &["limit"],
     "Calls that count under each limit of calls, of all its users or gateways together.",
 );
 static LIMIT_HIGHEST: Metric = metric(
-    Kind::Gauge,
+    MetricKind::Gauge,
     "call_limit_highest",
     &["limit"],
     "Calls of the user, source or gateway that has the most under each limit of calls.",
 );
 static LIMIT_BOUND: Metric = metric(
-    Kind::Gauge,
+    MetricKind::Gauge,
     "call_limit_bound",
     &["limit"],
     "Calls that each user, source or gateway may have under each limit of calls.",

@@ -155,7 +155,7 @@ pub(super) fn common_names(a: &Chain, b: &Chain) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_config::{Places, Report, Source};
+    use strowger_config::{KeyPositions, Report, Source};
 
     fn chain(names: &[&str]) -> Chain {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -188,7 +188,7 @@ mod tests {
             (&["192.0.2.2"], false),
             (&[], false),
         ] {
-            let places = Places::default();
+            let places = KeyPositions::default();
             let mut findings = Findings::new(&places);
             names.check(&chain(proved), Path::new("west.pem"), None, &mut findings);
             let report = Report::new("test.toml", "", findings.faults).to_string();

@@ -5,19 +5,19 @@ use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use strowger_config::{Fault, Places};
+use strowger_config::{Fault, KeyPositions};
 
 /// Position in the configuration file.
 pub(super) type Span = Option<Range<usize>>;
 
 /// Faults found so far, and the positions of the keys.
 pub(super) struct Findings<'a> {
-    pub(super) places: &'a Places,
+    pub(super) places: &'a KeyPositions,
     pub(super) faults: Vec<Fault>,
 }
 
 impl<'a> Findings<'a> {
-    pub(super) const fn new(places: &'a Places) -> Self {
+    pub(super) const fn new(places: &'a KeyPositions) -> Self {
         Self { places, faults: Vec::new() }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use strowger_core::Outbox;
 use strowger_node::Program;
-use strowger_node::control::{Client, Order, Reply};
+use strowger_node::control::{Client, ControlOrder, Reply};
 
 /// While this is held, shards block at the end of their round.
 static GATE: Mutex<()> = Mutex::new(());
@@ -37,14 +37,14 @@ fn calls_of_a_shard_that_stands_still_are_not_taken_for_none() {
     alice.send(&alice.text(&call.within(&ok, "ACK", call.cseq)));
     assert_eq!(bob.next().method(), "ACK");
     let mut client = Client::connect(&site.control_socket(), Duration::from_secs(10)).expect("it listens");
-    let list = Order::Calls { party: None, from: None, most: 10 };
+    let list = ControlOrder::Calls { party: None, from: None, most: 10 };
     let id = match client.ask(&list) {
         Ok(Reply::Calls(list)) if list.calls.len() == 1 => list.calls[0].id.clone(),
         other => panic!("{other:?}"),
     };
     let gate = GATE.lock().expect("no thread panics with it");
     until(|| site.server().health().stuck() == Some(0));
-    for order in [list, Order::EndCall { id: id.clone() }] {
+    for order in [list, ControlOrder::EndCall { id: id.clone() }] {
         match client.ask(&order) {
             Ok(Reply::Unavailable(reason)) => assert!(reason.starts_with("shard 0 has not answered"), "{reason}"),
             other => panic!("{other:?}"),
@@ -57,7 +57,7 @@ fn calls_of_a_shard_that_stands_still_are_not_taken_for_none() {
     until(|| site.server().health().stuck().is_none());
     // An order that was reported as not done is not done later.
     bob.hears_nothing();
-    match client.ask(&Order::Call { id }) {
+    match client.ask(&ControlOrder::Call { id }) {
         Ok(Reply::Call(call)) => assert_eq!(call.state, "answered"),
         other => panic!("{other:?}"),
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use strowger_rules::{AddressField, Facts, FlagField, Kind, NumberField, Set, SetNames, Sets, TextField};
+use strowger_rules::{AddressField, Facts, FlagField, LookupKind, NumberField, Set, SetNames, Sets, TextField};
 
 /// A request with these values alone.
 #[derive(Clone, Debug, Default)]
@@ -64,13 +64,13 @@ pub(crate) fn invite() -> Request {
 /// The sets of the tests by name.
 pub(crate) fn sets() -> (SetNames, Sets) {
     type Entries<'a> = &'a [(&'a str, Option<&'a str>)];
-    let made: [(&str, Kind, Entries<'_>); 6] = [
-        ("vips", Kind::Texts, &[("alice", None), ("bob", None)]),
-        ("plans", Kind::Texts, &[("Alice", Some("gold")), ("bob", Some("silver")), ("carol", None)]),
-        ("domains", Kind::Texts, &[("EXAMPLE.com", Some("ours"))]),
-        ("carriers", Kind::Prefixes, &[("+49", Some("west")), ("+4930", Some("East")), ("00", None)]),
-        ("networks", Kind::Networks, &[("192.0.2.0/24", Some("office")), ("2001:db8::/32", None)]),
-        ("nothing", Kind::Texts, &[]),
+    let made: [(&str, LookupKind, Entries<'_>); 6] = [
+        ("vips", LookupKind::Texts, &[("alice", None), ("bob", None)]),
+        ("plans", LookupKind::Texts, &[("Alice", Some("gold")), ("bob", Some("silver")), ("carol", None)]),
+        ("domains", LookupKind::Texts, &[("EXAMPLE.com", Some("ours"))]),
+        ("carriers", LookupKind::Prefixes, &[("+49", Some("west")), ("+4930", Some("East")), ("00", None)]),
+        ("networks", LookupKind::Networks, &[("192.0.2.0/24", Some("office")), ("2001:db8::/32", None)]),
+        ("nothing", LookupKind::Texts, &[]),
     ];
     let mut names = SetNames::default();
     let ids = made.map(|(name, kind, _)| names.add(name, kind).expect("a name"));

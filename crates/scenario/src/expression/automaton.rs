@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::program::{Kind, NONE, Program, Side, allows_before, allows_behind};
+use super::program::{NodeKind, NONE, Program, Side, allows_before, allows_behind};
 
 /// Step that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -232,7 +232,7 @@ impl Automaton {
             if !allows_before(what.conditions, before) {
                 continue;
             }
-            if what.consumes() || what.kind == Kind::End {
+            if what.consumes() || what.kind == NodeKind::End {
                 nodes.push(node);
             } else {
                 self.stack.extend(what.empty_moves());
@@ -260,7 +260,7 @@ impl Automaton {
                 // The lowest-numbered end counts.
                 let end = state.nodes.iter().find(|&&node| {
                     let what = &program.nodes[node as usize];
-                    what.kind == Kind::End && allows_behind(what.conditions, behind)
+                    what.kind == NodeKind::End && allows_behind(what.conditions, behind)
                 });
                 state.halts[behind as usize] = end.map_or(NONE, |&end| end);
             }

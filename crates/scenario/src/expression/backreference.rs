@@ -3,7 +3,7 @@
 //! The search tries all paths from a start in order of preference; the longest match wins, and of several the first. It
 //! may take exponential time, as in every implementation; a bound on its moves ends it.
 
-use super::program::{Kind, NONE, Program, Side, allows_before, allows_behind};
+use super::program::{NodeKind, NONE, Program, Side, allows_before, allows_behind};
 use super::submatch::{Register, UNSET, record};
 
 /// Stack of the paths still to be tried.
@@ -89,11 +89,11 @@ impl Ways {
             return NOWHERE;
         }
         let consumed = match what.kind {
-            Kind::Byte(_) | Kind::Set(_) => match text.get(*at) {
+            NodeKind::Byte(_) | NodeKind::Set(_) => match text.get(*at) {
                 Some(&byte) if program.takes(node, program.fold(byte)) => 1,
                 _ => return NOWHERE,
             },
-            Kind::BackReference(group) => {
+            NodeKind::BackReference(group) => {
                 let [from, to] = self.now[group as usize];
                 if from == NONE || to == NONE {
                     return NOWHERE;
@@ -108,14 +108,14 @@ impl Ways {
                 }
                 wanted.len()
             }
-            Kind::End => {
+            NodeKind::End => {
                 if best.is_none_or(|best| *at > best) {
                     *best = Some(*at);
                     self.best.clone_from(&self.now);
                 }
                 return NOWHERE;
             }
-            Kind::Open(_) | Kind::Close { .. } | Kind::Fork | Kind::Position => 0,
+            NodeKind::Open(_) | NodeKind::Close { .. } | NodeKind::Fork | NodeKind::Position => 0,
         };
         if consumed > 0 {
             *at += consumed;

@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 
 use super::bytes::ByteSet;
-use super::program::{Kind, Program};
+use super::program::{NodeKind, Program};
 use super::syntax::{Tree, condition};
 
 /// Bytes that a match needs.
@@ -126,9 +126,9 @@ fn first_byte(program: &Program) -> Option<FirstByte> {
         }
         let what = &program.nodes[node as usize];
         match what.kind {
-            Kind::End | Kind::BackReference(_) => return None,
-            Kind::Byte(byte) => folded.insert(byte),
-            Kind::Set(set) => folded = folded.union(&program.sets[set as usize]),
+            NodeKind::End | NodeKind::BackReference(_) => return None,
+            NodeKind::Byte(byte) => folded.insert(byte),
+            NodeKind::Set(set) => folded = folded.union(&program.sets[set as usize]),
             _ => todo.extend(what.empty_moves()),
         }
     }

@@ -56,7 +56,7 @@ pub(super) fn allows_behind(conditions: u8, behind: Side) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     Byte(u8),
     /// Index of a set.
     Set(u32),
@@ -74,8 +74,8 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
-    pub(super) kind: Kind,
+pub(super) struct ProgramNode {
+    pub(super) kind: NodeKind,
     /// Conditions that must all hold at the node's position, see [`condition`].
     pub(super) conditions: u8,
     /// Original of this node, if it is a copy made for a condition.
@@ -86,10 +86,10 @@ pub(super) struct Node {
     pub(super) moves: [u32; 2],
 }
 
-impl Node {
+impl ProgramNode {
     /// True if the node consumes text (a back-reference may consume none).
     pub(super) fn consumes(&self) -> bool {
-        matches!(self.kind, Kind::Byte(_) | Kind::Set(_) | Kind::BackReference(_))
+        matches!(self.kind, NodeKind::Byte(_) | NodeKind::Set(_) | NodeKind::BackReference(_))
     }
 
     pub(super) fn empty_moves(&self) -> impl Iterator<Item = u32> + use<> {
@@ -132,7 +132,7 @@ impl Lists {
 /// Executable form of an expression.
 #[derive(Debug)]
 pub(super) struct Program {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<ProgramNode>,
     pub(super) sets: Vec<ByteSet>,
     pub(super) start: u32,
     /// Ends: first the plain one, then its copies with conditions.
@@ -168,7 +168,7 @@ impl Program {
             Some(tree) => builder.tree(tree, Round::FIRST)?,
             None => None,
         };
-        let end = builder.node(Kind::End, 0, Round::FIRST)?;
+        let end = builder.node(NodeKind::End, 0, Round::FIRST)?;
         let start = match tree {
             Some(part) => {
                 builder.connect(&part.holes, end);
@@ -184,8 +184,8 @@ impl Program {
     /// True if the node takes this byte, folded if case is ignored; false for a back-reference.
     pub(super) fn takes(&self, node: u32, folded: u8) -> bool {
         match self.nodes[node as usize].kind {
-            Kind::Byte(wanted) => wanted == folded,
-            Kind::Set(set) => self.sets[set as usize].contains(folded),
+            NodeKind::Byte(wanted) => wanted == folded,
+            NodeKind::Set(set) => self.sets[set as usize].contains(folded),
             _ => false,
         }
     }
@@ -221,7 +221,7 @@ impl Round {
 }
 
 struct Builder {
-    nodes: Vec<Node>,
+    nodes: Vec<ProgramNode>,
     sets: Vec<ByteSet>,
     same_as: Vec<u32>,
     back_references: bool,
@@ -229,15 +229,15 @@ struct Builder {
 }
 
 impl Builder {
-    fn node(&mut self, kind: Kind, conditions: u8, round: Round) -> Result<u32, ExpressionError> {
+    fn node(&mut self, kind: NodeKind, conditions: u8, round: Round) -> Result<u32, ExpressionError> {
         if self.nodes.len() >= self.nodes_max {
             return Err(ExpressionError { kind: ErrorKind::TooLarge, at: 0 });
         }
-        self.nodes.push(Node { kind, conditions, copy_of: NONE, later: round.later, moves: [NONE; 2] });
+        self.nodes.push(ProgramNode { kind, conditions, copy_of: NONE, later: round.later, moves: [NONE; 2] });
         Ok(self.nodes.len() as u32 - 1)
     }
 
-    fn single(&mut self, kind: Kind, conditions: u8, round: Round) -> Result<Part, ExpressionError> {
+    fn single(&mut self, kind: NodeKind, conditions: u8, round: Round) -> Result<Part, ExpressionError> {
         let first = self.node(kind, conditions, round)?;
         Ok(Part { first, holes: vec![(first, 0)] })
     }
@@ -260,7 +260,7 @@ impl Builder {
 
     /// Adds a fork between two parts; a missing part is a path past the fork.
     fn fork(&mut self, one: Option<Part>, other: Option<Part>, round: Round) -> Result<Part, ExpressionError> {
-        let fork = self.node(Kind::Fork, 0, round)?;
+        let fork = self.node(NodeKind::Fork, 0, round)?;
         let mut holes = Vec::new();
         for (slot, part) in [one, other].into_iter().enumerate() {
             match part {
@@ -281,18 +281,18 @@ impl Builder {
 
     fn tree(&mut self, tree: &Tree, round: Round) -> Result<Option<Part>, ExpressionError> {
         Ok(Some(match tree {
-            Tree::Byte(byte) => self.single(Kind::Byte(*byte), 0, round)?,
+            Tree::Byte(byte) => self.single(NodeKind::Byte(*byte), 0, round)?,
             Tree::Set(set) => {
                 let index = self.sets.iter().position(|known| known == &**set).unwrap_or_else(|| {
                     self.sets.push(**set);
                     self.sets.len() - 1
                 });
-                self.single(Kind::Set(index as u32), 0, round)?
+                self.single(NodeKind::Set(index as u32), 0, round)?
             }
-            Tree::Position(conditions) => self.single(Kind::Position, *conditions, round)?,
+            Tree::Position(conditions) => self.single(NodeKind::Position, *conditions, round)?,
             Tree::BackReference(group) => {
                 self.back_references = true;
-                self.single(Kind::BackReference(self.same_as[*group]), 0, round)?
+                self.single(NodeKind::BackReference(self.same_as[*group]), 0, round)?
             }
             Tree::Concatenation(parts) => {
                 let mut whole = None;
@@ -319,13 +319,13 @@ impl Builder {
                     self.same_as[*inner] = self.same_as[*index];
                     body = innermost.as_deref();
                 }
-                let open = self.single(Kind::Open(*index as u32), 0, Round::FIRST)?;
+                let open = self.single(NodeKind::Open(*index as u32), 0, Round::FIRST)?;
                 let body = match body {
                     Some(body) => self.tree(body, round.inner())?,
                     None => None,
                 };
                 let close =
-                    self.single(Kind::Close { group: *index as u32, optional: round.optional }, 0, Round::FIRST)?;
+                    self.single(NodeKind::Close { group: *index as u32, optional: round.optional }, 0, Round::FIRST)?;
                 let opened = self.chain(Some(open), body);
                 return Ok(self.chain(opened, Some(close)));
             }
@@ -353,7 +353,7 @@ impl Builder {
         let tail = match most {
             None => {
                 let Some(part) = first else { return Ok(whole) };
-                let fork = self.node(Kind::Fork, 0, round)?;
+                let fork = self.node(NodeKind::Fork, 0, round)?;
                 self.connect(&part.holes, fork);
                 self.nodes[fork as usize].moves[0] = part.first;
                 Some(Part { first: fork, holes: vec![(fork, 1)] })
@@ -375,7 +375,7 @@ impl Builder {
     /// Orders the moves of forks: the lower-numbered is preferred; two equal ones become one.
     fn order_forks(&mut self) {
         for node in &mut self.nodes {
-            if node.kind == Kind::Fork {
+            if node.kind == NodeKind::Fork {
                 node.moves.sort_unstable();
                 if node.moves[0] == node.moves[1] {
                     node.moves[1] = NONE;
@@ -406,9 +406,9 @@ impl Builder {
                 if std::mem::replace(&mut seen[node as usize], true) {
                     continue;
                 }
-                let Node { kind, conditions, moves, .. } = self.nodes[node as usize];
+                let ProgramNode { kind, conditions, moves, .. } = self.nodes[node as usize];
                 let is_source = conditions != 0
-                    && !matches!(kind, Kind::Byte(_) | Kind::Set(_) | Kind::BackReference(_) | Kind::End)
+                    && !matches!(kind, NodeKind::Byte(_) | NodeKind::Set(_) | NodeKind::BackReference(_) | NodeKind::End)
                     && moves[0] != NONE
                     && !self.nodes[moves[0] as usize].later;
                 if is_source {
@@ -428,8 +428,8 @@ impl Builder {
         loop {
             let from = self.nodes[original as usize];
             match (from.kind, from.moves) {
-                (Kind::End, _) => return Ok(()),
-                (Kind::Byte(_) | Kind::Set(_) | Kind::BackReference(_), moves) => {
+                (NodeKind::End, _) => return Ok(()),
+                (NodeKind::Byte(_) | NodeKind::Set(_) | NodeKind::BackReference(_), moves) => {
                     self.nodes[copy as usize].moves = moves;
                     return Ok(());
                 }
@@ -477,7 +477,7 @@ impl Builder {
         let mut conditions = 0;
         for (at, node) in nodes.iter().enumerate() {
             let at = at as u32;
-            if node.kind == Kind::End && at != end {
+            if node.kind == NodeKind::End && at != end {
                 ends.push(at);
             }
             conditions |= node.conditions;
@@ -486,7 +486,7 @@ impl Builder {
             }
             empty.extend(node.empty_moves().map(|to| (to, at)));
         }
-        let used: Vec<bool> = (0..=255u8).map(|byte| nodes.iter().any(|node| node.kind == Kind::Byte(byte))).collect();
+        let used: Vec<bool> = (0..=255u8).map(|byte| nodes.iter().any(|node| node.kind == NodeKind::Byte(byte))).collect();
         let words = conditions
             & (condition::AFTER_WORD | condition::AFTER_NO_WORD | condition::BEFORE_WORD | condition::BEFORE_NO_WORD)
             != 0;

@@ -1,7 +1,7 @@
 //! Finds the path through the expression that gave the match, and so the match of each group.
 
 use super::automaton::Automaton;
-use super::program::{Kind, NONE, Node, Program, Side};
+use super::program::{NodeKind, NONE, ProgramNode, Program, Side};
 
 /// Start and end of a group's match, [`NONE`] without one.
 pub(super) type Register = [u32; 2];
@@ -20,14 +20,14 @@ pub(super) struct Registers {
 }
 
 /// Updates the registers for a passed node.
-pub(super) fn record(node: &Node, at: u32, now: &mut [Register], before: &mut [Register]) {
+pub(super) fn record(node: &ProgramNode, at: u32, now: &mut [Register], before: &mut [Register]) {
     match node.kind {
-        Kind::Open(group) => {
+        NodeKind::Open(group) => {
             if let Some(register) = now.get_mut(group as usize) {
                 *register = [at, NONE];
             }
         }
-        Kind::Close { group, optional } => {
+        NodeKind::Close { group, optional } => {
             let group = group as usize;
             if group >= now.len() {
                 return;
@@ -85,7 +85,7 @@ impl Registers {
                 empty_moves = 0;
                 continue;
             }
-            if what.kind == Kind::Fork && program.nodes[what.moves[0] as usize].moves[0] == node {
+            if what.kind == NodeKind::Fork && program.nodes[what.moves[0] as usize].moves[0] == node {
                 // A loop over one byte, by far the most frequent: taken in one step.
                 let body = what.moves[0];
                 if program.nodes[body as usize].consumes() {

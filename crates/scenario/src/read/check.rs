@@ -3,7 +3,7 @@
 use super::{Counting, Program, Reader, Table, classic_without_commands, commands, third_party_fault};
 use crate::ThirdParty;
 use crate::refusal::{Cause, Fault};
-use crate::step::{Kind, StepIndex};
+use crate::step::{StepKind, StepIndex};
 
 impl Reader<'_> {
     pub(super) fn check(&mut self) -> Result<(), Fault> {
@@ -36,7 +36,7 @@ impl Reader<'_> {
         };
         self.default_texts()?;
         self.check_third_party()?;
-        let talks = |kind: &Kind| !matches!(kind, Kind::Pause(_) | Kind::Nop | Kind::TimeWait(_));
+        let talks = |kind: &StepKind| !matches!(kind, StepKind::Pause(_) | StepKind::Nop | StepKind::TimeWait(_));
         if !self.main.steps.iter().any(|step| talks(&step.kind)) {
             return Err(Fault::new(0, "the scenario neither sends nor receives"));
         }
@@ -86,7 +86,7 @@ impl Reader<'_> {
         }
         match commands(&self.main) {
             Some(step) if self.environment.third_party == ThirdParty::None => {
-                let name = if matches!(step.kind, Kind::SendCommand { .. }) { "sendCmd" } else { "recvCmd" };
+                let name = if matches!(step.kind, StepKind::SendCommand { .. }) { "sendCmd" } else { "recvCmd" };
                 let at = self.document.line(step.line);
                 Err(third_party_fault(at, &format!("`<{name}>` needs another controller to talk with")))
             }

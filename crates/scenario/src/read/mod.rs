@@ -15,7 +15,7 @@ use super::cleanup::cleanup;
 use super::keyword::{Keywords, Wrong, variable_name};
 use super::names::Names;
 use super::refusal::{Cause, Fault, Refusal};
-use super::step::{Kind, Step, StepIndex};
+use super::step::{StepKind, Step, StepIndex};
 use super::template::{Piece, Template};
 use super::xml::{Document, Element, Markup, Tree};
 use super::{DefaultMessages, Environment, Limits, Role, Scenario, ThirdParty, ThirdPartyRole, Unexpected, Warning};
@@ -372,8 +372,8 @@ fn nearest(name: &str) -> Option<&'static str> {
 /// Determines the role by the first step with a message.
 fn role(steps: &[Step]) -> Role {
     let first = steps.iter().find_map(|step| match step.kind {
-        Kind::Send(_) | Kind::SendCommand { .. } => Some(Role::Client),
-        Kind::Receive(_) | Kind::ReceiveCommand { .. } => Some(Role::Server),
+        StepKind::Send(_) | StepKind::SendCommand { .. } => Some(Role::Client),
+        StepKind::Receive(_) | StepKind::ReceiveCommand { .. } => Some(Role::Server),
         _ => None,
     });
     first.unwrap_or(Role::Client)
@@ -382,21 +382,21 @@ fn role(steps: &[Step]) -> Role {
 /// Determines the controller by the first command.
 fn third_party(steps: &[Step]) -> Option<ThirdPartyRole> {
     let passive = steps.iter().find_map(|step| match step.kind {
-        Kind::Send(_) | Kind::SendCommand { .. } => Some(false),
-        Kind::Receive(_) => Some(true),
+        StepKind::Send(_) | StepKind::SendCommand { .. } => Some(false),
+        StepKind::Receive(_) => Some(true),
         _ => None,
     });
     steps.iter().find_map(|step| match step.kind {
-        Kind::SendCommand { .. } if passive == Some(true) => Some(ThirdPartyRole::PassiveA),
-        Kind::SendCommand { .. } => Some(ThirdPartyRole::A),
-        Kind::ReceiveCommand { .. } => Some(ThirdPartyRole::B),
+        StepKind::SendCommand { .. } if passive == Some(true) => Some(ThirdPartyRole::PassiveA),
+        StepKind::SendCommand { .. } => Some(ThirdPartyRole::A),
+        StepKind::ReceiveCommand { .. } => Some(ThirdPartyRole::B),
         _ => None,
     })
 }
 
 /// Returns the first step with a command of 3PCC.
 fn commands(program: &Program) -> Option<&Step> {
-    program.steps.iter().find(|step| matches!(step.kind, Kind::SendCommand { .. } | Kind::ReceiveCommand { .. }))
+    program.steps.iter().find(|step| matches!(step.kind, StepKind::SendCommand { .. } | StepKind::ReceiveCommand { .. }))
 }
 
 /// Returns the literal at the start of a message.

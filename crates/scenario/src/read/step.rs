@@ -5,7 +5,7 @@ use crate::ThirdParty;
 use crate::action::Pattern;
 use crate::refusal::{Cause, Fault};
 use crate::step::{
-    Condition, CounterIndex, Expected, Jump, Kind, Method, Optional, Pause, PeerIndex, Receive, Send, Start, Step,
+    Condition, CounterIndex, Expected, Jump, StepKind, Method, Optional, Pause, PeerIndex, Receive, Send, Start, Step,
     StepIndex, TimerIndex, TransactionIndex,
 };
 use crate::template::Template;
@@ -24,7 +24,7 @@ impl Reader<'_> {
         let kind = match element.name.as_str() {
             "send" => self.send(element)?,
             "recv" => self.receive(element)?,
-            "pause" => Kind::Pause(self.pause(element)?),
+            "pause" => StepKind::Pause(self.pause(element)?),
             "timewait" => {
                 for name in ["next", "ontimeout"] {
                     if let Some(value) = self.attribute(element, name) {
@@ -33,16 +33,16 @@ impl Reader<'_> {
                     }
                 }
                 self.closed = true;
-                Kind::TimeWait(self.pause(element)?)
+                StepKind::TimeWait(self.pause(element)?)
             }
             "sendCmd" => self.send_command(element)?,
             "recvCmd" => {
                 self.optional_before =
                     (self.optional(element)? != Optional::No).then_some(element.start).filter(|_| !init);
                 let from = self.peer(element, "src")?;
-                Kind::ReceiveCommand { from }
+                StepKind::ReceiveCommand { from }
             }
-            _ => Kind::Nop,
+            _ => StepKind::Nop,
         };
         let mut step = self.common(element, kind, init)?;
         step.actions = self.actions(element)?.into_boxed_slice();
@@ -55,7 +55,7 @@ impl Reader<'_> {
     }
 
     /// Compiles the attributes of every step.
-    fn common(&mut self, element: &Element, kind: Kind, init: bool) -> Result<Step, Fault> {
+    fn common(&mut self, element: &Element, kind: StepKind, init: bool) -> Result<Step, Fault> {
         let index = self.program(init).steps.len();
         // This order gives them SIPp's numbers.
         let stop_timer = self.timer(element, "rtd")?;
@@ -165,7 +165,7 @@ impl Reader<'_> {
         Ok((template, start))
     }
 
-    fn send(&mut self, element: &Element) -> Result<Kind, Fault> {
+    fn send(&mut self, element: &Element) -> Result<StepKind, Fault> {
         let (at, text) = self.cdata(element)?;
         let (template, start) = self.message(&text, at, Counting::Counted)?;
         if let Some(value) = self.attribute(element, "response_txn") {
@@ -201,7 +201,7 @@ impl Reader<'_> {
         {
             self.methods.extend_from_slice(&method.text);
         }
-        Ok(Kind::Send(Box::new(Send {
+        Ok(StepKind::Send(Box::new(Send {
             template,
             start,
             retransmit: self.milliseconds(element, "retrans")?,
@@ -222,7 +222,7 @@ impl Reader<'_> {
         }
     }
 
-    fn receive(&mut self, element: &Element) -> Result<Kind, Fault> {
+    fn receive(&mut self, element: &Element) -> Result<StepKind, Fault> {
         let optional = self.optional(element)?;
         self.optional_before = (optional != Optional::No).then_some(element.start);
         let matching = self.attribute(element, "regexp_match").is_some_and(|value| value.value == b"true");
@@ -268,7 +268,7 @@ impl Reader<'_> {
         if !advance && optional == Optional::No {
             return Err(Fault::new(element.start, "`advance_state` is for optional receives only"));
         }
-        Ok(Kind::Receive(Box::new(Receive {
+        Ok(StepKind::Receive(Box::new(Receive {
             expected,
             optional,
             record_routes: self.boolean(element, "rrs")?.unwrap_or(false),
@@ -299,11 +299,11 @@ impl Reader<'_> {
         })
     }
 
-    fn send_command(&mut self, element: &Element) -> Result<Kind, Fault> {
+    fn send_command(&mut self, element: &Element) -> Result<StepKind, Fault> {
         let (at, text) = self.cdata(element)?;
         let template = self.template(&text, at, Counting::Counted)?;
         let to = self.peer(element, "dest")?;
-        Ok(Kind::SendCommand { template, to })
+        Ok(StepKind::SendCommand { template, to })
     }
 
     /// Returns the other controller of extended 3PCC.

@@ -81,17 +81,17 @@ fn steps_have_their_attributes() {
     ));
     let [send, first, second, pause] = scenario.steps.as_slice() else { panic!("{:?}", scenario.steps) };
     assert!(
-        matches!(&send.kind, Kind::Send(send) if matches!(&send.start, Start::Request(m) if *m.text == *b"OPTIONS"))
+        matches!(&send.kind, StepKind::Send(send) if matches!(&send.start, Start::Request(m) if *m.text == *b"OPTIONS"))
     );
     let jump = first.next.expect("a jump");
     assert_eq!((jump.to, jump.chance, jump.test.is_some(), first.blank_line), (0, Some(0.25), true, true));
-    assert!(matches!(&first.kind, Kind::Receive(r) if r.optional == Optional::Yes && r.answers(b"OPTIONS")));
-    let Kind::Receive(receive) = &second.kind else { panic!("{second:?}") };
+    assert!(matches!(&first.kind, StepKind::Receive(r) if r.optional == Optional::Yes && r.answers(b"OPTIONS")));
+    let StepKind::Receive(receive) = &second.kind else { panic!("{second:?}") };
     assert!(matches!(receive.expected, Expected::Response(200)) && receive.record_routes && receive.authenticate);
     assert_eq!((receive.timeout, second.on_timeout, second.lost), (Some(16), Some(4), Some(2.5)));
     assert_eq!((second.stop_timer, second.repeat_timer, second.counter), (Some(0), false, Some(0)));
     assert!(second.condition.is_some_and(|c| c.inverse) && second.hidden && pause.hidden && !first.hidden);
-    assert!(matches!(pause.kind, Kind::Pause(Pause::Variable(slot)) if slot.scope == Scope::Call));
+    assert!(matches!(pause.kind, StepKind::Pause(Pause::Variable(slot)) if slot.scope == Scope::Call));
     assert_eq!((scenario.timers, scenario.counters), (vec!["1".to_owned()], vec!["c".to_owned()]));
 }
 
@@ -108,7 +108,7 @@ fn scopes_of_variables() {
     let second = load(&format!("{SEND}<pause variable=\"g\"/>"), &environment).expect("a scenario");
     assert_eq!(second.variables.global, ["x", "g"]);
     assert!(
-        matches!(second.steps[1].kind, Kind::Pause(Pause::Variable(slot)) if slot.scope == Scope::Global && slot.index == 1)
+        matches!(second.steps[1].kind, StepKind::Pause(Pause::Variable(slot)) if slot.scope == Scope::Global && slot.index == 1)
     );
 }
 

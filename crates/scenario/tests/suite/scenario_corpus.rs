@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::scenario_oracle::Oracle;
 
-use strowger_scenario::{Cause, Environment, Kind, Piece, Scenario};
+use strowger_scenario::{Cause, Environment, StepKind, Piece, Scenario};
 
 /// Returns the folder of the documents, if it exists.
 fn corpus() -> Option<PathBuf> {
@@ -125,7 +125,7 @@ fn the_corpus_is_refused_as_sipp_refuses_it() {
             (Ok(scenario), false) => {
                 equal += 1;
                 let sends = scenario.steps.iter().filter_map(|step| match &step.kind {
-                    Kind::Send(send) => Some(&send.template),
+                    StepKind::Send(send) => Some(&send.template),
                     _ => None,
                 });
                 if let Some(first) = &theirs.first {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// SIPp's reaction to a document.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct SippReaction {
     pub(crate) refused: bool,
     /// First line that SIPp printed.
     pub(crate) reason: String,
@@ -19,7 +19,7 @@ pub(crate) struct Verdict {
 }
 
 /// Runs SIPp 3.6.1 until its first message, its end, or a timeout.
-fn run(path: &Path, options: &[String], number: usize) -> Verdict {
+fn run(path: &Path, options: &[String], number: usize) -> SippReaction {
     for attempt in 0..3 {
         let target = UdpSocket::bind("127.0.0.1:0").expect("a port");
         target.set_nonblocking(true).expect("a socket option");
@@ -65,7 +65,7 @@ fn run(path: &Path, options: &[String], number: usize) -> Verdict {
         let line = text.lines().find(|line| line.contains('\t')).unwrap_or_default();
         let reason = line.rsplit_once(": ").map_or(line, |(_, reason)| reason);
         let reason = line.split_once(": ").map_or(reason, |(_, reason)| reason);
-        return Verdict { refused, reason: reason.to_owned(), first };
+        return SippReaction { refused, reason: reason.to_owned(), first };
     }
     panic!("{}: no address is free", path.display());
 }
@@ -85,7 +85,7 @@ impl Oracle {
     }
 
     /// Returns verdicts on all, in their order, eight at a time. `how` returns the document and the options.
-    pub(crate) fn judge<T: Sync>(&self, list: &[T], how: impl Fn(&T) -> (PathBuf, Vec<String>) + Sync) -> Vec<Verdict> {
+    pub(crate) fn judge<T: Sync>(&self, list: &[T], how: impl Fn(&T) -> (PathBuf, Vec<String>) + Sync) -> Vec<SippReaction> {
         let next = AtomicUsize::new(0);
         let verdicts = Mutex::new(BTreeMap::new());
         std::thread::scope(|scope| {

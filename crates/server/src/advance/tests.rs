@@ -3,10 +3,10 @@
 use super::*;
 use crate::bounds::EngineBounds;
 use crate::destination::Destination;
-use crate::engine::Circumstances;
+use crate::engine::ProcessStatus;
 use crate::handling::Progress;
 use crate::local_address::OneWay;
-use crate::process_state::{ProcessState, Surroundings};
+use crate::process_state::{ProcessState, ProcessContext};
 use crate::proof::{Proof, User};
 use crate::question::{Answers, Resolved};
 use crate::reply::{Counted, Lines, Party, Why};
@@ -20,7 +20,7 @@ use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Message};
 use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
-use strowger_store::subscriber::{Answer, Credential, Ha1s, LookupSink, Subscribers};
+use strowger_store::subscriber::{SubscriberAnswer, Credential, Ha1s, LookupSink, Subscribers};
 use strowger_store::ticket::{Refused, SinkId};
 
 const SERVER: &str = "192.0.2.1:5060";
@@ -35,7 +35,7 @@ impl Subscribers for Silent {
         SinkId::NONE
     }
 
-    fn cached(&self, _question: subscriber::Question<'_>, _now_ms: u64) -> Option<Result<Answer, StoreError>> {
+    fn cached(&self, _question: subscriber::Question<'_>, _now_ms: u64) -> Option<Result<SubscriberAnswer, StoreError>> {
         None
     }
 
@@ -60,7 +60,7 @@ pub(crate) fn engine_of(domains: &str, settings: &str) -> Engine {
         sent_by: SERVER.as_bytes().into(),
         network: 0,
     };
-    let surroundings = Surroundings {
+    let surroundings = ProcessContext {
         identity: Identity::new(vec![listener], config.domain_names(), &[]).with_aliases(config.aliases()),
         secret: vec![7; 32],
         seed: [7; 32],
@@ -75,7 +75,7 @@ pub(crate) fn engine_of(domains: &str, settings: &str) -> Engine {
         routes: Box::new(OneWay),
     };
     let shared = Arc::new(ProcessState::new(NOW, config, surroundings));
-    let mut engine = Engine::new(NOW, shared, 0, Circumstances { draining: false, shards: 1 });
+    let mut engine = Engine::new(NOW, shared, 0, ProcessStatus { draining: false, shards: 1 });
     engine.sinks.found = Some(SinkId::NONE);
     engine
 }
@@ -204,9 +204,9 @@ fn a_user_may_be_stored_under_each_name_of_its_domain() {
         let call = text("MESSAGE", &format!("sip:bob@{host}"), GUEST, "");
         let says = |user| says(&engine, Stage::Route, Answers { user, ..Answers::default() }, &call);
         assert_eq!(says(None), asks("example.org", 0), "{host}");
-        assert_eq!(says(Some((0, Ok(Answer::Absent)))), asks("sip.example.org", 1), "{host}");
-        assert_eq!(says(Some((1, Ok(Answer::Exists)))), not_found(480, "the user is not registered"), "{host}");
-        assert_eq!(says(Some((1, Ok(Answer::Absent)))), not_found(404, "unknown user"), "{host}");
+        assert_eq!(says(Some((0, Ok(SubscriberAnswer::Absent)))), asks("sip.example.org", 1), "{host}");
+        assert_eq!(says(Some((1, Ok(SubscriberAnswer::Exists)))), not_found(480, "the user is not registered"), "{host}");
+        assert_eq!(says(Some((1, Ok(SubscriberAnswer::Absent)))), not_found(404, "unknown user"), "{host}");
     }
 }
 
@@ -272,18 +272,18 @@ fn relaying_by_its_setting() {
 }
 
 /// Returns the credential of a user whose password is its name.
-fn credential(user: &str) -> Answer {
+fn credential(user: &str) -> SubscriberAnswer {
     credential_in("example.org", &format!("{user}@example.org"), user)
 }
 
 /// Returns the credential of a user in this realm.
-fn credential_in(realm: &str, user: &str, password: &str) -> Answer {
+fn credential_in(realm: &str, user: &str, password: &str) -> SubscriberAnswer {
     let (username, domain) = user.split_once('@').unwrap();
     let ha1 = Ha1Set::of_password(username.as_bytes(), realm.as_bytes(), password.as_bytes());
     let md5 = ha1.of(Hash::Md5).and_then(|ha1| ha1.value().as_bytes().try_into().ok());
     let ha1 = Ha1s { md5, ..Ha1s::default() };
     let (username, realm, domain) = (username.into(), realm.into(), domain.into());
-    Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
+    SubscriberAnswer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
 }
 
 /// Returns the proof that the password of this user gives.
@@ -330,7 +330,7 @@ fn with_credentials(plain: &str, challenge: &str, header: ChallengeHeader, passw
     plain.replace("Content-Length", &format!("{credentials}\r\nContent-Length"))
 }
 
-fn found(credential: Result<Answer, StoreError>) -> Answers {
+fn found(credential: Result<SubscriberAnswer, StoreError>) -> Answers {
     Answers { credential: Some(credential), ..Answers::default() }
 }
 
@@ -348,7 +348,7 @@ fn a_password_is_asked_for_judged_and_counts_once() {
     }
     let late = says(&engine, Stage::Authorize, found(Err(StoreError::TimedOut)), &right);
     assert_eq!(late, Reply { why: Why::Logged, ..Reply::new(500) }.into());
-    assert_eq!(says(&engine, Stage::Authorize, found(Ok(Answer::Absent)), &right), challenge(false));
+    assert_eq!(says(&engine, Stage::Authorize, found(Ok(SubscriberAnswer::Absent)), &right), challenge(false));
     assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &wrong), challenge(false));
     let shown = Verdict::Admit(shown_by("alice@example.org"));
     assert_eq!(says(&engine, Stage::Authorize, found(Ok(credential("alice"))), &right), shown);
@@ -557,8 +557,8 @@ fn a_user_without_contact_is_looked_up() {
     let asks = Question::User { username: b"bob"[..].into(), domain: b"example.org"[..].into(), place: 0 };
     assert_eq!(first(&engine, Stage::Route, &call), Verdict::Ask(asks));
     let says = |user| says(&engine, Stage::Route, Answers { user: Some((0, user)), ..Answers::default() }, &call);
-    assert_eq!(says(Ok(Answer::Exists)), Reply::not_found(480).because("the user is not registered").into());
-    assert_eq!(says(Ok(Answer::Absent)), Reply::not_found(404).because("unknown user").into());
+    assert_eq!(says(Ok(SubscriberAnswer::Exists)), Reply::not_found(480).because("the user is not registered").into());
+    assert_eq!(says(Ok(SubscriberAnswer::Absent)), Reply::not_found(404).because("unknown user").into());
     let failed = Reply { why: Why::Logged, ..Reply::new(500) };
     assert_eq!(says(Err(StoreError::TimedOut)), failed.into());
 }

@@ -99,7 +99,7 @@ impl Site {
         let (now, out) = (self.now, &mut self.out);
         let server = Some(server);
         self.engine.advance(&mut Handling { now, request: &request, server, progress: &mut progress, out });
-        self.engine.hear_notices(self.now, &mut self.out);
+        self.engine.process_notices(self.now, &mut self.out);
         self.statuses()
     }
 

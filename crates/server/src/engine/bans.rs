@@ -1,7 +1,7 @@
 //! Drop of messages from banned sources and scanners.
 
 use crate::decider::Decider;
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::is_first_hop;
 use strowger_core::shown::shown;
@@ -40,7 +40,7 @@ impl Decider<'_> {
         // message is dropped, but its source is not banned.
         let is_of_source = request.arrival.transport.is_reliable() && is_first_hop(&request.message);
         let banned = is_of_source && self.policy.bans.scanner(source.ip(), now.mono);
-        if self.shared.log_limiter.allow(Kind::Scanner, source.ip(), now.mono) {
+        if self.shared.log_limiter.allow(LogSubject::Scanner, source.ip(), now.mono) {
             let (agent, transport) = (shown(agent), request.arrival.transport.text());
             tracing::info!(%source, %transport, %agent, banned, "scanner dropped");
         }

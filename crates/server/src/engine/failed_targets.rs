@@ -2,13 +2,13 @@
 
 use super::Engine;
 use crate::decider::Decider;
-use crate::destination::{PlaceTargets, Targets};
+use crate::destination::{RuleTargetAddresses, Targets};
 use crate::handling::Handling;
-use crate::places::Order;
+use crate::places::TrialOrder;
 use crate::set_aside::Times;
 use smallvec::SmallVec;
 use std::time::Duration;
-use strowger_core::log_limiter::Kind;
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::proxy::{TargetFailure, UdpOnly};
 use strowger_core::shown::shown;
 use strowger_core::transaction::ClientId;
@@ -42,7 +42,7 @@ impl Engine {
             }
             let Some(time) = self.shared.set_aside.fails(&target, failed.failure, now.mono, times) else { continue };
             self.counters().set_aside.one();
-            if self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono) {
+            if self.shared.log_limiter.allow(LogSubject::Forwarding, target.address.ip(), now.mono) {
                 let (address, transport, reason) = (target.address, target.transport.text(), reason(failed.failure));
                 tracing::warn!(to = %address, %transport, reason, seconds = time as f64 / 1e3, "next hop set aside");
             }
@@ -58,7 +58,7 @@ impl Engine {
 
     /// Notes that the target of this transaction has answered.
     #[inline]
-    pub(super) fn hear_target(&self, now: Now, id: ClientId, response: &Message<'_>) {
+    pub(super) fn note_response(&self, now: Now, id: ClientId, response: &Message<'_>) {
         if self.shared.set_aside.holds_any() {
             self.take_back(now, id, response);
         }
@@ -71,7 +71,7 @@ impl Engine {
         }
         let Some(target) = self.stack.core.transactions.client_target(id) else { return };
         if self.shared.set_aside.answers(&target, now.mono)
-            && self.shared.log_limiter.allow(Kind::Forwarding, target.address.ip(), now.mono)
+            && self.shared.log_limiter.allow(LogSubject::Forwarding, target.address.ip(), now.mono)
         {
             tracing::info!(to = %target.address, transport = %target.transport.text(), "next hop answers again");
         }
@@ -84,7 +84,7 @@ impl Decider<'_> {
     fn goes_by_udp(&self, target: Target, now: Now) {
         let (address, seconds) = (target.address, UdpOnly::TIME / 1_000);
         if self.shared.udp_only.insert(address, now.mono)
-            && self.shared.log_limiter.allow(Kind::Forwarding, address.ip(), now.mono)
+            && self.shared.log_limiter.allow(LogSubject::Forwarding, address.ip(), now.mono)
         {
             tracing::info!(to = %address, seconds, "no TCP: large requests go by UDP");
         }
@@ -109,7 +109,7 @@ impl Decider<'_> {
     }
 
     /// Orders places in the same way: places without a free target come last. A user is never set aside.
-    pub(crate) fn order_places(&self, handling: &Handling<'_, '_>, places: &mut [PlaceTargets], order: &mut Order) {
+    pub(crate) fn order_places(&self, handling: &Handling<'_, '_>, places: &mut [RuleTargetAddresses], order: &mut TrialOrder) {
         if !self.shared.set_aside.holds_any() {
             return;
         }
@@ -119,8 +119,8 @@ impl Decider<'_> {
         for place in order.iter() {
             let Some(to) = places.get_mut(*place) else { continue };
             let is_free = match to {
-                PlaceTargets::NextHop(targets) => self.order_targets(handling, targets, !is_found),
-                PlaceTargets::User(_) => true,
+                RuleTargetAddresses::NextHop(targets) => self.order_targets(handling, targets, !is_found),
+                RuleTargetAddresses::User(_) => true,
             };
             is_found |= is_free && !to.is_empty();
             is_aside[*place] = !is_free;

@@ -7,7 +7,7 @@ use super::Engine;
 use crate::handling::Progress;
 use crate::waiting::Held;
 use serde::{Deserialize, Serialize};
-use strowger_calls::{Call, CallTable, LedScopes};
+use strowger_calls::{Call, CallTable, HeldLimits};
 use strowger_core::proxy::ContextRecord;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
 use strowger_core::transaction::TransactionRecord;
@@ -25,7 +25,7 @@ pub enum EngineRecord {
         /// Calls that are tracked or logged and have not ended.
         calls: Vec<Call>,
         /// Limits under which some of these calls count at their gateways and groups.
-        led: Vec<LedScopes>,
+        held: Vec<HeldLimits>,
     },
     /// Suspended request. It asks again with its new owner.
     Suspended {
@@ -69,9 +69,9 @@ impl Engine {
         let transactions = self.stack.core.transactions.export(now, moves);
         self.pings.leave(bucket, &transactions);
         let mut calls = self.calls.export(now, bucket);
-        let led = CallTable::export_led(&mut calls);
+        let held = CallTable::export_held(&mut calls);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
-        let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, led });
+        let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, held });
         self.show_gauges();
         record.into_iter().chain(waiting).collect()
     }
@@ -79,8 +79,8 @@ impl Engine {
     /// Takes over the state that another engine exported; timers continue.
     pub fn import(&mut self, now: Now, record: EngineRecord, out: &mut Outbox) {
         match record {
-            EngineRecord::Calls { contexts, transactions, calls, led } => {
-                self.calls.import(now, calls, led);
+            EngineRecord::Calls { contexts, transactions, calls, held } => {
+                self.calls.import(now, calls, held);
                 self.pings.arrive(&transactions);
                 self.stack.import(now, contexts, transactions);
             }
@@ -99,12 +99,12 @@ impl Engine {
     }
 
     /// Takes over all that another engine wrote with [`Engine::export_bytes`]. Both engines MUST have the same secret,
-    /// seed and `call_secret` in their [`Surroundings`], or nothing is found again.
+    /// seed and `call_secret` in their [`ProcessContext`], or nothing is found again.
     ///
     /// # Errors
     /// The bytes are no such record, or refer to nothing here. Nothing was taken over.
     ///
-    /// [`Surroundings`]: crate::process_state::Surroundings
+    /// [`ProcessContext`]: crate::process_state::ProcessContext
     pub fn import_bytes(
         &mut self,
         now: Now,

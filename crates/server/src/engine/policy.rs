@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::call_settings::call_times;
 use crate::local_address::LocalAddresses;
-use crate::policy::{InForce, Policy};
+use crate::policy::{ActivePolicy, Policy};
 use std::sync::Arc;
 use strowger_core::Now;
 use strowger_core::stack::Reading;
@@ -11,7 +11,7 @@ use strowger_core::stack::Reading;
 impl Engine {
     /// Sets the policy of new requests.
     pub(super) fn set_policy(&mut self, now: Now, policy: Arc<Policy>) {
-        self.policy = InForce::new(policy);
+        self.policy = ActivePolicy::new(policy);
         self.go_by_policy(now);
     }
 
@@ -20,7 +20,7 @@ impl Engine {
         let config = &self.policy.config;
         self.stack.proxy.set_policy(self.policy.forwarding.clone());
         self.calls.set_times(call_times(config, &self.shared.bounds));
-        self.stack.set_bounds(&self.policy, self.shard.circumstances.shards);
+        self.stack.set_bounds(&self.policy, self.shard.process_status.shards);
         if self.pings.set_interval(config.nat.ping_interval) && self.shard.number == 0 {
             self.pings.begin_again(now);
         }
@@ -33,7 +33,7 @@ impl Engine {
     }
 
     /// Runs `work` under the policy of an earlier request; `None`: under that of new requests.
-    pub(crate) fn by_policy<T>(&mut self, its: Option<Arc<InForce>>, work: impl FnOnce(&mut Self) -> T) -> T {
+    pub(crate) fn by_policy<T>(&mut self, its: Option<Arc<ActivePolicy>>, work: impl FnOnce(&mut Self) -> T) -> T {
         match its.filter(|its| !Arc::ptr_eq(its, &self.policy)) {
             None => work(self),
             Some(its) => {

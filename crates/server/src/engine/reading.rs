@@ -64,7 +64,7 @@ impl Engine {
             if self.is_filtered(&mut handling) {
                 return;
             }
-            if self.shard.circumstances.draining {
+            if self.shard.process_status.draining {
                 return self.reply(&mut handling, Reply::shutting_down());
             }
             if !self.has_room_to_wait(request.arrival, request.message.bytes().len(), false) {
@@ -101,7 +101,7 @@ impl Engine {
         if self.is_filtered(handling) {
             return;
         }
-        if self.shard.circumstances.draining && request.to_tag.is_empty() && !self.decider().is_emergency_of(handling) {
+        if self.shard.process_status.draining && request.to_tag.is_empty() && !self.decider().is_emergency_of(handling) {
             return self.reply(handling, Reply::shutting_down());
         }
         self.advance(handling);

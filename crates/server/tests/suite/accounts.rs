@@ -4,7 +4,7 @@
 use crate::call_beginnings::{GATEWAY, Office, reaches};
 use crate::dialogs::{of_alice, of_bob};
 use crate::site::{ALICE, line};
-use strowger_server::engine::Answer;
+use strowger_server::engine::EngineInput;
 use strowger_store::subscriber;
 
 const ALICE_SAYS: &str = "Contact: <sip:alice@198.51.100.7:5060>\r\n";
@@ -60,7 +60,7 @@ fn a_subscription_is_renewed_in_the_name_of_its_account() {
     }
     let renewal = of_alice("SUBSCRIBE", &ok, 10, ALICE_SAYS);
     assert_eq!(office.site.receive(ALICE, &renewal), "", "it waits");
-    let answer: Answer = office.site.says(Ok(subscriber::Answer::Exists));
+    let answer: EngineInput = office.site.says(Ok(subscriber::SubscriberAnswer::Exists));
     let sent = office.site.work(|engine, now, out| engine.answered(now, answer, out));
     let _ = reaches(&sent, "SUBSCRIBE");
 }

@@ -5,7 +5,7 @@ use crate::accounting::rows;
 use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request};
 use crate::site::{ALICE, BOB, Site, credentials_of, line, response};
 use strowger_core::Now;
-use strowger_server::engine::{Answer, Circumstances};
+use strowger_server::engine::{EngineInput, ProcessStatus};
 use strowger_store::accounting::Cdr;
 use strowger_store::subscriber;
 
@@ -361,15 +361,15 @@ fn the_removal_of_an_account_ends_what_its_route_tokens_open() {
 fn a_subscription_is_renewed_while_its_user_exists() {
     let mut office = Office::new("registrar.authenticate = true\n");
     let (_, ok) = office.dialog("SUBSCRIBE", "200 OK");
-    let gone = subscriber::Answer::Absent;
+    let gone = subscriber::SubscriberAnswer::Absent;
     for (n, says, passes) in [
-        (5, Ok(subscriber::Answer::Exists), true),
+        (5, Ok(subscriber::SubscriberAnswer::Exists), true),
         (6, Err(strowger_store::error::StoreError::TimedOut), true),
         (7, Ok(gone), false),
     ] {
         let refresh = of_alice("SUBSCRIBE", &ok, n, "Contact: <sip:alice@198.51.100.7:5060>\r\n");
         assert_eq!(office.site.receive(ALICE, &refresh), "", "it waits");
-        let answer: Answer = office.site.says(says);
+        let answer: EngineInput = office.site.says(says);
         let sent = office.site.work(|engine, now, out| engine.answered(now, answer, out));
         assert_eq!(sent.contains("SUBSCRIBE sip:gw@"), passes, "{n}: {sent}");
         assert_eq!(sent.contains("SIP/2.0 407 "), !passes, "{n}: {sent}");
@@ -392,7 +392,7 @@ fn rules_and_filters_take_no_to_tag_for_a_dialog() {
 fn at_shutdown_a_to_tag_lets_no_call_begin() {
     let mut site = Site::new("auth.calls = false\ndialogs.track = true\n");
     site.register("<sip:bob@198.51.100.8:5060>");
-    site.engines[0].shard.circumstances = Circumstances { draining: true, shards: 2 };
+    site.engines[0].shard.process_status = ProcessStatus { draining: true, shards: 2 };
     for to in ["", ";tag=x"] {
         let text = crate::site::invite(1, 1, "").replace("To: <sip:bob@example.org>", &format!("To: <sip:bob@h>{to}"));
         assert!(site.receive(ALICE, &text).starts_with("SIP/2.0 503 "), "{to:?}");

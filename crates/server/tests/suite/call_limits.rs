@@ -72,7 +72,7 @@ fn each_user_that_showed_a_password_has_a_limit() {
         let request = ("INVITE", "sip:4930@example.org");
         let line = credentials_of(user, password.as_bytes(), request, &challenged, 1);
         receive(site, from, &invite(n, from, &caller, &line));
-        let known = site.says(Ok(subscriber::Answer::Credential(credential(user, password.as_bytes()))));
+        let known = site.says(Ok(subscriber::SubscriberAnswer::Credential(credential(user, password.as_bytes()))));
         site.work(|engine, now, out| engine.answered(now, known, out));
         goes(&sent(site), from)
     };

@@ -2,14 +2,14 @@
 
 use crate::site::*;
 use std::sync::{Arc, Mutex};
-use strowger_cache::engine::{Engine as CacheEngine, RemoteEngine};
+use strowger_cache::engine::{CacheHandle, RemoteEngine};
 use strowger_cache::error::CacheError;
 use strowger_cache::gauges::Gauges;
 use strowger_cache::local::LocalCache;
-use strowger_cache::request::{Answer as CacheAnswer, Request};
+use strowger_cache::request::{CacheAnswer, Request};
 use strowger_cache::settings::LocalSettings;
 use strowger_cache::ticket::{Answered, Receivers, Ticket};
-use strowger_server::engine::Answer;
+use strowger_server::engine::EngineInput;
 use strowger_store::binding::Binding;
 use strowger_store::credential_cache::CredentialCache;
 use strowger_store::location::{Step, UpdateStatus};
@@ -49,11 +49,11 @@ impl Remote {
     }
 
     /// Returns the answers of the cache, or its failure.
-    fn says(&self, said: Result<(), CacheError>) -> Answer {
+    fn says(&self, said: Result<(), CacheError>) -> EngineInput {
         let mut state = self.state();
         let value: Box<[u8]> = state.value.as_slice().into();
         let answers = state.answers.drain(..);
-        Answer::Credentials(
+        EngineInput::Credentials(
             answers
                 .map(|(ticket, result)| match said {
                     Ok(()) => Answered { ticket, result, value: value.clone() },
@@ -97,7 +97,7 @@ const AUTHENTICATES: &str = "registrar.authenticate = true\ntimers.t1 = \"10ms\"
 
 fn site(settings: &str) -> (Site, Arc<Remote>) {
     let remote = Remote::new();
-    let cache = CredentialCache::new(CacheEngine::Remote(remote.clone()));
+    let cache = CredentialCache::new(CacheHandle::Remote(remote.clone()));
     (with_bob(settings, cache), remote)
 }
 
@@ -120,7 +120,7 @@ fn is_admitted(sent: &str) -> bool {
 }
 
 fn local() -> CredentialCache {
-    CredentialCache::new(CacheEngine::Local(Arc::new(LocalCache::new(LocalSettings::default()))))
+    CredentialCache::new(CacheHandle::Local(Arc::new(LocalCache::new(LocalSettings::default()))))
 }
 
 /// Writes alice's REGISTER of this contact, with its header lines.
@@ -152,7 +152,7 @@ impl Site {
         let text = register(cseq + 1, contact, &format!("{expires}{credentials}\r\n"));
         assert_eq!(self.receive(ALICE, &text), "", "the database is asked");
         let known = credential_as(spelled, "alice", PASSWORD.as_bytes());
-        let known = self.says(Ok(subscriber::Answer::Credential(known)));
+        let known = self.says(Ok(subscriber::SubscriberAnswer::Credential(known)));
         self.work(|engine, now, out| engine.answered(now, known, out))
     }
 

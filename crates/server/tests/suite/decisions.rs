@@ -492,7 +492,7 @@ fn a_failure_says_how_the_next_gateway_is_tried() {
     let mut site = self::site(&settings);
     let mut got = receive(&mut site, ALICE, &invite(5, "sip:absent@example.org"));
     if got.is_empty() {
-        let exists = site.says(Ok(subscriber::Answer::Exists));
+        let exists = site.says(Ok(subscriber::SubscriberAnswer::Exists));
         site.work(|engine, now, out| engine.answered(now, exists, out));
         got = sent(&site);
     }

@@ -6,7 +6,7 @@ use crate::dialogs::of_alice;
 use crate::peer::{answer, ends, goes, invites, receive, status, statuses, uri};
 use crate::site::{ALICE, BOB, Site, credentials, invite, line};
 use strowger_core::{Arrival, ListenerId, Transport};
-use strowger_server::explain::Outcome;
+use strowger_server::explain::ExplainedOutcome;
 
 /// Writes settings with numbers and two gateways, and with everything that could keep a call from them.
 fn settings(more: &str) -> String {
@@ -145,7 +145,7 @@ fn an_emergency_call_has_a_record_and_an_identity() {
     let explained =
         site.engines[0].explain(site.now, &arrival, asked.as_bytes(), false, &|_, _| None).expect("a request");
     assert!(explained.to_string().starts_with("rule    yes [emergency]: emergency call is true, "), "{explained}");
-    let Outcome::Forward(plan) = explained.course.outcome else { panic!("no plan") };
+    let ExplainedOutcome::Forward(plan) = explained.course.outcome else { panic!("no plan") };
     assert_eq!((plan.to.len(), plan.account_as.as_deref(), plan.limits.len()), (2, Some("emergency"), 0));
     // Without a target such a call is an ordinary one.
     let mut site = Site::new("");

@@ -72,7 +72,7 @@ fn a_call_that_was_taken_over_and_has_ended_stays_ended() {
     let then = site.now;
     site.engines[0].keep_changed(then);
     let state = site.engines[0].effects.drain(..).find_map(|effect| match effect {
-        Effect::Keep { state, .. } => Some(state),
+        Effect::PersistCall { state, .. } => Some(state),
         _ => None,
     });
     let mut next = start(Now { mono: 40, wall: site.now.wall + 5_000 }, KEPT);

@@ -7,7 +7,7 @@ use crate::site::{ALICE, BOB, Site};
 use std::collections::BTreeMap;
 use strowger_core::entropy::Entropy;
 use strowger_core::{Arrival, ListenerId, Transport};
-use strowger_server::explain::{Course, Explained, Judgement, LimitView, Outcome, PlanView};
+use strowger_server::explain::{Course, Explained, RuleResult, LimitView, ExplainedOutcome, PlanView};
 
 /// Configuration with a bit of everything, without names to look up.
 fn everything() -> String {
@@ -93,17 +93,17 @@ fn explained(site: &Site, source: &str, text: &str) -> Explained {
 }
 
 /// Tells whether the sent messages match the explanation.
-fn agrees(outcome: &Outcome, source: &str, sent: &[(String, String)]) -> bool {
+fn agrees(outcome: &ExplainedOutcome, source: &str, sent: &[(String, String)]) -> bool {
     let answers = statuses(sent, source);
     match outcome {
-        Outcome::Answer { status, .. } => answers == [*status],
-        Outcome::Drop => sent.is_empty(),
-        Outcome::Register => answers == [200],
-        Outcome::Redirect { contacts } => {
+        ExplainedOutcome::Answer { status, .. } => answers == [*status],
+        ExplainedOutcome::Drop => sent.is_empty(),
+        ExplainedOutcome::Register => answers == [200],
+        ExplainedOutcome::Redirect { contacts } => {
             let text = &sent[0].1;
             matches!(answers[..], [300 | 302]) && contacts.iter().all(|to| text.contains(&format!("Contact: <{to}>")))
         }
-        Outcome::Forward(plan) => {
+        ExplainedOutcome::Forward(plan) => {
             let (at, text) = &sent[0];
             let has = |line: &str| text.contains(&format!("\r\n{line}"));
             let has_lines = plan.add.iter().all(|line| has(&format!("{line}\r\n")));
@@ -127,8 +127,8 @@ const RULES: usize = 15;
 
 /// Tells whether the rules end with the first one that decides. If none does, all were asked; if the request was
 /// refused before, none was.
-fn ends_in_time(rules: &[Judgement]) -> bool {
-    let ends = |rule: &Judgement| match &rule.full {
+fn ends_in_time(rules: &[RuleResult]) -> bool {
+    let ends = |rule: &RuleResult| match &rule.full {
         Some(limit) => limit == "caller",
         None => rule.holds && ENDS.contains(&&*rule.name),
     };
@@ -146,22 +146,22 @@ fn is_logged(course: &Course, lines: &[Line]) -> bool {
     let fails: Vec<_> = of("failed before it was forwarded").map(|line| value(line, "status")).collect();
     let failed: Vec<_> = course.failed.iter().map(|failed| failed.status.to_string()).collect();
     let planned = match (&course.outcome, of("request planned").next_back()) {
-        (Outcome::Forward(plan), Some(line)) => is_planned(plan, course.uri.as_deref(), line),
-        (outcome, line) => !matches!(outcome, Outcome::Forward(_)) && line.is_none(),
+        (ExplainedOutcome::Forward(plan), Some(line)) => is_planned(plan, course.uri.as_deref(), line),
+        (outcome, line) => !matches!(outcome, ExplainedOutcome::Forward(_)) && line.is_none(),
     };
     let is_ended = match (&course.outcome, &ended[..]) {
-        (Outcome::Answer { because, .. }, [rule]) => course.rules.last().is_some_and(|last| {
+        (ExplainedOutcome::Answer { because, .. }, [rule]) => course.rules.last().is_some_and(|last| {
             // The reason is the full limit of the rule, or the rule.
             last.name == *rule && last.full.as_ref().unwrap_or(&last.name) == because
         }),
-        (Outcome::Drop, [rule]) => course.rules.last().is_some_and(|last| last.name == *rule),
+        (ExplainedOutcome::Drop, [rule]) => course.rules.last().is_some_and(|last| last.name == *rule),
         (_, rules) => rules.is_empty(),
     };
     judged == rules && fails == failed && planned && is_ended
 }
 
-fn written(judgement: &Judgement) -> [String; 7] {
-    let Judgement { name, holds, part, part_holds, values, limits, full } = judgement;
+fn written(judgement: &RuleResult) -> [String; 7] {
+    let RuleResult { name, holds, part, part_holds, values, limits, full } = judgement;
     let values: Vec<String> = values.iter().map(|(name, value)| format!("{name} is {value}")).collect();
     let (holds, part_holds) = (holds.to_string(), part_holds.to_string());
     let (values, limits, full) = (values.join(", "), limits.join(", "), full.clone().unwrap_or_default());
@@ -271,12 +271,12 @@ fn explain_agrees_with_a_thousand_requests() {
             *kinds.entry(format!("{}{held}{passed}", judgement.name)).or_insert(0) += 1;
         }
         let kind = match &course.outcome {
-            Outcome::Answer { status, because } => format!("{status} {because}"),
-            Outcome::Forward(plan) => plan.to[0].at[0].clone(),
+            ExplainedOutcome::Answer { status, because } => format!("{status} {because}"),
+            ExplainedOutcome::Forward(plan) => plan.to[0].at[0].clone(),
             other => format!("{other:?}").split([' ', '{']).next().unwrap_or_default().to_owned(),
         };
         *ended.entry(kind).or_insert(0) += 1;
-        if let Outcome::Forward(plan) = &course.outcome
+        if let ExplainedOutcome::Forward(plan) = &course.outcome
             && text.starts_with("INVITE ")
             && n % 4 == 0
         {
@@ -416,14 +416,14 @@ fn each_case_of_full_limits_is_followed() {
         .if_full
         .iter()
         .map(|case| match &case.course.outcome {
-            Outcome::Forward(plan) if plan.to[0].uri.contains(SECOND) => "east",
-            Outcome::Forward(_) => "west",
-            Outcome::Answer { status: 486, .. } => "busy",
+            ExplainedOutcome::Forward(plan) if plan.to[0].uri.contains(SECOND) => "east",
+            ExplainedOutcome::Forward(_) => "west",
+            ExplainedOutcome::Answer { status: 486, .. } => "busy",
             other => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(ends, ["west", "east", "busy", "west", "east", "busy", "east", "busy"]);
-    let Outcome::Forward(plan) = &explained.course.outcome else { panic!("it goes on: {explained}") };
+    let ExplainedOutcome::Forward(plan) = &explained.course.outcome else { panic!("it goes on: {explained}") };
     let named: Vec<(&str, Option<u16>)> =
         plan.limits.iter().map(|LimitView { name, answer, .. }| (&**name, *answer)).collect();
     assert_eq!(named, [("a", None), ("b", None), ("c", None)], "each once");
@@ -461,11 +461,11 @@ fn a_failure_before_the_request_leaves_is_said() {
     );
     // The session timer of a tracked call is too short, and a tel URI has no route.
     let short = request(2, "INVITE", "sip:bob@203.0.113.5", "Supported: timer\r\nSession-Expires: 90\r\n");
-    let Outcome::Answer { status, .. } = explained(&site, ALICE, &short).course.outcome else {
+    let ExplainedOutcome::Answer { status, .. } = explained(&site, ALICE, &short).course.outcome else {
         panic!("it is refused")
     };
     assert_eq!(status, 422);
-    let Outcome::Answer { status, because } = explained(&site, BOB, &invite(3, "tel:49301")).course.outcome else {
+    let ExplainedOutcome::Answer { status, because } = explained(&site, BOB, &invite(3, "tel:49301")).course.outcome else {
         panic!("it has no route")
     };
     assert_eq!((status, &*because), (604, "no route: nothing here leads to this kind of URI"));

@@ -5,7 +5,7 @@ use crate::decisions::{MAILBOX, SECOND, invite, request, site};
 use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
 use crate::site::{ALICE, BOB, CALL_SECRET, Site, line};
 use strowger_core::{Arrival, ListenerId, Transport, call};
-use strowger_server::engine::{Answer, Effect};
+use strowger_server::engine::{EngineInput, Effect};
 use strowger_server::question::{HostKey, Resolved};
 
 const BOB_URI: &str = "sip:bob@example.org";
@@ -200,7 +200,7 @@ fn a_failure_that_is_full_when_its_name_is_known_is_passed_over() {
         };
         let known = |site: &mut Site, (ticket, name)| {
             let targets = vec![(Transport::Udp, MAILBOX.parse().expect("an address"))];
-            let resolved = Answer::Resolved { ticket, name, to: Resolved { targets, name: None } };
+            let resolved = EngineInput::Resolved { ticket, name, to: Resolved { targets, name: None } };
             site.work(|engine, now, out| engine.answered(now, resolved, out));
             sent(site)
         };

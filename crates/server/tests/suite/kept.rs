@@ -33,16 +33,16 @@ impl Disk {
             engine.keep_changed(now);
             for effect in engine.effects.drain(..) {
                 match effect {
-                    Effect::Keep { call, state } => {
+                    Effect::PersistCall { call, state } => {
                         self.written += 1;
                         self.states.insert(call, state);
                     }
-                    Effect::Close { call, rows } => {
+                    Effect::FinishCall { call, rows } => {
                         self.states.remove(&call);
                         let rows = Row::read_all(&rows).expect("rows");
                         self.closed.extend(rows.into_iter().map(|row| *row));
                     }
-                    Effect::Forget { call } => {
+                    Effect::DeleteCall { call } => {
                         self.forgotten += 1;
                         self.states.remove(&call);
                     }

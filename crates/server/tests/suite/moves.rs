@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_core::record::{self, Names, Unreadable};
 use strowger_core::{ListenerId, Now, PeerName, Transport, call};
-use strowger_server::engine::{Answer, Effect, EngineRecord};
+use strowger_server::engine::{EngineInput, Effect, EngineRecord};
 use strowger_server::question::Resolved;
 
 /// Process with a listener for each of these, in this order. It numbers the names of its peers from `first`.
@@ -132,7 +132,7 @@ fn resolve(site: &mut Site) -> String {
     site.engines[0].effects.clear();
     let elsewhere = vec![(Transport::Udp, "192.0.2.99:5060".parse().expect("an address"))];
     let to = Resolved { targets: elsewhere, name: Some(PeerName(NonZeroU32::MIN)) };
-    let resolved = Answer::Resolved { ticket, name, to };
+    let resolved = EngineInput::Resolved { ticket, name, to };
     site.work(|engine, now, out| engine.answered(now, resolved, out))
 }
 

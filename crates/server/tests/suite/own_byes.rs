@@ -191,7 +191,7 @@ fn next_process(site: &mut Site, settings: &str) -> Site {
     let now = site.now;
     site.engines[0].keep_changed(now);
     let mut states = site.engines[0].effects.drain(..).filter_map(|effect| match effect {
-        Effect::Keep { state, .. } => Some(state),
+        Effect::PersistCall { state, .. } => Some(state),
         _ => None,
     });
     let state = states.next_back().expect("it is kept");

@@ -4,7 +4,7 @@
 use crate::site::*;
 use std::sync::Arc;
 use strowger_core::call;
-use strowger_server::engine::Answer;
+use strowger_server::engine::EngineInput;
 
 /// Starts a site at which bob has two phones, the second to be tried after the first.
 fn site(settings: &str) -> Site {
@@ -178,12 +178,12 @@ fn other_data_are_a_policy_that_differs_in_nothing_else() {
     let first = site.receive(ALICE, &invite(1, 1, ""));
     assert_eq!(is_forwarded_by(&first), "one");
     let decisions = site.shared.policy().config.decisions.clone();
-    let set = strowger_rules::Set::new(strowger_rules::Kind::Texts, [("bob", None::<&str>)]).expect("a set");
+    let set = strowger_rules::Set::new(strowger_rules::LookupKind::Texts, [("bob", None::<&str>)]).expect("a set");
     let policy = site.shared.set_decisions(Arc::new(decisions.with_set("closed", Arc::new(set))));
     assert_eq!((site.shared.reloads(), site.shared.configurations()), (1, 0));
     // Until the shard has the policy, the earlier data count.
     assert_eq!(is_forwarded_by(&site.receive(ALICE, &invite(2, 1, ""))), "one");
-    let (now, answer) = (site.now, Answer::Policy(policy));
+    let (now, answer) = (site.now, EngineInput::Policy(policy));
     site.work(|engine, _, out| engine.answered(now, answer, out));
     let refused = site.receive(ALICE, &invite(3, 1, ""));
     assert!(refused.contains("SIP/2.0 486 ") && line(&refused, "Server") == "one", "{refused}");

@@ -6,7 +6,7 @@ use crate::site::{SERVER, Site, line};
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::Transport;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
-use strowger_server::engine::{Answer, Effect};
+use strowger_server::engine::{EngineInput, Effect};
 use strowger_server::question::Resolved;
 
 pub(crate) const WORLD: &str = "198.51.100.7:5060";
@@ -49,7 +49,7 @@ pub(crate) fn take(site: &mut Site, interfaces: &[&str], services: &[&str]) {
         Identity::on(machine, listeners, config.domain_names(), &interfaces).with_aliases(config.aliases()),
     );
     for engine in &mut site.engines {
-        engine.answered(site.now, Answer::Policy(policy.clone()), &mut site.out);
+        engine.answered(site.now, EngineInput::Policy(policy.clone()), &mut site.out);
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn resolved(site: &mut Site, names: &[&str]) -> Vec<(String, String)>
         let transport = name.2.unwrap_or(Transport::Udp);
         let targets = names.iter().map(|address| (transport, address.parse().expect("an address"))).collect();
         let to = Resolved { targets, name: None };
-        site.work(|engine, now, out| engine.answered(now, Answer::Resolved { ticket, name, to }, out));
+        site.work(|engine, now, out| engine.answered(now, EngineInput::Resolved { ticket, name, to }, out));
         all.extend(sent(site));
     }
     all

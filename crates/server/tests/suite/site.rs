@@ -15,10 +15,10 @@ use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_rig::Got;
 use strowger_rules::Set;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{Answer, Circumstances, Engine};
+use strowger_server::engine::{EngineInput, ProcessStatus, Engine};
 use strowger_server::local_address::OneWay;
 use strowger_server::policy::Policy;
-use strowger_server::process_state::{ProcessState, Surroundings};
+use strowger_server::process_state::{ProcessState, ProcessContext};
 use strowger_store::credential_cache::CredentialCache;
 use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
@@ -51,7 +51,7 @@ impl Subscribers for Slow {
         SinkId::NONE
     }
 
-    fn cached(&self, _question: Question<'_>, _now_ms: u64) -> Option<Result<subscriber::Answer, StoreError>> {
+    fn cached(&self, _question: Question<'_>, _now_ms: u64) -> Option<Result<subscriber::SubscriberAnswer, StoreError>> {
         None
     }
 
@@ -148,7 +148,7 @@ impl Site {
     fn with(now: Now, config: Config, udp: ListenerId, credentials: Option<CredentialCache>) -> Self {
         // The room is reserved: an allocation of the database would count for the engine that asks.
         let database = Arc::new(Slow { last: AtomicU64::new(0), tickets: Mutex::new(Vec::with_capacity(4_096)) });
-        let surroundings = Surroundings {
+        let surroundings = ProcessContext {
             identity: identity(&config),
             secret: vec![7; 32],
             seed: [7; 32],
@@ -164,7 +164,7 @@ impl Site {
         };
         let shared = Arc::new(ProcessState::new(now, config, surroundings));
         let engine = |number| {
-            let mut engine = Engine::new(now, shared.clone(), number, Circumstances { draining: false, shards: 2 });
+            let mut engine = Engine::new(now, shared.clone(), number, ProcessStatus { draining: false, shards: 2 });
             engine.sinks.found = Some(SinkId::NONE);
             engine.sinks.cached = credentials.clone().map(|cache| {
                 let receiver = cache.receiver(Arc::new(ByHand));
@@ -194,7 +194,7 @@ impl Site {
         let identity = identity(&config);
         let policy = self.shared.set_config(config, identity);
         for engine in &mut self.engines {
-            engine.answered(self.now, Answer::Policy(policy.clone()), &mut self.out);
+            engine.answered(self.now, EngineInput::Policy(policy.clone()), &mut self.out);
         }
         Arc::downgrade(&policy)
     }
@@ -224,13 +224,13 @@ impl Site {
     }
 
     /// Returns alice's credential as the answer of the database to the last question.
-    pub(crate) fn known(&self) -> Answer {
-        self.says(Ok(subscriber::Answer::Credential(self.credential.clone())))
+    pub(crate) fn known(&self) -> EngineInput {
+        self.says(Ok(subscriber::SubscriberAnswer::Credential(self.credential.clone())))
     }
 
     /// Returns this answer of the database to the last question.
-    pub(crate) fn says(&self, result: Result<subscriber::Answer, StoreError>) -> Answer {
-        Answer::Subscribers(vec![(self.database.last.load(Relaxed), result)])
+    pub(crate) fn says(&self, result: Result<subscriber::SubscriberAnswer, StoreError>) -> EngineInput {
+        EngineInput::Subscribers(vec![(self.database.last.load(Relaxed), result)])
     }
 
     /// Returns the messages that the first engine sends when the database answers with alice's credential.
@@ -245,7 +245,7 @@ impl Site {
     pub(crate) fn allocations(
         &mut self,
         message: impl Fn(u32) -> String,
-        answer: impl Fn(&mut Self) -> Answer,
+        answer: impl Fn(&mut Self) -> EngineInput,
     ) -> [u64; 2] {
         let mut made = [0; 2];
         for number in 2..700 {

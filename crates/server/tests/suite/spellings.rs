@@ -15,7 +15,7 @@ fn calls(site: &mut Site, from: &str, number: u32, spelled: &str, password: &[u8
         return (at_once, false);
     }
     let known = credential_as(spelled, "alice", b"secret of alice");
-    let known = site.says(Ok(subscriber::Answer::Credential(known)));
+    let known = site.says(Ok(subscriber::SubscriberAnswer::Credential(known)));
     (site.work(|engine, now, out| engine.answered(now, known, out)), true)
 }
 

@@ -225,7 +225,7 @@ fn calls_are_forwarded_always_on_busy_and_on_no_answer() {
     // The call to an unregistered user fails before it is forwarded.
     let mut got = calls(&mut site, 4, "erik");
     if got.is_empty() {
-        let exists = site.says(Ok(strowger_store::subscriber::Answer::Exists));
+        let exists = site.says(Ok(strowger_store::subscriber::SubscriberAnswer::Exists));
         site.work(|engine, now, out| engine.answered(now, exists, out));
         got = sent(&site);
     }

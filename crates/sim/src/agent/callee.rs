@@ -11,7 +11,7 @@ use strowger_message::{Index, Limits, Message, Method, build};
 
 /// Answer of a user agent to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CalleeAnswer {
     /// 200 after this time in ms.
     Accept(u64),
     /// This status after this time in ms.
@@ -26,7 +26,7 @@ pub(super) struct IncomingCall {
     pub(super) server: ServerId,
     pub(super) request: Vec<u8>,
     pub(super) tag: String,
-    pub(super) answer: Answer,
+    pub(super) answer: CalleeAnswer,
     pub(super) answered: bool,
     /// True if the call's agent has restarted and forgotten it.
     pub(super) forgotten: bool,
@@ -103,7 +103,7 @@ impl Agent {
         if again {
             self.wrong("one INVITE made two transactions".to_owned());
         }
-        let answer = self.answers.pop().unwrap_or(Answer::Accept(1_000));
+        let answer = self.answers.pop().unwrap_or(CalleeAnswer::Accept(1_000));
         let tag = format!("{:x}", self.random.u64());
         self.rung.push(IncomingCall {
             server: id,
@@ -121,8 +121,8 @@ impl Agent {
         }
         let rings = self.random.between(0, 3_000);
         let (ring, answer) = match answer {
-            Answer::Accept(ms) | Answer::Refuse(_, ms) => (rings <= ms, ms),
-            Answer::Ring => (true, 300_000),
+            CalleeAnswer::Accept(ms) | CalleeAnswer::Refuse(_, ms) => (rings <= ms, ms),
+            CalleeAnswer::Ring => (true, 300_000),
         };
         if ring {
             self.plan(now.mono + rings, Task::Ring(at));

@@ -11,7 +11,7 @@ use strowger_message::{Message, Method, Name};
 
 /// Outcome of a sent request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SentOutcome {
     Success,
     Failed(u16),
     Timeout,
@@ -33,12 +33,12 @@ pub(super) struct Sent {
     pub(super) id: Option<ClientId>,
     pub(super) ringing: bool,
     pub(super) cancelled: bool,
-    pub(super) outcome: Option<Outcome>,
+    pub(super) outcome: Option<SentOutcome>,
     /// Times of the first transmission and of the outcome.
     pub(super) started: u64,
     pub(super) finished: u64,
     pub(super) ended: bool,
-    pub(super) kind: Kind,
+    pub(super) kind: SentKind,
     pub(super) cseq: u32,
     /// Tag of From.
     pub(super) tag: String,
@@ -53,7 +53,7 @@ pub(super) struct Sent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SentKind {
     Register,
     Call,
     Message,
@@ -62,7 +62,7 @@ pub(super) enum Kind {
 }
 
 impl Sent {
-    pub(super) fn new(kind: Kind, to: String, cancel: Option<u64>) -> Self {
+    pub(super) fn new(kind: SentKind, to: String, cancel: Option<u64>) -> Self {
         Self {
             to,
             call_id: String::new(),
@@ -147,10 +147,10 @@ impl Agent {
             _ => return false,
         };
         let method = match sent.kind {
-            Kind::Register => Method::Register,
-            Kind::Call => Method::Invite,
-            Kind::Message => Method::Message,
-            Kind::Bye(_) => return false,
+            SentKind::Register => Method::Register,
+            SentKind::Call => Method::Invite,
+            SentKind::Message => Method::Message,
+            SentKind::Bye(_) => return false,
         };
         if sent.tries == TRIES || sent.cancelled {
             return false;
@@ -177,7 +177,7 @@ impl Agent {
         let mut again = sent.again(&[line]);
         again.tries = sent.tries + 1;
         again.lines += &format!("{line}: {}\r\n", String::from_utf8_lossy(&credentials));
-        if sent.kind == Kind::Register {
+        if sent.kind == SentKind::Register {
             self.registration.cseq += 1;
             again.cseq = self.registration.cseq;
         }
@@ -192,7 +192,7 @@ impl Agent {
     }
 
     fn send_again(&mut self, now: Now, again: Sent, method: Method, out: &mut Outbox) {
-        let (is_call, patience) = (again.kind == Kind::Call, again.cancel.unwrap_or(PATIENCE));
+        let (is_call, patience) = (again.kind == SentKind::Call, again.cancel.unwrap_or(PATIENCE));
         self.sent.push(again);
         let at = self.sent.len() - 1;
         self.start(now, at, method, out);
@@ -219,23 +219,23 @@ impl Agent {
             self.sent[at].ringing = true;
             return;
         }
-        let outcome = if status < 300 { Outcome::Success } else { Outcome::Failed(status) };
+        let outcome = if status < 300 { SentOutcome::Success } else { SentOutcome::Failed(status) };
         if !after_final {
             self.ended(now, at, outcome);
             if self.authorize(now, at, message, out) {
                 return;
             }
-            if self.sent[at].kind == Kind::Register {
+            if self.sent[at].kind == SentKind::Register {
                 self.registered(now, at);
             }
             let sent = &self.sent[at];
-            if self.redials && sent.kind == Kind::Call && status >= 300 && !sent.cancelled && !sent.is_redial {
+            if self.redials && sent.kind == SentKind::Call && status >= 300 && !sent.cancelled && !sent.is_redial {
                 // During the transactions of the first attempt, or after them.
                 let pause = self.random.between(0, 40_000);
                 self.plan(now.mono + pause, Task::Redial(at));
             }
         }
-        if self.sent[at].kind == Kind::Call && status < 300 {
+        if self.sent[at].kind == SentKind::Call && status < 300 {
             self.accepted(now, at, message, out);
         }
     }
@@ -285,7 +285,7 @@ impl Agent {
     }
 
     /// Records the outcome of a request, once.
-    pub(super) fn ended(&mut self, now: Now, at: usize, outcome: Outcome) {
+    pub(super) fn ended(&mut self, now: Now, at: usize, outcome: SentOutcome) {
         let sent = &mut self.sent[at];
         sent.finished = now.mono;
         if let Some(before) = sent.outcome.replace(outcome) {
@@ -293,12 +293,12 @@ impl Agent {
             return self.wrong(format!("{kind:?} ended twice: {before:?}, {outcome:?}"));
         }
         // The dialog ends however the BYE ends (RFC 3261 section 15.1.1).
-        if let Kind::Bye(leg) = sent.kind {
+        if let SentKind::Bye(leg) = sent.kind {
             self.legs[leg].ended = true;
             self.legs[leg].dialog.end();
         }
-        let is_lost = matches!(outcome, Outcome::Timeout | Outcome::TransportError);
-        if is_lost && self.sent[at].kind == Kind::Register {
+        let is_lost = matches!(outcome, SentOutcome::Timeout | SentOutcome::TransportError);
+        if is_lost && self.sent[at].kind == SentKind::Register {
             self.registered(now, at);
         }
     }

@@ -1,7 +1,7 @@
 //! Registration of an agent: renewed when its connection is lost, or a server could not store it.
 
 use super::Agent;
-use super::caller::{Kind, Outcome, Sent};
+use super::caller::{SentKind, SentOutcome, Sent};
 use super::task::Task;
 use strowger_core::{Now, Outbox};
 use strowger_message::Method;
@@ -58,7 +58,7 @@ impl Agent {
 
     pub(super) fn register(&mut self, now: Now, seconds: u32, out: &mut Outbox) {
         let Registration { tag, .. } = &self.registration;
-        let mut sent = Sent::new(Kind::Register, format!("sip:{}@{}", self.name, self.domain), None);
+        let mut sent = Sent::new(SentKind::Register, format!("sip:{}@{}", self.name, self.domain), None);
         sent.call_id = format!("register-{}@{}", self.name, self.line.address.ip());
         sent.tag.clone_from(tag);
         self.registration.cseq += 1;
@@ -77,7 +77,7 @@ impl Agent {
         let is_last = self.sent[at].cseq == self.registration.cseq;
         let Registration { seconds, tries_again, .. } = self.registration;
         match self.sent[at].outcome {
-            Some(Outcome::Success) => {
+            Some(SentOutcome::Success) => {
                 self.registration.failures = 0;
                 if is_last && seconds > 0 {
                     self.presence.begins(now.mono);

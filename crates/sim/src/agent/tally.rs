@@ -1,7 +1,7 @@
 //! Counts of an agent, or of all agents of a world.
 
-use super::callee::{Answer, IncomingCall};
-use super::caller::{Kind, Outcome, Sent};
+use super::callee::{CalleeAnswer, IncomingCall};
+use super::caller::{SentKind, SentOutcome, Sent};
 use super::{Agent, T1};
 use strowger_message::scan;
 
@@ -55,7 +55,7 @@ pub struct Called<'a> {
     pub to: &'a str,
     /// User in the URI.
     pub user: &'a str,
-    pub outcome: Outcome,
+    pub outcome: SentOutcome,
     pub started: u64,
     pub finished: u64,
 }
@@ -66,7 +66,7 @@ pub struct InDialog<'a> {
     pub call_id: &'a [u8],
     /// Tag of the other party.
     pub remote_tag: &'a [u8],
-    pub outcome: Outcome,
+    pub outcome: SentOutcome,
     pub started: u64,
     pub finished: u64,
 }
@@ -74,7 +74,7 @@ pub struct InDialog<'a> {
 impl Agent {
     /// Returns the calls and messages of the agent. A retry with credentials replaces the challenged request.
     pub fn called(&self) -> impl Iterator<Item = Called<'_>> {
-        let sent = self.sent.iter().filter(|sent| matches!(sent.kind, Kind::Call | Kind::Message) && !sent.challenged);
+        let sent = self.sent.iter().filter(|sent| matches!(sent.kind, SentKind::Call | SentKind::Message) && !sent.challenged);
         sent.filter_map(|sent| {
             let user = sent.to.strip_prefix("sip:")?.split('@').next()?;
             let Sent { outcome: Some(outcome), started, finished, to, .. } = sent else { return None };
@@ -85,7 +85,7 @@ impl Agent {
     /// Returns the BYEs of the agent.
     pub fn hung_up(&self) -> impl Iterator<Item = InDialog<'_>> {
         self.sent.iter().filter_map(|sent| {
-            let (Kind::Bye(leg), Some(outcome)) = (sent.kind, sent.outcome) else { return None };
+            let (SentKind::Bye(leg), Some(outcome)) = (sent.kind, sent.outcome) else { return None };
             let dialog = &self.legs[leg].dialog;
             let (started, finished) = (sent.started, sent.finished);
             Some(InDialog { call_id: dialog.call_id(), remote_tag: dialog.remote_tag(), outcome, started, finished })
@@ -95,9 +95,9 @@ impl Agent {
     /// True if the agent may have caused this status of a call: it answers so, or does not answer for long.
     pub fn has_answered(&self, status: u16) -> bool {
         self.rung.iter().any(|rung| match rung.answer {
-            Answer::Refuse(said, _) => said == status,
-            Answer::Ring => status == 408,
-            Answer::Accept(_) => false,
+            CalleeAnswer::Refuse(said, _) => said == status,
+            CalleeAnswer::Ring => status == 408,
+            CalleeAnswer::Accept(_) => false,
         })
     }
 
@@ -119,26 +119,26 @@ impl Agent {
 
     /// Number of the agent's passwords that a server rejected, and that a server accepted.
     pub fn judged(&self) -> (usize, usize) {
-        let count = |outcome: Outcome| self.sent.iter().filter(|s| s.tries > 0 && s.outcome == Some(outcome)).count();
-        (count(Outcome::Failed(401)), count(Outcome::Success))
+        let count = |outcome: SentOutcome| self.sent.iter().filter(|s| s.tries > 0 && s.outcome == Some(outcome)).count();
+        (count(SentOutcome::Failed(401)), count(SentOutcome::Success))
     }
 
     /// True if the next REGISTER left before the answer to this one, which RFC 3261 section 10.2 forbids. A copy of
     /// this one that arrives after the next one has used credentials, and its bindings belong to the next one.
     fn is_overtaken(&self, sent: &Sent) -> bool {
         let is_next = |next: &Sent| {
-            next.kind == Kind::Register && next.tries > 0 && next.cseq > sent.cseq && next.started < sent.finished
+            next.kind == SentKind::Register && next.tries > 0 && next.cseq > sent.cseq && next.started < sent.finished
         };
         let is_copied = !self.line.transport.is_reliable() && sent.finished >= sent.started + T1;
-        sent.kind == Kind::Register && is_copied && self.sent.iter().any(is_next)
+        sent.kind == SentKind::Register && is_copied && self.sent.iter().any(is_next)
     }
 
     /// True for a REGISTER, or if a REGISTER was confirmed before this request left.
     fn is_of_registered(&self, sent: &Sent) -> bool {
         let is_confirmed = |other: &Sent| {
-            other.kind == Kind::Register && other.outcome == Some(Outcome::Success) && other.finished <= sent.started
+            other.kind == SentKind::Register && other.outcome == Some(SentOutcome::Success) && other.finished <= sent.started
         };
-        sent.kind == Kind::Register || self.sent.iter().any(is_confirmed)
+        sent.kind == SentKind::Register || self.sent.iter().any(is_confirmed)
     }
 
     pub fn tally(&self) -> Tally {
@@ -148,23 +148,23 @@ impl Agent {
         tally.challenged_again = again.len() as u64;
         tally.unregistered_again = again.iter().filter(|sent| !self.is_of_registered(sent)).count() as u64;
         for sent in self.sent.iter().filter(|sent| !sent.challenged) {
-            let is_refused = matches!(sent.outcome, Some(Outcome::Failed(403 | 404 | 407 | 482 | 483)));
-            tally.refused_in_call += u64::from(is_refused && matches!(sent.kind, Kind::Bye(_)));
+            let is_refused = matches!(sent.outcome, Some(SentOutcome::Failed(403 | 404 | 407 | 482 | 483)));
+            tally.refused_in_call += u64::from(is_refused && matches!(sent.kind, SentKind::Bye(_)));
             let nobody = sent.to.contains("void");
-            tally.unanswered += u64::from(sent.outcome == Some(Outcome::Timeout) && !nobody);
+            tally.unanswered += u64::from(sent.outcome == Some(SentOutcome::Timeout) && !nobody);
             match (sent.kind, sent.outcome) {
-                (Kind::Call, Some(outcome)) => {
+                (SentKind::Call, Some(outcome)) => {
                     tally.calls += 1;
                     tally.cancelled += u64::from(sent.cancelled);
                     match outcome {
-                        Outcome::Success => tally.success += 1,
-                        Outcome::Failed(_) => tally.failed += 1,
-                        Outcome::Timeout => tally.timeouts += 1,
-                        Outcome::TransportError => tally.transport_errors += 1,
-                        Outcome::Forgotten => (),
+                        SentOutcome::Success => tally.success += 1,
+                        SentOutcome::Failed(_) => tally.failed += 1,
+                        SentOutcome::Timeout => tally.timeouts += 1,
+                        SentOutcome::TransportError => tally.transport_errors += 1,
+                        SentOutcome::Forgotten => (),
                     }
                 }
-                (Kind::Message, Some(Outcome::Success)) => tally.messages += 1,
+                (SentKind::Message, Some(SentOutcome::Success)) => tally.messages += 1,
                 _ => (),
             }
         }

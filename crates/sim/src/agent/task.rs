@@ -1,6 +1,6 @@
 //! Timed tasks of an agent.
 
-use super::callee::Answer;
+use super::callee::CalleeAnswer;
 use super::{Agent, T2};
 use crate::server::password;
 use strowger_core::{Now, Outbox};
@@ -84,9 +84,9 @@ impl Agent {
             Task::Answer(at) => {
                 if !self.rung[at].answered {
                     match self.rung[at].answer {
-                        Answer::Accept(_) => self.accept(now, at, out),
-                        Answer::Refuse(status, _) => _ = self.answer(now, at, status, out),
-                        Answer::Ring => _ = self.answer(now, at, 486, out),
+                        CalleeAnswer::Accept(_) => self.accept(now, at, out),
+                        CalleeAnswer::Refuse(status, _) => _ = self.answer(now, at, status, out),
+                        CalleeAnswer::Ring => _ = self.answer(now, at, 486, out),
                     }
                 }
             }

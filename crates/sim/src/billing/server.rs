@@ -15,9 +15,9 @@ use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{Answer, Circumstances, Effect, Engine};
+use strowger_server::engine::{EngineInput, ProcessStatus, Effect, Engine};
 use strowger_server::local_address::OneWay;
-use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
+use strowger_server::process_state::{CALL_SEED, ProcessState, ProcessContext};
 use strowger_server::question::Resolved;
 use strowger_store::accounting::Row;
 use strowger_store::error::StoreError;
@@ -48,14 +48,14 @@ impl Subscribers for Known {
         SinkId::NONE
     }
 
-    fn cached(&self, question: Question<'_>, _now_ms: u64) -> Option<Result<subscriber::Answer, StoreError>> {
+    fn cached(&self, question: Question<'_>, _now_ms: u64) -> Option<Result<subscriber::SubscriberAnswer, StoreError>> {
         let of = |name: &[u8]| self.0.iter().find(|credential| credential.username.as_bytes() == name).cloned();
         Some(Ok(match question {
             Question::Credential { username, .. } => {
-                of(username).map_or(subscriber::Answer::Absent, subscriber::Answer::Credential)
+                of(username).map_or(subscriber::SubscriberAnswer::Absent, subscriber::SubscriberAnswer::Credential)
             }
             Question::User { username, .. } => {
-                of(username).map_or(subscriber::Answer::Absent, |_| subscriber::Answer::Exists)
+                of(username).map_or(subscriber::SubscriberAnswer::Absent, |_| subscriber::SubscriberAnswer::Exists)
             }
         }))
     }
@@ -167,7 +167,7 @@ impl Server {
                     // No name can be resolved.
                     Effect::Resolve { ticket, name, .. } => {
                         let to = Resolved::default();
-                        self.engine.answered(now, Answer::Resolved { ticket, name, to }, out);
+                        self.engine.answered(now, EngineInput::Resolved { ticket, name, to }, out);
                         self.engine.keep_changed(now);
                     }
                     Effect::Account(row) => {
@@ -175,10 +175,10 @@ impl Server {
                         let due = now.mono + self.random.between(1, 100);
                         self.writes_at.get_or_insert(due);
                     }
-                    Effect::Keep { call, state } => self.change(now, call, OnDisk::State(state)),
-                    Effect::Close { call, rows } => self.change(now, call, OnDisk::LastWords(rows)),
-                    Effect::Forget { call } => self.change(now, call, OnDisk::Nothing),
-                    Effect::Alias { .. } | Effect::Confirm(_) | Effect::WakePings | Effect::GiveBack => (),
+                    Effect::PersistCall { call, state } => self.change(now, call, OnDisk::State(state)),
+                    Effect::FinishCall { call, rows } => self.change(now, call, OnDisk::LastWords(rows)),
+                    Effect::DeleteCall { call } => self.change(now, call, OnDisk::Nothing),
+                    Effect::Alias { .. } | Effect::SourceVerified(_) | Effect::WakePings | Effect::GiveBack => (),
                 }
             }
         }
@@ -293,7 +293,7 @@ fn engine(now: Now, text: &str, location: &Arc<LocationTable>, process: u16, ran
     let mut seed = [0; 32];
     seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.u64().to_le_bytes()));
     seed[CALL_SEED].copy_from_slice(&keys.tables.to_le_bytes());
-    let surroundings = Surroundings {
+    let surroundings = ProcessContext {
         identity: Identity::new(vec![address], config.domain_names(), &[]),
         secret: SECRET.to_vec(),
         seed,
@@ -308,7 +308,7 @@ fn engine(now: Now, text: &str, location: &Arc<LocationTable>, process: u16, ran
         routes: Box::new(OneWay),
     };
     let shared = Arc::new(ProcessState::new(now, config, surroundings));
-    let mut engine = Engine::new(now, shared, 0, Circumstances { draining: false, shards: 1 });
+    let mut engine = Engine::new(now, shared, 0, ProcessStatus { draining: false, shards: 1 });
     engine.sinks.found = Some(SinkId::NONE);
     engine
 }

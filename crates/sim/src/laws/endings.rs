@@ -2,7 +2,7 @@
 
 use super::reach;
 use crate::agent::{Agent, Tally};
-use crate::node::Node;
+use crate::node::SimNode;
 use crate::server::ServerHost;
 use crate::world::World;
 use strowger_core::transaction::{Counts, Transactions};
@@ -44,8 +44,8 @@ struct Incidents {
 
 impl Incidents {
     fn of(world: &World) -> Self {
-        let agents = || world.hosts.iter().filter_map(Node::agent);
-        let servers = || world.hosts.iter().filter_map(Node::server);
+        let agents = || world.hosts.iter().filter_map(SimNode::agent);
+        let servers = || world.hosts.iter().filter_map(SimNode::server);
         let databases = || servers().filter_map(|server| server.settings().database.as_ref());
         let looked_up: u64 = servers().map(|server| 3 * server.longest_look_up()).sum();
         let commit: u64 = servers().map(|server| server.settings().commits.1).max().unwrap_or(0);
@@ -74,7 +74,7 @@ impl Incidents {
 pub fn judge(world: &World) -> Result<Weather, String> {
     let conditions = *world.conditions();
     let incidents = Incidents::of(world);
-    let agents: Vec<&Agent> = world.hosts.iter().filter_map(Node::agent).collect();
+    let agents: Vec<&Agent> = world.hosts.iter().filter_map(SimNode::agent).collect();
     // An agent that guesses passwords may get no response once it is banned.
     let honest: Vec<&Agent> = agents.iter().copied().filter(|agent| !agent.guesses()).collect();
     let mut whole = Tally::default();
@@ -104,7 +104,7 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     }
     if is_good {
         // After the move of a call, no failed transmission is reported (`given_up_after_moves`).
-        if !world.hosts.iter().filter_map(Node::server).any(ServerHost::has_moved) {
+        if !world.hosts.iter().filter_map(SimNode::server).any(ServerHost::has_moved) {
             reach::unsent(&honest)?;
         }
         answered_once(&honest)?;
@@ -119,7 +119,7 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     let is_fair =
         conditions.is_fair() && !incidents.kills && !incidents.drains && !incidents.moves && !incidents.may_fail;
     let fair = if is_fair { whole } else { Tally::default() };
-    let records = world.hosts.iter().filter_map(Node::server).map(ServerHost::records).sum();
+    let records = world.hosts.iter().filter_map(SimNode::server).map(ServerHost::records).sum();
     Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 }, records })
 }
 
@@ -127,7 +127,7 @@ pub fn judge(world: &World) -> Result<Weather, String> {
 /// has moved is not reported, because its transaction has another token by then. Its next address is tried only when
 /// the first has been silent for 64*T1, and then the sender of a request other than INVITE has given up as well.
 fn given_up_after_moves(world: &World) -> u64 {
-    let moved = world.hosts.iter().filter_map(Node::server).filter(|server| server.has_moved());
+    let moved = world.hosts.iter().filter_map(SimNode::server).filter(|server| server.has_moved());
     moved.flat_map(ServerHost::transactions).map(|transactions| transactions.counts().timeouts).sum()
 }
 
@@ -135,7 +135,7 @@ fn given_up_after_moves(world: &World) -> u64 {
 fn transactions(world: &World, incidents: &Incidents, whole: &Tally, is_good: bool) -> Result<u64, String> {
     let conditions = *world.conditions();
     let mut no_acks = 0;
-    let is_heard = |node: &&Node| !node.agent().is_some_and(Agent::guesses);
+    let is_heard = |node: &&SimNode| !node.agent().is_some_and(Agent::guesses);
     for node in world.hosts.iter().filter(is_heard) {
         let counts: Vec<Counts> = node.transactions().into_iter().map(Transactions::counts).collect();
         let unacknowledged: u64 = counts.iter().map(|c| c.no_acks).sum();

@@ -14,7 +14,7 @@ struct RequestRecord {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct RequestOrder {
     /// Requests by host, Call-ID and the sender's tag, then by branch and method.
     lines: Recent<HashMap<Vec<u8>, RequestRecord>>,
     /// Number of arrivals.
@@ -27,7 +27,7 @@ fn line(host: SocketAddr, message: &Message<'_>) -> Option<Vec<u8>> {
     Some(super::key(host, call_id, tag))
 }
 
-impl Order {
+impl RequestOrder {
     pub(super) fn arrived(&mut self, host: SocketAddr, message: &Message<'_>) {
         let (Some(line), Ok(via), Some(_)) = (line(host, message), message.via(), message.method()) else { return };
         self.count += 1;

@@ -1,7 +1,7 @@
 //! Law: a registered phone can be reached by new calls and within existing ones. A phone that has lost its connection
 //! to the server is absent, which its callers learn at once, until it has registered again.
 
-use crate::agent::{Agent, Called, Outcome};
+use crate::agent::{Agent, Called, SentOutcome};
 use crate::server::LIMITED;
 
 /// Statuses that tell a caller that a user is absent, or that an address cannot be reached.
@@ -15,9 +15,9 @@ pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
         // The phone's own 503 becomes a 480, if it accepts no connections (RFC 3263 section 4.3).
         let says = |status| agents.iter().any(|agent| is_for(&call, agent) && agent.has_answered(status));
         let is_missed = match call.outcome {
-            Outcome::Failed(480) => !says(503),
+            SentOutcome::Failed(480) => !says(503),
             // The caller called its address, over the connection that the phone had made.
-            Outcome::Failed(status) => {
+            SentOutcome::Failed(status) => {
                 let is_not_there = NOT_THERE.contains(&status) && !(may_fail && status == 500);
                 call.to.contains(";transport=") && is_not_there && !says(status) && !says(503)
             }
@@ -28,7 +28,7 @@ pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
         }
     }
     for agent in agents {
-        for bye in agent.hung_up().filter(|bye| bye.outcome == Outcome::Failed(480)) {
+        for bye in agent.hung_up().filter(|bye| bye.outcome == SentOutcome::Failed(480)) {
             let is_here = |other: &&&Agent| {
                 other.is_party(bye.call_id, bye.remote_tag) && other.presence().is_reachable(bye.started, bye.finished)
             };
@@ -58,8 +58,8 @@ pub(super) fn waited(agents: &[&Agent], at_once: u64) -> Result<(), String> {
         if called.peek().is_none() || !called.all(is_lost) || call.to.contains(";transport=") {
             continue;
         }
-        let is_right = matches!(call.outcome, Outcome::Failed(407 | 480 | 487 | 500 | 503 | LIMITED))
-            || call.outcome == Outcome::Forgotten;
+        let is_right = matches!(call.outcome, SentOutcome::Failed(407 | 480 | 487 | 500 | 503 | LIMITED))
+            || call.outcome == SentOutcome::Forgotten;
         if !is_right || call.finished.saturating_sub(call.started) > at_once {
             return Err(format!("{} has lost its connection: {call:?}", call.user));
         }
@@ -70,7 +70,7 @@ pub(super) fn waited(agents: &[&Agent], at_once: u64) -> Result<(), String> {
 /// Checks that callers did not wait for a request that could not be sent on.
 pub(super) fn unsent(agents: &[&Agent]) -> Result<(), String> {
     let is_stream = |call: &Called<'_>| call.user == "void" && call.to.contains(";transport=");
-    let has_waited = |call: &Called<'_>| matches!(call.outcome, Outcome::Failed(408) | Outcome::Timeout);
+    let has_waited = |call: &Called<'_>| matches!(call.outcome, SentOutcome::Failed(408) | SentOutcome::Timeout);
     match agents.iter().flat_map(|agent| agent.called()).find(|call| is_stream(call) && has_waited(call)) {
         Some(call) => Err(format!("no connection leads there, and its caller waited: {call:?}")),
         None => Ok(()),
@@ -80,7 +80,7 @@ pub(super) fn unsent(agents: &[&Agent]) -> Result<(), String> {
 /// Checks that an existing user is never unknown.
 pub(super) fn unknown(agents: &[&Agent]) -> Result<(), String> {
     let is_unknown = |call: &Called<'_>| {
-        call.outcome == Outcome::Failed(404) && agents.iter().any(|agent| agent.name() == call.user && !agent.guesses())
+        call.outcome == SentOutcome::Failed(404) && agents.iter().any(|agent| agent.name() == call.user && !agent.guesses())
     };
     // A callee may send this response itself.
     let says_so = |call: &Called<'_>| agents.iter().any(|agent| agent.name() == call.user && agent.has_answered(404));

@@ -10,7 +10,7 @@ use super::{End, ServerHost, identity};
 use std::sync::Arc;
 use strowger_calls::CallView;
 use strowger_core::{Now, Outbox};
-use strowger_server::engine::{Answer, Effect};
+use strowger_server::engine::{EngineInput, Effect};
 use strowger_store::error::StoreError;
 
 /// Time in ms between two checks whether a draining process has work in progress.
@@ -29,7 +29,7 @@ impl ServerHost {
             self.plan(now.mono + STEP, Due::KeepTime);
         }
         for (shard, ticket, result) in lookups.results() {
-            self.plan(now.mono, Due::Answer(shard, Answer::Subscribers(vec![(ticket, result)])));
+            self.plan(now.mono, Due::Answer(shard, EngineInput::Subscribers(vec![(ticket, result)])));
         }
     }
 
@@ -42,7 +42,7 @@ impl ServerHost {
         for (shard, ticket, result) in written {
             let due = now.mono + self.random.between(0, 2);
             let due = self.in_order(shard, due);
-            self.plan(due, Due::Answer(shard, Answer::Written(vec![(ticket, result)])));
+            self.plan(due, Due::Answer(shard, EngineInput::Written(vec![(ticket, result)])));
         }
         if begins {
             self.plan(now.mono + 2, Due::Commit);
@@ -51,7 +51,7 @@ impl ServerHost {
 
     /// Time of an answer of the journal to a shard, not before an earlier answer.
     fn in_order(&self, shard: usize, due: u64) -> u64 {
-        let is_of = |due: &Due| matches!(due, Due::Answer(to, Answer::Written(_)) if *to == shard);
+        let is_of = |due: &Due| matches!(due, Due::Answer(to, EngineInput::Written(_)) if *to == shard);
         let last = self.process.due.iter().rev().find(|(_, due)| is_of(due)).map_or(0, |((at, _), _)| *at);
         due.max(last)
     }
@@ -69,7 +69,7 @@ impl ServerHost {
             Due::Policy(shard, number, policy) => {
                 self.process.in_force[shard] = number;
                 self.work(now, shard, Input::Other, out, |engine, out| {
-                    engine.answered(now, Answer::Policy(policy), out);
+                    engine.answered(now, EngineInput::Policy(policy), out);
                 });
             }
             Due::Looked(batch, said) => {
@@ -261,9 +261,9 @@ impl ServerHost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{Agent, Answer, Line};
+    use crate::agent::{Agent, CalleeAnswer, Line};
     use crate::network::{Conditions, Network};
-    use crate::node::Node;
+    use crate::node::SimNode;
     use crate::random::Random;
     use crate::server::{FixedBounds, Keeping, ServerSettings};
     use crate::world::{START, World};
@@ -311,11 +311,11 @@ mod tests {
         let mut alice = Agent::new("alice", "home.example", Line::new(address(2), Transport::Udp), address(1), 2);
         let mut bob = Agent::new("bob", "home.example", Line::new(address(3), Transport::Tcp), address(1), 3);
         bob.plan_register(START.mono, 600);
-        bob.will_answer(vec![Answer::Accept(0)]);
+        bob.will_answer(vec![CalleeAnswer::Accept(0)]);
         alice.plan_call(START.mono + 1_000, "sip:bob@home.example", None);
         // At this time the BYEs of the previous process are in transit, and the end of the call is not on disk yet.
         let server = server(START.mono + 3_210);
-        let hosts: [(SocketAddr, Node); 3] =
+        let hosts: [(SocketAddr, SimNode); 3] =
             [(address(1), server.into()), (address(2), alice.into()), (address(3), bob.into())];
         let conditions = Conditions { delay: (40, 40), ..Conditions::PERFECT };
         let mut world = World::new(Network::new(conditions, Random::new(1)), hosts.into());

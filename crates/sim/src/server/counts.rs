@@ -10,8 +10,8 @@ use crate::world::START;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strowger_cache::error::CacheError;
-use strowger_cache::request::{Answer, Request};
-use strowger_cache::waiting::Outcome;
+use strowger_cache::request::{CacheAnswer, Request};
+use strowger_cache::waiting::CacheResponse;
 use strowger_calls::limits::LimitScope;
 use strowger_calls::shared_counts::{Exchange, Member, publish};
 use strowger_config::Config;
@@ -146,34 +146,34 @@ impl State {
                 None => (true, delay),
             };
             let done = is_done.then(|| self.carry_out(now, request));
-            let late = || Outcome { result: Err(CacheError::TimedOut), value: Box::default() };
-            let refused = || Outcome { result: Err(CacheError::Unavailable), value: Box::default() };
+            let late = || CacheResponse { result: Err(CacheError::TimedOut), value: Box::default() };
+            let refused = || CacheResponse { result: Err(CacheError::Unavailable), value: Box::default() };
             all.after = all.after.max(delay.min(TIMEOUT));
             all.outcomes.push(if delay > TIMEOUT { late() } else { done.unwrap_or_else(refused) });
         }
         all
     }
 
-    fn carry_out(&mut self, now: u64, request: &Request<'_>) -> Outcome {
+    fn carry_out(&mut self, now: u64, request: &Request<'_>) -> CacheResponse {
         let (result, value) = match *request {
             Request::Store { key, value, life } => {
                 self.entries.insert(
                     key.to_vec(),
                     (value.to_vec(), life.in_ms().map_or(u64::MAX, |life| now.saturating_add(life))),
                 );
-                (Ok(Answer::Stored), Vec::new())
+                (Ok(CacheAnswer::Stored), Vec::new())
             }
             Request::Fetch { key } => match self.entries.get(key).filter(|(_, until)| now < *until) {
-                Some((value, _)) => (Ok(Answer::Found), value.clone()),
-                None => (Ok(Answer::Absent), Vec::new()),
+                Some((value, _)) => (Ok(CacheAnswer::Found), value.clone()),
+                None => (Ok(CacheAnswer::Absent), Vec::new()),
             },
             Request::Remove { key } => {
                 let was_there = self.entries.remove(key).is_some();
-                (Ok(if was_there { Answer::Removed } else { Answer::Absent }), Vec::new())
+                (Ok(if was_there { CacheAnswer::Removed } else { CacheAnswer::Absent }), Vec::new())
             }
             _ => (Err(CacheError::Refused), Vec::new()),
         };
-        Outcome { result, value: value.into() }
+        CacheResponse { result, value: value.into() }
     }
 
     /// Records the calls of this server from now on.
@@ -218,14 +218,14 @@ impl State {
 
 struct Answers {
     after: u64,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<CacheResponse>,
 }
 
 /// Knowledge of one process about the calls of the other server.
 pub(super) struct Sharing {
     member: Member,
     /// The exchange in progress, and its answers in transit.
-    asked: Option<(Exchange, Vec<Outcome>)>,
+    asked: Option<(Exchange, Vec<CacheResponse>)>,
     /// Time of the next exchange.
     next: u64,
     /// Start of the last exchange that was answered completely; else the start of the process.

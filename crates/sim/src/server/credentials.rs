@@ -3,11 +3,11 @@
 
 use crate::random::Random;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use strowger_cache::engine::{Engine, RemoteEngine, Reply};
+use strowger_cache::engine::{CacheHandle, RemoteEngine, Reply};
 use strowger_cache::error::CacheError;
 use strowger_cache::gauges::Gauges;
 use strowger_cache::local::LocalCache;
-use strowger_cache::request::{Answer, Promise, Request};
+use strowger_cache::request::{CacheAnswer, Promise, Request};
 use strowger_cache::settings::LocalSettings;
 use strowger_cache::ticket::{Answered, Receiver, ReceiverId, Receivers, Ticket};
 use strowger_message::{Message, Method, Uri};
@@ -70,10 +70,10 @@ impl Credentials {
         if !is_ok {
             return Ok(());
         }
-        let (cache, mut scratch) = (CredentialCache::new(Engine::Local(self.entries.clone())), Scratch::default());
+        let (cache, mut scratch) = (CredentialCache::new(CacheHandle::Local(self.entries.clone())), Scratch::default());
         let mut has = |realm: &&str| {
             let whose = Whose { username: uri.user.unwrap_or_default(), realm: realm.as_bytes() };
-            cache.fetch(whose, Ticket::NONE, now, &mut scratch) == Reply::Now(Ok(Answer::Found))
+            cache.fetch(whose, Ticket::NONE, now, &mut scratch) == Reply::Now(Ok(CacheAnswer::Found))
         };
         let (has_entry, has_contact) = (realms.iter().any(&mut has), response.contacts().flatten().next().is_some());
         let may_fail = self.state().manners.failures > 0;

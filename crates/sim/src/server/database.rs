@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{Answer, Asked, Credential, Ha1s, Question};
+use strowger_store::subscriber::{SubscriberAnswer, Asked, Credential, Ha1s, Question};
 
 /// A fault of a database in a period ([`Now::mono`](strowger_core::Now)).
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub struct Database {
 }
 
 /// Time of an answer of the database, and the answer.
-pub(super) type TimedAnswer = (u64, Result<Vec<Answer>, StoreError>);
+pub(super) type TimedAnswer = (u64, Result<Vec<SubscriberAnswer>, StoreError>);
 
 impl Database {
     pub fn new(domain: &str, realms: &[&str], users: impl IntoIterator<Item = String>) -> Self {
@@ -126,18 +126,18 @@ impl Database {
         }
     }
 
-    fn look(&self, asked: &Asked, now: u64) -> Answer {
+    fn look(&self, asked: &Asked, now: u64) -> SubscriberAnswer {
         let (name, is_here) = match asked.question() {
             Question::Credential { username, realm } => (username, self.realms.iter().any(|of| of.as_bytes() == realm)),
             Question::User { username, domain } => (username, self.domain.as_bytes() == domain),
         };
         let name = String::from_utf8_lossy(name);
         match (self.users.get(&*name).filter(|_| is_here), asked.question()) {
-            (None, _) => Answer::Absent,
-            (Some(_), Question::User { .. }) => Answer::Exists,
+            (None, _) => SubscriberAnswer::Absent,
+            (Some(_), Question::User { .. }) => SubscriberAnswer::Exists,
             (Some(changes), Question::Credential { realm, .. }) => {
                 let version = changes.iter().rfind(|(at, _)| *at <= now).map_or(0, |(_, version)| *version);
-                Answer::Credential(self.credential(&name, &String::from_utf8_lossy(realm), version))
+                SubscriberAnswer::Credential(self.credential(&name, &String::from_utf8_lossy(realm), version))
             }
         }
     }

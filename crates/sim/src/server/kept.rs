@@ -69,15 +69,15 @@ impl Kept {
     pub(super) fn take(&mut self, now: Now, effect: Effect, led: &RoutedCalls) -> Result<bool, String> {
         let begins = self.pending.is_empty();
         match effect {
-            Effect::Keep { call, state: bytes } => {
+            Effect::PersistCall { call, state: bytes } => {
                 let lead = match led.is_empty() {
                     true => None,
                     false => led.last(read(now, &bytes)?.call_id()),
                 };
                 self.pending.insert(call, Change::State(State { bytes, lead }));
             }
-            Effect::Close { call, rows } => _ = self.pending.insert(call, Change::Closed(rows)),
-            Effect::Forget { call } => _ = self.pending.insert(call, Change::Removed),
+            Effect::FinishCall { call, rows } => _ = self.pending.insert(call, Change::Closed(rows)),
+            Effect::DeleteCall { call } => _ = self.pending.insert(call, Change::Removed),
             _ => return Ok(false),
         }
         Ok(begins)

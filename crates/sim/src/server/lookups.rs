@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strowger_store::clock::Clock;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::{Batch, Changes, ReadThrough, ReadThroughSettings, Steps};
-use strowger_store::subscriber::{Answer, Asked, LookupSink, Question, Subscribers};
+use strowger_store::subscriber::{SubscriberAnswer, Asked, LookupSink, Question, Subscribers};
 use strowger_store::ticket::{Refused, SinkId, Ticket};
 
 /// Time in ms after its deadline within which a look-up returns.
@@ -21,7 +21,7 @@ pub(super) const STEP: u64 = 25;
 const PATIENCE: u32 = 3;
 
 /// A returned ticket: its shard and its result.
-pub(super) type TicketResult = (usize, u64, Result<Answer, StoreError>);
+pub(super) type TicketResult = (usize, u64, Result<SubscriberAnswer, StoreError>);
 
 /// Look-ups of the shards.
 pub(super) struct Lookups {
@@ -124,7 +124,7 @@ impl Lookups {
         let shard = sinks.len();
         let (state, time, database) = (self.state.clone(), self.time.clone(), self.database.clone());
         let settings = self.settings.clone();
-        let sink = self.cache.receiver(move |results: &[(u64, Result<Answer, StoreError>)]| {
+        let sink = self.cache.receiver(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
             let now = time.load(Ordering::Relaxed);
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
             for (value, result) in results {
@@ -188,7 +188,7 @@ fn came_back(
     database: &Database,
     settings: &ReadThroughSettings,
     ticket: (usize, u64),
-    result: &Result<Answer, StoreError>,
+    result: &Result<SubscriberAnswer, StoreError>,
     now: u64,
 ) {
     let Some((asked, since)) = state.waiting.remove(&ticket) else {
@@ -212,8 +212,8 @@ fn came_back(
 }
 
 /// Checks that an answer is not older than the last notice about its user that arrived before the look-up began.
-fn is_current(state: &mut State, database: &Database, answer: &Answer, since: u64, now: u64) {
-    let Answer::Credential(credential) = answer else { return };
+fn is_current(state: &mut State, database: &Database, answer: &SubscriberAnswer, since: u64, now: u64) {
+    let SubscriberAnswer::Credential(credential) = answer else { return };
     let Some((heard, version)) = state.changed.get(&*credential.username) else { return };
     if *heard < since && database.version(credential) < *version {
         let user = &credential.username;
@@ -255,7 +255,7 @@ impl Asking {
     }
 
     /// Handles the answers of the database to a batch.
-    pub(super) fn answered(&mut self, lookups: &Lookups, asked: AskedBatch, said: Result<Vec<Answer>, StoreError>) {
+    pub(super) fn answered(&mut self, lookups: &Lookups, asked: AskedBatch, said: Result<Vec<SubscriberAnswer>, StoreError>) {
         let (now, AskedBatch { number, batch }) = (lookups.now(), asked);
         let at = self.open_batches.iter().position(|batch| batch.number == number).expect("it was asked");
         let since = self.open_batches.remove(at).since;
@@ -275,7 +275,7 @@ impl Asking {
                 self.missed = 0;
             }
             for (asked, answer) in batch.keys().iter().zip(answers) {
-                let Answer::Credential(credential) = answer else { continue };
+                let SubscriberAnswer::Credential(credential) = answer else { continue };
                 // Asked before its notice arrived, it is not cached.
                 let is_void = state.changed.get(&*credential.username).is_some_and(|(heard, _)| *heard >= since);
                 if !is_void {
@@ -362,7 +362,7 @@ impl Subscribers for Lookups {
         SinkId::NONE
     }
 
-    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Result<Answer, StoreError>> {
+    fn cached(&self, question: Question<'_>, now_ms: u64) -> Option<Result<SubscriberAnswer, StoreError>> {
         let known = self.cache.cached(question, now_ms);
         let mut state = self.state();
         match &known {

@@ -17,15 +17,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use strowger_cache::engine::Engine as CacheEngine;
+use strowger_cache::engine::CacheHandle;
 use strowger_cache::ticket::ReceiverId;
 use strowger_core::Now;
 use strowger_core::call::{BUCKETS, CallKeys};
 use strowger_core::log_limiter::LogLimiter;
-use strowger_server::engine::{Answer, Circumstances, Engine};
+use strowger_server::engine::{EngineInput, ProcessStatus, Engine};
 use strowger_server::local_address::Routes;
 use strowger_server::policy::Policy;
-use strowger_server::process_state::{CALL_SEED, ProcessState, Surroundings};
+use strowger_server::process_state::{CALL_SEED, ProcessState, ProcessContext};
 use strowger_store::clock::{Clock, Moment};
 use strowger_store::credential_cache::CredentialCache;
 use strowger_store::error::StoreError;
@@ -37,11 +37,11 @@ use strowger_store::subscriber::{self, Subscribers};
 /// An event besides the timers of the engines.
 pub(super) enum Due {
     /// An answer for a shard.
-    Answer(usize, Answer),
+    Answer(usize, EngineInput),
     /// The configuration with this number reaches a shard.
     Policy(usize, u32, Arc<Policy>),
     /// The answer of the database to a batch.
-    Looked(AskedBatch, Result<Vec<subscriber::Answer>, StoreError>),
+    Looked(AskedBatch, Result<Vec<subscriber::SubscriberAnswer>, StoreError>),
     /// A tick of the look-ups.
     KeepTime,
     /// Writing of queued bindings begins.
@@ -179,7 +179,7 @@ impl Process {
         let (linger, patience) = (config.accounting.group_interval, config.store.busy_timeout);
         let sharing = Sharing::new(now, &config);
         let writer = Writer::new(linger.as_millis() as u64, patience.as_millis() as u64);
-        let surroundings = Surroundings {
+        let surroundings = ProcessContext {
             identity: identity(settings.address, &config),
             secret: site.secret.clone(),
             seed,
@@ -190,7 +190,7 @@ impl Process {
             subscribers: lookups.as_ref().map(|(lookups, _)| lookups.clone() as Arc<dyn Subscribers>),
             credentials: settings
                 .credentials
-                .map(|_| CredentialCache::new(CacheEngine::Remote(site.credentials.clone()))),
+                .map(|_| CredentialCache::new(CacheHandle::Remote(site.credentials.clone()))),
             bounds: settings.bounds.engine,
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(settings.address.ip())),
@@ -202,9 +202,9 @@ impl Process {
         let receiver = |cache: &CredentialCache| cache.receiver(Arc::new(ByTheClock));
         let cached: Vec<ReceiverId> =
             (0..settings.shards).filter_map(|_| shared.credentials.as_ref().map(receiver)).collect();
-        let circumstances = Circumstances { draining: false, shards: settings.shards };
+        let process_status = ProcessStatus { draining: false, shards: settings.shards };
         let engine = |number| {
-            let mut engine = Engine::new(now, shared.clone(), number, circumstances);
+            let mut engine = Engine::new(now, shared.clone(), number, process_status);
             engine.sinks.found = lookups.as_ref().map(|(lookups, _)| lookups.shard());
             engine.sinks.written = keeper.as_mut().map(|keeper| {
                 let written = keeper.written.clone();

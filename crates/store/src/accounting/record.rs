@@ -170,7 +170,7 @@ impl Table {
     }
 
     /// Returns name and kind of each column, in order. The first is the identity.
-    pub fn columns(self) -> Vec<(&'static str, Kind)> {
+    pub fn columns(self) -> Vec<(&'static str, ValueKind)> {
         match self {
             Self::Cdr => CDR.iter().map(|column| (column.name, column.kind)).collect(),
             Self::Events => EVENTS.iter().map(|column| (column.name, column.kind)).collect(),
@@ -186,9 +186,9 @@ impl Table {
     }
 }
 
-/// Kind of a column.
+/// Kind of the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A number of at most 63 bits.
     Number,
     /// A number, or null.
@@ -214,11 +214,11 @@ pub enum Value<'a> {
 
 struct Column<R: 'static> {
     name: &'static str,
-    kind: Kind,
+    kind: ValueKind,
     value: for<'a> fn(&'a R) -> Value<'a>,
 }
 
-const fn column<R>(name: &'static str, kind: Kind, value: for<'a> fn(&'a R) -> Value<'a>) -> Column<R> {
+const fn column<R>(name: &'static str, kind: ValueKind, value: for<'a> fn(&'a R) -> Value<'a>) -> Column<R> {
     Column { name, kind, value }
 }
 
@@ -231,51 +231,51 @@ fn maybe(number: Option<u64>) -> Value<'static> {
 }
 
 const CDR: [Column<Cdr>; 22] = [
-    column("identity", Kind::Text, |cdr| text(&cdr.identity)),
-    column("call_id", Kind::Text, |cdr| text(&cdr.call_id)),
-    column("setup_at", Kind::Number, |cdr| Value::Number(cdr.setup)),
-    column("ring_at", Kind::MaybeNumber, |cdr| maybe(cdr.ring)),
-    column("answer_at", Kind::MaybeNumber, |cdr| maybe(cdr.answer)),
-    column("end_at", Kind::MaybeNumber, |cdr| maybe(cdr.end)),
+    column("identity", ValueKind::Text, |cdr| text(&cdr.identity)),
+    column("call_id", ValueKind::Text, |cdr| text(&cdr.call_id)),
+    column("setup_at", ValueKind::Number, |cdr| Value::Number(cdr.setup)),
+    column("ring_at", ValueKind::MaybeNumber, |cdr| maybe(cdr.ring)),
+    column("answer_at", ValueKind::MaybeNumber, |cdr| maybe(cdr.answer)),
+    column("end_at", ValueKind::MaybeNumber, |cdr| maybe(cdr.end)),
     // From the INVITE to the end.
-    column("total_ms", Kind::MaybeNumber, |cdr| maybe(cdr.end.map(|end| end.saturating_sub(cdr.setup)))),
+    column("total_ms", ValueKind::MaybeNumber, |cdr| maybe(cdr.end.map(|end| end.saturating_sub(cdr.setup)))),
     // From the answer to the end; 0 without an answer.
-    column("duration_ms", Kind::MaybeNumber, |cdr| {
+    column("duration_ms", ValueKind::MaybeNumber, |cdr| {
         maybe(cdr.end.map(|end| end.saturating_sub(cdr.answer.unwrap_or(end))))
     }),
-    column("caller", Kind::Text, |cdr| text(&cdr.caller)),
-    column("callee", Kind::Text, |cdr| text(&cdr.callee)),
-    column("auth_user", Kind::Text, |cdr| text(&cdr.user)),
-    column("account", Kind::Text, |cdr| text(&cdr.account)),
-    column("source", Kind::Text, |cdr| text(&cdr.source)),
-    column("transport", Kind::Text, |cdr| text(&cdr.transport)),
-    column("gateway", Kind::Text, |cdr| text(&cdr.gateway)),
-    column("attempts", Kind::Number, |cdr| Value::Number(cdr.attempts.into())),
-    column("outcome", Kind::Text, |cdr| text(&cdr.outcome)),
-    column("status", Kind::Number, |cdr| Value::Number(cdr.status.into())),
-    column("cause", Kind::Number, |cdr| Value::Number(cdr.cause.into())),
-    column("ended_by", Kind::Text, |cdr| text(&cdr.ended_by)),
-    column("codecs", Kind::Text, |cdr| text(&cdr.codecs)),
-    column("fields", Kind::Fields, |cdr| Value::Fields(&cdr.fields)),
+    column("caller", ValueKind::Text, |cdr| text(&cdr.caller)),
+    column("callee", ValueKind::Text, |cdr| text(&cdr.callee)),
+    column("auth_user", ValueKind::Text, |cdr| text(&cdr.user)),
+    column("account", ValueKind::Text, |cdr| text(&cdr.account)),
+    column("source", ValueKind::Text, |cdr| text(&cdr.source)),
+    column("transport", ValueKind::Text, |cdr| text(&cdr.transport)),
+    column("gateway", ValueKind::Text, |cdr| text(&cdr.gateway)),
+    column("attempts", ValueKind::Number, |cdr| Value::Number(cdr.attempts.into())),
+    column("outcome", ValueKind::Text, |cdr| text(&cdr.outcome)),
+    column("status", ValueKind::Number, |cdr| Value::Number(cdr.status.into())),
+    column("cause", ValueKind::Number, |cdr| Value::Number(cdr.cause.into())),
+    column("ended_by", ValueKind::Text, |cdr| text(&cdr.ended_by)),
+    column("codecs", ValueKind::Text, |cdr| text(&cdr.codecs)),
+    column("fields", ValueKind::Fields, |cdr| Value::Fields(&cdr.fields)),
 ];
 
 const EVENTS: [Column<Event>; 16] = [
-    column("identity", Kind::Text, |event| text(&event.identity)),
-    column("call_identity", Kind::Text, |event| text(&event.call_identity)),
-    column("event", Kind::Text, |event| text(&event.event)),
-    column("event_at", Kind::Number, |event| Value::Number(event.at)),
-    column("setup_at", Kind::Number, |event| Value::Number(event.setup)),
-    column("call_id", Kind::Text, |event| text(&event.call_id)),
-    column("caller", Kind::Text, |event| text(&event.caller)),
-    column("callee", Kind::Text, |event| text(&event.callee)),
-    column("auth_user", Kind::Text, |event| text(&event.user)),
-    column("account", Kind::Text, |event| text(&event.account)),
-    column("source", Kind::Text, |event| text(&event.source)),
-    column("gateway", Kind::Text, |event| text(&event.gateway)),
-    column("done_by", Kind::Text, |event| text(&event.by)),
-    column("status", Kind::Number, |event| Value::Number(event.status.into())),
-    column("cause", Kind::Number, |event| Value::Number(event.cause.into())),
-    column("fields", Kind::Fields, |event| Value::Fields(&event.fields)),
+    column("identity", ValueKind::Text, |event| text(&event.identity)),
+    column("call_identity", ValueKind::Text, |event| text(&event.call_identity)),
+    column("event", ValueKind::Text, |event| text(&event.event)),
+    column("event_at", ValueKind::Number, |event| Value::Number(event.at)),
+    column("setup_at", ValueKind::Number, |event| Value::Number(event.setup)),
+    column("call_id", ValueKind::Text, |event| text(&event.call_id)),
+    column("caller", ValueKind::Text, |event| text(&event.caller)),
+    column("callee", ValueKind::Text, |event| text(&event.callee)),
+    column("auth_user", ValueKind::Text, |event| text(&event.user)),
+    column("account", ValueKind::Text, |event| text(&event.account)),
+    column("source", ValueKind::Text, |event| text(&event.source)),
+    column("gateway", ValueKind::Text, |event| text(&event.gateway)),
+    column("done_by", ValueKind::Text, |event| text(&event.by)),
+    column("status", ValueKind::Number, |event| Value::Number(event.status.into())),
+    column("cause", ValueKind::Number, |event| Value::Number(event.cause.into())),
+    column("fields", ValueKind::Fields, |event| Value::Fields(&event.fields)),
 ];
 
 #[cfg(test)]
@@ -289,10 +289,10 @@ mod tests {
             assert_eq!((values.len(), columns[0].0), (columns.len(), "identity"));
             for (value, (name, kind)) in values.iter().zip(&columns) {
                 let fits = match kind {
-                    Kind::Number => matches!(value, Value::Number(_)),
-                    Kind::MaybeNumber => matches!(value, Value::Number(_) | Value::Null),
-                    Kind::Text => matches!(value, Value::Text(_)),
-                    Kind::Fields => matches!(value, Value::Fields(_)),
+                    ValueKind::Number => matches!(value, Value::Number(_)),
+                    ValueKind::MaybeNumber => matches!(value, Value::Number(_) | Value::Null),
+                    ValueKind::Text => matches!(value, Value::Text(_)),
+                    ValueKind::Fields => matches!(value, Value::Fields(_)),
                 };
                 assert!(fits, "{name}: {value:?}");
             }

@@ -61,7 +61,7 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Storage for the state of numbers: a folder, a database. It belongs to one process, from before [`load`](Self::load)
 /// until the drop, and is used by one thread at a time, which may block.
-pub trait Engine: Send {
+pub trait CallEngine: Send {
     /// Returns the storage's place, for the log: nothing secret.
     fn name(&self) -> String;
 

@@ -1,4 +1,4 @@
-//! Persistent state by number: an [`Engine`] stores the last state of each number.
+//! Persistent state by number: a [`CallEngine`] stores the last state of each number.
 //!
 //! A caller puts the state of a number (a call) as bytes, replaces it, removes it, or closes it with final bytes, its last words. No caller
 //! waits: the last state of each number waits in memory until a thread takes all of them, at most once in
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-pub use engine::{Change, Engine, Failure, Held, Left, LoadReport};
+pub use engine::{Change, CallEngine, Failure, Held, Left, LoadReport};
 
 use strowger_files::LockError;
 
@@ -124,7 +124,7 @@ impl CallStore {
     /// # Errors
     /// The engine cannot read or write, or the thread cannot be started.
     pub fn open(
-        mut engine: Box<dyn Engine>,
+        mut engine: Box<dyn CallEngine>,
         settings: Settings,
         mut take: impl FnMut(u64, Left<'_>) + Send,
     ) -> Result<(Self, LoadReport), OpenError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::engine::{Change, Engine, Failure};
+use super::engine::{Change, CallEngine, Failure};
 use super::{CallStore, Counts, Settings};
 use crate::group::{Commit, GroupFigures, Numbered, Row};
 use crate::queue::RESERVE;
@@ -34,7 +34,7 @@ type Changes = HashMap<u64, Change>;
 
 pub(super) struct Writing {
     settings: Settings,
-    engine: Box<dyn Engine>,
+    engine: Box<dyn CallEngine>,
     unwritten: Changes,
     /// Closed numbers, with the time of their removal. A number that was closed and then put again stays only in `removals`.
     closed: HashMap<u64, Instant>,
@@ -99,7 +99,7 @@ impl Commit for Writing {
 
 impl Writing {
     /// Creates the writer. `closed`: numbers that an earlier process closed.
-    pub(super) fn new(settings: Settings, engine: Box<dyn Engine>, closed: &[u64], counts: Arc<Counts>) -> Self {
+    pub(super) fn new(settings: Settings, engine: Box<dyn CallEngine>, closed: &[u64], counts: Arc<Counts>) -> Self {
         let (unwritten, trouble) = Default::default();
         let (closed_at, removals, is_untidy) = Default::default();
         let mut this = Self { settings, engine, unwritten, closed: closed_at, removals, is_untidy, trouble, counts };

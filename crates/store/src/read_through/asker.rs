@@ -4,19 +4,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::batch::Questions;
-use super::{Engine, Key, Shared, StopOnDrop};
+use super::{LookupEngine, Key, Shared, StopOnDrop};
 use crate::error::StoreError;
 
 type Connect<E> = Arc<dyn Fn() -> Result<E, StoreError> + Send + Sync>;
 
-pub(super) struct Asker<E: Engine> {
+pub(super) struct Asker<E: LookupEngine> {
     /// `None`: not open yet.
     engine: Option<E>,
     connect: Connect<E>,
     shared: Arc<Shared<E::Key>>,
 }
 
-impl<E: Engine> Asker<E> {
+impl<E: LookupEngine> Asker<E> {
     pub(super) fn new(engine: Option<E>, connect: Connect<E>, shared: Arc<Shared<E::Key>>) -> Self {
         Self { engine, connect, shared }
     }
@@ -40,7 +40,7 @@ impl<E: Engine> Asker<E> {
         }
     }
 
-    fn ask(&mut self, keys: &[E::Key], answers: &mut Vec<<E::Key as Key>::Answer>) -> Result<(), StoreError> {
+    fn ask(&mut self, keys: &[E::Key], answers: &mut Vec<<E::Key>::Value>) -> Result<(), StoreError> {
         let Self { engine, connect, .. } = self;
         let ask = || {
             let engine = match engine {

@@ -47,7 +47,7 @@ impl<K: Key> Shared<K> {
     }
 
     /// Takes the answers of the engine, or its failure. Returns the emptied questions, to reuse their memory.
-    pub(super) fn land(&self, batch: Batch<K>, outcome: Result<&mut Vec<K::Answer>, StoreError>) -> Questions<K> {
+    pub(super) fn land(&self, batch: Batch<K>, outcome: Result<&mut Vec<K::Value>, StoreError>) -> Questions<K> {
         let Batch { mut questions, asked_at, mark } = batch;
         let Questions { keys, numbers } = &mut questions;
         let now = (self.clock)().mono;

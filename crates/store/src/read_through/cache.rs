@@ -69,7 +69,7 @@ impl<K: Key> Cache<K> {
 
     /// Returns the answer, and whether it is fresh. A negative answer counts only while it is fresh.
     #[inline]
-    pub(super) fn find(&self, hash: u64, question: &impl Equivalent<K>, now: u64) -> Option<(K::Answer, bool)> {
+    pub(super) fn find(&self, hash: u64, question: &impl Equivalent<K>, now: u64) -> Option<(K::Value, bool)> {
         let era = self.era.load(Ordering::Acquire);
         let is_fresh = |e: &Entry<K>, lifetime| e.era == era && since(e.read_at, now) < lifetime;
         let found = |e: &Entry<K>, lifetime| match is_fresh(e, lifetime) {
@@ -90,7 +90,7 @@ impl<K: Key> Cache<K> {
     }
 
     /// Caches the answer of an engine that was asked after `mark` was taken.
-    pub(super) fn keep(&self, key: K, answer: K::Answer, read_at: u64, mark: Mark) {
+    pub(super) fn keep(&self, key: K, answer: K::Value, read_at: u64, mark: Mark) {
         let is_absent = K::is_absent(&answer);
         if !key.is_kept() || (is_absent && key.bytes() > self.absent_name) {
             return;

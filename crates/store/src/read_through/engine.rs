@@ -7,14 +7,14 @@ use crate::error::StoreError;
 /// Owned question. A caller asks by a type that borrows its texts, which is [`Equivalent`](hashbrown::Equivalent) to
 /// this one and has the same hash.
 pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {
-    /// Answer to the question.
-    type Answer: Clone + Send + Sync + 'static;
+    /// Value that answers the question.
+    type Value: Clone + Send + Sync + 'static;
 
     /// Returns the length of its texts in bytes.
     fn bytes(&self) -> usize;
 
     /// Tells whether the answer is negative.
-    fn is_absent(answer: &Self::Answer) -> bool;
+    fn is_absent(answer: &Self::Value) -> bool;
 
     /// Tells whether the answer is cached. A question with many spellings is not: they would fill the cache, and a
     /// notice names only one of them.
@@ -24,7 +24,7 @@ pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {
 }
 
 /// Connection to a database. Lives on a thread of its own; may block, should have a deadline of its own.
-pub trait Engine: Send + 'static {
+pub trait LookupEngine: Send + 'static {
     /// Type of the engine's questions.
     type Key: Key;
 
@@ -35,7 +35,7 @@ pub trait Engine: Send + 'static {
     fn answer(
         &mut self,
         questions: &[Self::Key],
-        answers: &mut Vec<<Self::Key as Key>::Answer>,
+        answers: &mut Vec<<Self::Key>::Value>,
     ) -> Result<(), StoreError>;
 }
 

@@ -321,7 +321,7 @@ impl<K: Key> Flights<K> {
 
     /// Collects the tickets of overdue questions at `now`: with a stale answer from `stale` after `stale_wait`, or with
     /// an error at the deadline.
-    pub(super) fn due(&self, now: u64, stale: impl Fn(&K) -> Option<K::Answer>, results: &mut Results<K>) -> Due {
+    pub(super) fn due(&self, now: u64, stale: impl Fn(&K) -> Option<K::Value>, results: &mut Results<K>) -> Due {
         let mut due = Due::default();
         let mut guard = self.lock();
         let State { flights, waiting, idle, probe, last, .. } = &mut *guard;

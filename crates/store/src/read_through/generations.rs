@@ -11,7 +11,7 @@ use super::Key;
 
 pub(super) struct Entry<K: Key> {
     pub(super) key: K,
-    pub(super) answer: K::Answer,
+    pub(super) answer: K::Value,
     /// [`Moment::mono`](crate::clock::Moment::mono).
     pub(super) read_at: u64,
     /// Era of the cache when the engine was asked.
@@ -47,7 +47,7 @@ impl<K: Key> Part<K> {
         question: &impl Equivalent<K>,
         worth: impl Fn(&Entry<K>, Duration) -> Worth,
         rehash: impl Fn(&Entry<K>) -> u64,
-    ) -> Option<(K::Answer, Worth)> {
+    ) -> Option<(K::Value, Worth)> {
         let same = |e: &Entry<K>| question.equivalent(&e.key);
         if let Ok(entry) = self.young.find_entry(hash, same) {
             let is = worth(entry.get(), self.lifetime);

@@ -24,12 +24,12 @@ pub trait LocalEngine: 'static {
     /// threads ask.
     fn connect(&mut self) -> impl Future<Output = ()>;
 
-    /// Answers each question, in order; see [`Engine::answer`](super::Engine::answer). Should have a deadline of its
+    /// Answers each question, in order; see [`LookupEngine::answer`](super::LookupEngine::answer). Should have a deadline of its
     /// own.
     fn answer(
         &mut self,
         questions: &[Self::Key],
-        answers: &mut Vec<<Self::Key as Key>::Answer>,
+        answers: &mut Vec<<Self::Key>::Value>,
     ) -> impl Future<Output = Result<(), StoreError>>;
 }
 
@@ -103,7 +103,7 @@ struct InFlight<'s, K: Key> {
 }
 
 impl<K: Key> InFlight<'_, K> {
-    fn land(&mut self, outcome: Result<&mut Vec<K::Answer>, StoreError>) -> Questions<K> {
+    fn land(&mut self, outcome: Result<&mut Vec<K::Value>, StoreError>) -> Questions<K> {
         self.batch.take().map_or_else(Questions::none, |batch| self.shared.land(batch, outcome))
     }
 }
@@ -137,12 +137,12 @@ mod tests {
     use super::*;
     use crate::clock::{Clock, Moment};
     use crate::read_through::{ReadThroughSettings, Steps};
-    use crate::subscriber::{Answer, Asked, Question};
+    use crate::subscriber::{SubscriberAnswer, Asked, Question};
     use crate::ticket::{SinkId, Ticket};
 
-    type Answered = (u64, Result<Answer, StoreError>);
+    type Answered = (u64, Result<SubscriberAnswer, StoreError>);
 
-    /// Engine that answers [`Answer::Exists`] to every question, once its gate is open.
+    /// Engine that answers [`SubscriberAnswer::Exists`] to every question, once its gate is open.
     struct Gated(Rc<Cell<bool>>);
 
     impl Gated {
@@ -158,9 +158,9 @@ mod tests {
             self.opened().await;
         }
 
-        async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
             self.opened().await;
-            answers.extend(questions.iter().map(|_| Answer::Exists));
+            answers.extend(questions.iter().map(|_| SubscriberAnswer::Exists));
             Ok(())
         }
     }
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    const THERE: Result<Answer, StoreError> = Ok(Answer::Exists);
+    const THERE: Result<SubscriberAnswer, StoreError> = Ok(SubscriberAnswer::Exists);
 
     #[test]
     fn a_round_wakes_the_task_of_its_shard_once_and_no_thread() {
@@ -256,8 +256,8 @@ mod tests {
         bed.asker.flush();
         let batch = bed.steps.take().expect("the question is the threads'");
         assert_eq!(batch.keys().len(), 1);
-        bed.steps.answered(batch, Ok(vec![Answer::Absent]));
-        assert_eq!(bed.taken(), [(2, Ok(Answer::Absent))]);
+        bed.steps.answered(batch, Ok(vec![SubscriberAnswer::Absent]));
+        assert_eq!(bed.taken(), [(2, Ok(SubscriberAnswer::Absent))]);
         // The task takes the questions that the threads left, once its own is answered.
         bed.ask(3, "c");
         bed.asker.flush();
@@ -273,7 +273,7 @@ mod tests {
         bed.ask(1, "a");
         bed.asker.flush();
         let batch = bed.steps.take().expect("the question is the threads'");
-        bed.steps.answered(batch, Ok(vec![Answer::Exists]));
+        bed.steps.answered(batch, Ok(vec![SubscriberAnswer::Exists]));
         bed.gate.set(true);
         bed.run();
         bed.ask(2, "b");

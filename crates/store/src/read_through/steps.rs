@@ -34,7 +34,7 @@ impl<K: Key> Steps<K> {
     }
 
     /// Takes the engine's answers to a batch, or its error. The connection is idle again.
-    pub fn answered(&self, batch: Batch<K>, mut outcome: Result<Vec<K::Answer>, StoreError>) {
+    pub fn answered(&self, batch: Batch<K>, mut outcome: Result<Vec<K::Value>, StoreError>) {
         self.shared.land(batch, outcome.as_mut().map_err(|error| *error));
         self.shared.flights.is_idle();
     }
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Moment;
-    use crate::subscriber::{Answer, Asked, Question};
+    use crate::subscriber::{SubscriberAnswer, Asked, Question};
     use crate::ticket::{SinkId, Ticket};
 
     fn user(name: &str) -> Question<'_> {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     /// Returned ticket with its result.
-    type Answered = (u64, Result<Answer, StoreError>);
+    type Answered = (u64, Result<SubscriberAnswer, StoreError>);
 
     /// Cache, its returned tickets, and its clock.
     struct Bed {
@@ -171,14 +171,14 @@ mod tests {
         assert!(cache.gauges().is_broken && steps.deadline().is_none());
         assert!(steps.take().is_none(), "both connections hang");
         // The engine answers late: the last question is tried again.
-        steps.answered(first, Ok(vec![Answer::Exists, Answer::Absent]));
+        steps.answered(first, Ok(vec![SubscriberAnswer::Exists, SubscriberAnswer::Absent]));
         assert!(steps.deadline().is_some());
         let probe = steps.take().expect("a trial question");
         assert!(names(&probe) == ["c"] && steps.take().is_none());
-        steps.answered(probe, Ok(vec![Answer::Exists]));
+        steps.answered(probe, Ok(vec![SubscriberAnswer::Exists]));
         assert!(!cache.gauges().is_broken && steps.deadline().is_none());
         steps.answered(second, Err(StoreError::Unavailable));
-        assert_eq!(cache.cached(user("a"), bed.now()), Some(Ok(Answer::Exists)));
+        assert_eq!(cache.cached(user("a"), bed.now()), Some(Ok(SubscriberAnswer::Exists)));
         assert!(bed.taken().is_empty(), "no ticket comes twice");
         steps.hear(Ok(Changes::Of(vec![user("a").into()])));
         assert_eq!((cache.cached(user("a"), bed.now()), cache.gauges().voided), (None, 1));
@@ -195,11 +195,11 @@ mod tests {
         bed.pass_until(2_000);
         assert_eq!(bed.taken(), [(1, Err(StoreError::TimedOut))]);
         bed.ask_alone(2, "a");
-        steps.answered(first, Ok(vec![Answer::Exists]));
+        steps.answered(first, Ok(vec![SubscriberAnswer::Exists]));
         assert!(bed.taken().is_empty());
         let second = steps.take().expect("a question");
-        steps.answered(second, Ok(vec![Answer::Absent]));
-        assert_eq!(bed.taken(), [(2, Ok(Answer::Absent))]);
+        steps.answered(second, Ok(vec![SubscriberAnswer::Absent]));
+        assert_eq!(bed.taken(), [(2, Ok(SubscriberAnswer::Absent))]);
     }
 
     /// A late failure does not end an equal question that another connection has since.
@@ -216,8 +216,8 @@ mod tests {
         let second = steps.take().expect("the same by another connection");
         steps.answered(first, Err(StoreError::Unavailable));
         assert!(bed.taken().is_empty());
-        steps.answered(second, Ok(vec![Answer::Exists]));
-        assert_eq!(bed.taken(), [(2, Ok(Answer::Exists))]);
+        steps.answered(second, Ok(vec![SubscriberAnswer::Exists]));
+        assert_eq!(bed.taken(), [(2, Ok(SubscriberAnswer::Exists))]);
     }
 
     /// A request after a notice has its own deadline, and is asked when the older question has missed its deadline.
@@ -240,7 +240,7 @@ mod tests {
         bed.pass_until(3_500);
         assert_eq!(bed.taken(), [(2, Err(StoreError::TimedOut))]);
         assert_eq!(bed.cache.gauges().in_flight, 0);
-        steps.answered(second, Ok(vec![Answer::Exists]));
+        steps.answered(second, Ok(vec![SubscriberAnswer::Exists]));
         assert!(bed.taken().is_empty(), "no ticket comes twice");
     }
 
@@ -255,7 +255,7 @@ mod tests {
         bed.pass_until(2_000);
         bed.ask_alone(2, "a");
         assert!(steps.take().is_none(), "the only connection is busy");
-        steps.answered(first, Ok(vec![Answer::Exists]));
+        steps.answered(first, Ok(vec![SubscriberAnswer::Exists]));
         assert_eq!(bed.cache.gauges().in_flight, 0);
         bed.ask_alone(3, "b");
         bed.ask_alone(4, "a");
@@ -276,11 +276,11 @@ mod tests {
             bed.ask_alone(first + 1, "a");
             bed.ask_alone(first + 2, "a");
             assert!(steps.take().is_none(), "the only connection is busy");
-            steps.answered(before, Ok(vec![Answer::Exists]));
-            assert_eq!(bed.taken(), [(first, Ok(Answer::Exists))]);
+            steps.answered(before, Ok(vec![SubscriberAnswer::Exists]));
+            assert_eq!(bed.taken(), [(first, Ok(SubscriberAnswer::Exists))]);
             let after = steps.take().expect("it is asked again");
-            steps.answered(after, Ok(vec![Answer::Absent]));
-            assert_eq!(bed.taken(), [(first + 1, Ok(Answer::Absent)), (first + 2, Ok(Answer::Absent))]);
+            steps.answered(after, Ok(vec![SubscriberAnswer::Absent]));
+            assert_eq!(bed.taken(), [(first + 1, Ok(SubscriberAnswer::Absent)), (first + 2, Ok(SubscriberAnswer::Absent))]);
             assert_eq!((bed.cache.gauges().in_flight, steps.take().is_none()), (0, true));
             // A question not yet asked is asked after the change.
             steps.hear(Ok(Changes::All));
@@ -288,8 +288,8 @@ mod tests {
             steps.hear(Ok(change));
             bed.ask_alone(first + 4, "a");
             let only = steps.take().expect("a question");
-            steps.answered(only, Ok(vec![Answer::Exists]));
-            assert_eq!(bed.taken(), [(first + 3, Ok(Answer::Exists)), (first + 4, Ok(Answer::Exists))]);
+            steps.answered(only, Ok(vec![SubscriberAnswer::Exists]));
+            assert_eq!(bed.taken(), [(first + 3, Ok(SubscriberAnswer::Exists)), (first + 4, Ok(SubscriberAnswer::Exists))]);
             bed.cache.forget();
         }
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use super::*;
 use crate::clock::Moment;
 use crate::clock::tests::now as real_now;
-use crate::subscriber::{Answer, Asked, Credential, Ha1s, Question};
+use crate::subscriber::{SubscriberAnswer, Asked, Credential, Ha1s, Question};
 
 /// Engine that knows users whose names begin with "u"; fails, blocks and counts on request.
 #[derive(Clone, Default)]
@@ -18,10 +18,10 @@ struct Fake {
     gate: Arc<Mutex<()>>,
 }
 
-impl Engine for Fake {
+impl LookupEngine for Fake {
     type Key = Asked;
 
-    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
         self.asked.fetch_add(questions.len() as u64, Ordering::SeqCst);
         self.batches.fetch_add(1, Ordering::SeqCst);
         let _gate = self.gate.lock().unwrap();
@@ -31,15 +31,15 @@ impl Engine for Fake {
         for asked in questions {
             answers.push(match asked.question() {
                 Question::Credential { username, .. } if username.starts_with(b"u") => {
-                    Answer::Credential(Arc::new(Credential {
+                    SubscriberAnswer::Credential(Arc::new(Credential {
                         username: String::from_utf8_lossy(username).into(),
                         realm: "r".into(),
                         domain: "d".into(),
                         ha1: Ha1s::default(),
                     }))
                 }
-                Question::User { username, .. } if username.starts_with(b"u") => Answer::Exists,
-                _ => Answer::Absent,
+                Question::User { username, .. } if username.starts_with(b"u") => SubscriberAnswer::Exists,
+                _ => SubscriberAnswer::Absent,
             });
         }
         Ok(())
@@ -63,7 +63,7 @@ struct Bed {
     fake: Fake,
     store: ReadThrough<Asked>,
     sink: SinkId,
-    results: mpsc::Receiver<(u64, Result<Answer, StoreError>)>,
+    results: mpsc::Receiver<(u64, Result<SubscriberAnswer, StoreError>)>,
     /// Lead of the clock over real time, in milliseconds.
     ahead: Arc<AtomicU64>,
 }
@@ -86,7 +86,7 @@ fn bed_that_connects(settings: ReadThroughSettings, connect: fn(Fake) -> Result<
         std::thread::yield_now();
     }
     let (tx, results) = mpsc::channel();
-    let sink = store.receiver(move |results: &[(u64, Result<Answer, StoreError>)]| {
+    let sink = store.receiver(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
         for result in results {
             let _gone = tx.send(result.clone());
         }
@@ -109,15 +109,15 @@ impl Bed {
         Ok(())
     }
 
-    fn cached(&self, question: Question<'_>) -> Option<Answer> {
+    fn cached(&self, question: Question<'_>) -> Option<SubscriberAnswer> {
         self.store.cached(question, self.now()).map(Result::unwrap)
     }
 
-    fn result(&self) -> (u64, Result<Answer, StoreError>) {
+    fn result(&self) -> (u64, Result<SubscriberAnswer, StoreError>) {
         self.results.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back")
     }
 
-    fn ask(&self, question: Question<'_>) -> Answer {
+    fn ask(&self, question: Question<'_>) -> SubscriberAnswer {
         self.request(0, question).unwrap();
         self.result().1.unwrap()
     }
@@ -140,16 +140,16 @@ fn the_second_time_it_is_known() {
     let bed = bed(ReadThroughSettings::default());
     assert_eq!(bed.cached(credential("u1")), None);
     let answer = bed.ask(credential("u1"));
-    assert!(matches!(&answer, Answer::Credential(c) if &*c.username == "u1"));
+    assert!(matches!(&answer, SubscriberAnswer::Credential(c) if &*c.username == "u1"));
     assert_eq!(bed.cached(credential("u1")), Some(answer));
-    assert_eq!(bed.ask(credential("nobody")), Answer::Absent);
-    assert_eq!(bed.cached(credential("nobody")), Some(Answer::Absent));
+    assert_eq!(bed.ask(credential("nobody")), SubscriberAnswer::Absent);
+    assert_eq!(bed.cached(credential("nobody")), Some(SubscriberAnswer::Absent));
     // The same texts, split elsewhere or in another kind of question, are another question.
     let split = Question::Credential { username: b"u", realm: b"1r" };
     assert_eq!(bed.cached(split), None);
     let user = Question::User { username: b"u1", domain: b"r" };
     assert_eq!(bed.cached(user), None);
-    assert_eq!(bed.ask(user), Answer::Exists);
+    assert_eq!(bed.ask(user), SubscriberAnswer::Exists);
     let gauges = bed.store.gauges();
     assert_eq!((gauges.entries, gauges.hits, gauges.misses, gauges.in_flight), (3, 2, 3, 0));
 }
@@ -160,7 +160,7 @@ fn that_there_is_no_user_of_a_long_name_is_not_kept() {
     let bed = bed(ReadThroughSettings::default());
     for (length, kept) in [(200, 1), (400, 1), (60_000, 1)] {
         let name = "n".repeat(length);
-        assert_eq!(bed.ask(credential(&name)), Answer::Absent);
+        assert_eq!(bed.ask(credential(&name)), SubscriberAnswer::Absent);
         assert_eq!(bed.store.gauges().entries, kept, "{length}");
     }
 }
@@ -198,7 +198,7 @@ fn a_failure_is_reported_and_not_cached() {
     assert_eq!(bed.result(), (1, Err(StoreError::Unavailable)));
     assert_eq!(bed.cached(credential("u1")), None);
     bed.fake.fail.store(0, Ordering::SeqCst);
-    assert_ne!(bed.ask(credential("u1")), Answer::Absent);
+    assert_ne!(bed.ask(credential("u1")), SubscriberAnswer::Absent);
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn what_is_known_outlives_its_engine() {
     bed.request(1, credential("u1")).unwrap();
     bed.request(2, credential("nobody")).unwrap();
     let (value, answer) = bed.result();
-    assert!(value == 1 && matches!(answer, Ok(Answer::Credential(_))), "{answer:?}");
+    assert!(value == 1 && matches!(answer, Ok(SubscriberAnswer::Credential(_))), "{answer:?}");
     assert!(bed.cached(credential("u1")).is_some());
     assert_eq!(bed.store.gauges().stale, 2);
     assert_eq!(bed.cached(credential("nobody")), None, "that there was none is not known any more");
@@ -401,7 +401,7 @@ fn an_engine_that_fails_leaves_what_is_known() {
     let bed = bed(ReadThroughSettings { found_ttl: Duration::ZERO, ..ReadThroughSettings::default() });
     bed.ask(credential("u1"));
     bed.fake.fail.store(1, Ordering::SeqCst);
-    assert_ne!(bed.ask(credential("u1")), Answer::Absent);
+    assert_ne!(bed.ask(credential("u1")), SubscriberAnswer::Absent);
     bed.request(1, credential("u2")).unwrap();
     assert_eq!(bed.result().1, Err(StoreError::Unavailable));
     // An answer that a notice voids is not used, not even while the engine fails.

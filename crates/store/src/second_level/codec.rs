@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::subscriber::{Answer, Asked, Credential, Ha1s, Question};
+use crate::subscriber::{SubscriberAnswer, Asked, Credential, Ha1s, Question};
 
 /// Format version of values. A value of another version is ignored.
 const VERSION: u8 = 2;
@@ -24,16 +24,16 @@ pub(super) fn key_of(asked: &Asked) -> Vec<u8> {
 }
 
 /// Encodes an answer that the database gave at this time, in milliseconds since 1970. `None`: it is not stored.
-pub(super) fn encode(answer: &Answer, key: &[u8], read_at: u64) -> Option<Vec<u8>> {
+pub(super) fn encode(answer: &SubscriberAnswer, key: &[u8], read_at: u64) -> Option<Vec<u8>> {
     let kind = match answer {
-        Answer::Absent => return None,
-        Answer::Exists => EXISTS,
-        Answer::Credential(_) => CREDENTIAL,
+        SubscriberAnswer::Absent => return None,
+        SubscriberAnswer::Exists => EXISTS,
+        SubscriberAnswer::Credential(_) => CREDENTIAL,
     };
     let mut value = vec![VERSION, kind];
     value.extend_from_slice(&read_at.to_be_bytes());
     text(key, &mut value);
-    if let Answer::Credential(credential) = answer {
+    if let SubscriberAnswer::Credential(credential) = answer {
         // A phone may authenticate by another name than the subscriber's own.
         text(credential.username.as_bytes(), &mut value);
         text(credential.domain.as_bytes(), &mut value);
@@ -58,7 +58,7 @@ pub(crate) fn text(text: &[u8], value: &mut Vec<u8>) {
 }
 
 /// Decodes the answer to this question, unless it is older than `not_before`.
-pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -> Option<Answer> {
+pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -> Option<SubscriberAnswer> {
     let mut rest = Rest(value);
     let [version, kind] = *rest.take()?;
     let read_at = u64::from_be_bytes(*rest.take()?);
@@ -67,12 +67,12 @@ pub(super) fn decode(value: &[u8], asked: &Asked, key: &[u8], not_before: u64) -
         return None;
     }
     let answer = match (kind, asked.question()) {
-        (EXISTS, Question::User { .. }) => Answer::Exists,
+        (EXISTS, Question::User { .. }) => SubscriberAnswer::Exists,
         (CREDENTIAL, Question::Credential { realm, .. }) => {
             let text = |bytes| std::str::from_utf8(bytes).ok().map(Box::from);
             let (username, domain) = (text(rest.text()?)?, text(rest.text()?)?);
             let (ha1, realm) = (rest.ha1s()?, text(realm)?);
-            Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
+            SubscriberAnswer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
         }
         _ => return None,
     };
@@ -134,16 +134,16 @@ mod tests {
         })
     }
 
-    fn any_answer() -> impl Strategy<Value = Answer> {
+    fn any_answer() -> impl Strategy<Value = SubscriberAnswer> {
         // The subscriber's own name hardly ever equals the requested one.
         let names = ("[a-zé@.]{0,9}", "[a-zé.]{0,9}");
         let digests = (any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>());
         let credential = (digests, names).prop_map(|((md5, sha256, sha512_256), (username, domain))| {
             let ha1 = Ha1s { md5, sha256, sha512_256 };
             let (username, domain) = (username.into(), domain.into());
-            Answer::Credential(Arc::new(Credential { username, realm: "r".into(), domain, ha1 }))
+            SubscriberAnswer::Credential(Arc::new(Credential { username, realm: "r".into(), domain, ha1 }))
         });
-        prop_oneof![Just(Answer::Exists), credential]
+        prop_oneof![Just(SubscriberAnswer::Exists), credential]
     }
 
     proptest! {
@@ -155,7 +155,7 @@ mod tests {
         #[test]
         fn an_answer_comes_back_to_its_own_question_alone(answer in any_answer(), other in any_question(), cut in any::<prop::sample::Index>()) {
             let asked = Asked::from(match answer {
-                Answer::Exists => Question::User { username: b"alice", domain: b"r" },
+                SubscriberAnswer::Exists => Question::User { username: b"alice", domain: b"r" },
                 _ => Question::Credential { username: b"alice", realm: b"r" },
             });
             let key = key_of(&asked);

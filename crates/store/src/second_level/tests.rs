@@ -28,15 +28,15 @@ struct Database {
     meanwhile: Arc<Mutex<Option<Meanwhile>>>,
 }
 
-fn credential(name: &str, octet: u8) -> Answer {
+fn credential(name: &str, octet: u8) -> SubscriberAnswer {
     let ha1 = Ha1s { md5: Some([octet; 16]), sha256: Some([octet; 32]), sha512_256: None };
-    Answer::Credential(Arc::new(Credential { username: name.into(), realm: "r".into(), domain: "d".into(), ha1 }))
+    SubscriberAnswer::Credential(Arc::new(Credential { username: name.into(), realm: "r".into(), domain: "d".into(), ha1 }))
 }
 
-impl Engine for Database {
+impl LookupEngine for Database {
     type Key = Asked;
 
-    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
         if *self.is_down.lock().unwrap() {
             return Err(StoreError::Unavailable);
         }
@@ -46,9 +46,9 @@ impl Engine for Database {
             let find = |name: &[u8]| users.iter().find(|(user, _)| user.as_bytes() == name);
             answers.push(match asked.question() {
                 Question::Credential { username, .. } => {
-                    find(username).map_or(Answer::Absent, |(name, octet)| credential(name, *octet))
+                    find(username).map_or(SubscriberAnswer::Absent, |(name, octet)| credential(name, *octet))
                 }
-                Question::User { username, .. } => find(username).map_or(Answer::Absent, |_| Answer::Exists),
+                Question::User { username, .. } => find(username).map_or(SubscriberAnswer::Absent, |_| SubscriberAnswer::Exists),
             });
         }
         if let Some(meanwhile) = self.meanwhile.lock().unwrap().take() {
@@ -63,8 +63,8 @@ impl LocalEngine for Database {
 
     async fn connect(&mut self) {}
 
-    async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<Answer>) -> Result<(), StoreError> {
-        Engine::answer(self, questions, answers)
+    async fn answer(&mut self, questions: &[Asked], answers: &mut Vec<SubscriberAnswer>) -> Result<(), StoreError> {
+        LookupEngine::answer(self, questions, answers)
     }
 }
 
@@ -93,9 +93,9 @@ impl Bed {
         Self { database: Database::default(), local, level, now }
     }
 
-    fn ask(&self, question: Question<'_>) -> Result<Answer, StoreError> {
+    fn ask(&self, question: Question<'_>) -> Result<SubscriberAnswer, StoreError> {
         let mut answers = Vec::new();
-        Engine::answer(&mut self.level.before(self.database.clone()), &[question.into()], &mut answers)?;
+        LookupEngine::answer(&mut self.level.before(self.database.clone()), &[question.into()], &mut answers)?;
         assert_eq!(answers.len(), 1);
         Ok(answers.remove(0))
     }
@@ -106,10 +106,10 @@ impl Bed {
 }
 
 fn level(local: &Arc<LocalCache>, now: &Arc<AtomicU64>) -> SecondLevel {
-    level_of(CacheEngine::Local(local.clone()), now)
+    level_of(CacheHandle::Local(local.clone()), now)
 }
 
-fn level_of(cache: CacheEngine, now: &Arc<AtomicU64>) -> SecondLevel {
+fn level_of(cache: CacheHandle, now: &Arc<AtomicU64>) -> SecondLevel {
     let settings = SecondLevelSettings { found: Duration::from_secs(60), wait: Duration::from_secs(5) };
     let now = now.clone();
     let clock: Clock = Arc::new(move || Moment { mono: now.load(SeqCst), wall: now.load(SeqCst) + 5_000_000 });
@@ -142,7 +142,7 @@ fn unknown_users_leave_nothing_in_the_cache() {
     for n in 0..1_000 {
         let name = format!("made up {n}");
         let question = Question::Credential { username: name.as_bytes(), realm: b"r" };
-        assert_eq!(bed.ask(question), Ok(Answer::Absent));
+        assert_eq!(bed.ask(question), Ok(SubscriberAnswer::Absent));
     }
     assert_eq!(bed.local.len(), 1);
     // The entry of a removed user is removed, too.
@@ -151,7 +151,7 @@ fn unknown_users_leave_nothing_in_the_cache() {
     bed.database.users.lock().unwrap().clear();
     bed.now.fetch_add(1, SeqCst);
     watch.changes().unwrap();
-    assert_eq!(bed.ask(ALICE), Ok(Answer::Absent));
+    assert_eq!(bed.ask(ALICE), Ok(SubscriberAnswer::Absent));
     assert_eq!(bed.local.len(), 0);
 }
 
@@ -179,8 +179,8 @@ fn what_is_known_and_what_is_not_come_in_the_order_of_the_questions() {
     ];
     for asked in [4, 1] {
         let mut answers = Vec::new();
-        Engine::answer(&mut bed.level.before(bed.database.clone()), &questions, &mut answers).unwrap();
-        assert_eq!(answers, [credential("alice", 1), credential("bob", 2), Answer::Exists, Answer::Absent]);
+        LookupEngine::answer(&mut bed.level.before(bed.database.clone()), &questions, &mut answers).unwrap();
+        assert_eq!(answers, [credential("alice", 1), credential("bob", 2), SubscriberAnswer::Exists, SubscriberAnswer::Absent]);
         assert_eq!(bed.asked(), asked);
     }
 }
@@ -236,7 +236,7 @@ fn what_another_server_read_before_a_change_and_stored_after_it_does_not_count()
         // The other server has not noticed the change yet.
         let mut other = level(&bed.local, &bed.now).before(bed.database.clone());
         let mut answers = Vec::new();
-        Engine::answer(&mut other, &[ALICE.into()], &mut answers).unwrap();
+        LookupEngine::answer(&mut other, &[ALICE.into()], &mut answers).unwrap();
         assert_ne!(answers, [credential("alice", 2)], "as it was when it was asked for");
         let now = bed.now.fetch_add(1, SeqCst) + 1;
         assert!(bed.local.fetch(&key_of(&ALICE.into()), now, &mut Vec::new()).unwrap(), "it is stored");
@@ -295,7 +295,7 @@ fn who_has_the_cache_void_an_answer_hears_whether_it_is_gone() {
     assert!(is_there());
     assert_eq!(bed.level.void(&[ALICE.into()]), Ok(()));
     assert!(!is_there());
-    let denying = level_of(CacheEngine::Remote(Arc::new(Denying::default())), &bed.now);
+    let denying = level_of(CacheHandle::Remote(Arc::new(Denying::default())), &bed.now);
     assert_eq!(denying.void(&[ALICE.into()]), Err(CacheError::Denied));
 }
 
@@ -385,7 +385,7 @@ fn a_shard_asks_the_cache_and_the_database_by_connections_of_its_own() {
     bed.database.users.lock().unwrap().push(("alice", 1));
     let own = Arc::new(Elsewhere::new(None));
     let all = Arc::new(Elsewhere::new(Some(own.clone())));
-    let (mut cached, task) = level_of(CacheEngine::Remote(all.clone()), &bed.now).before_local(bed.database.clone());
+    let (mut cached, task) = level_of(CacheHandle::Remote(all.clone()), &bed.now).before_local(bed.database.clone());
     assert!(task.is_some(), "the shard runs its connection");
     let questions = [Asked::from(ALICE), BOB.into()];
     let mut context = Context::from_waker(Waker::noop());
@@ -398,7 +398,7 @@ fn a_shard_asks_the_cache_and_the_database_by_connections_of_its_own() {
             assert_eq!((own.answer(), bed.asked()), (2, 0), "first the cache");
             assert_eq!(asked.as_mut().poll(&mut context), Poll::Ready(Ok(())));
         }
-        assert_eq!(answers, [credential("alice", 1), Answer::Absent]);
+        assert_eq!(answers, [credential("alice", 1), SubscriberAnswer::Absent]);
         assert_eq!((own.answer(), bed.asked()), (stored, database));
     }
     assert_eq!(all.answer(), 0, "no other thread is woken");

@@ -2,31 +2,31 @@
 
 use std::fmt::Write;
 
-use strowger_node::control::{AccountingState, Order, Reply};
+use strowger_node::control::{AccountingState, ControlOrder, Reply};
 
 use super::arguments::{AccountingArguments, AccountingCommand};
 use super::{ago, as_json, ask, reach, sentence, unexpected};
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
-pub(crate) fn accounting(arguments: &AccountingArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn accounting(arguments: &AccountingArguments) -> anyhow::Result<CommandOutcome> {
     let (server, order) = match &arguments.command {
-        None => (&arguments.server, Order::Accounting),
-        Some(AccountingCommand::Flush(server)) => (server, Order::FlushAccounting),
-        Some(AccountingCommand::Retry(server)) => (server, Order::RetryAccounting),
+        None => (&arguments.server, ControlOrder::Accounting),
+        Some(AccountingCommand::Flush(server)) => (server, ControlOrder::FlushAccounting),
+        Some(AccountingCommand::Retry(server)) => (server, ControlOrder::RetryAccounting),
     };
-    let mut outcome = Outcome::Done;
+    let mut outcome = CommandOutcome::Done;
     let reached = reach(server, |client| {
         let state = match ask(client, &order)? {
             Reply::Accounting(state) => state,
             other => return unexpected(&other),
         };
         let left = match order {
-            Order::FlushAccounting => state.spool.rows,
-            Order::RetryAccounting => state.quarantine.rows,
+            ControlOrder::FlushAccounting => state.spool.rows,
+            ControlOrder::RetryAccounting => state.quarantine.rows,
             _ => 0,
         };
         if left > 0 {
-            outcome = Outcome::Failed;
+            outcome = CommandOutcome::Failed;
         }
         if server.json { output::print(&as_json(&state)?) } else { output::print(&table(&state)) }
     })?;

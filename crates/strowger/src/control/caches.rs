@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use strowger_node::control::{CacheList, CacheSummary, CachedUser, Done, KeptAnswer, Order, Reply, SubscriberCache};
+use strowger_node::control::{CacheList, CacheSummary, CachedUser, Done, KeptAnswer, ControlOrder, Reply, SubscriberCache};
 
 use super::arguments::{
     CacheEntryArguments, CachedUserArguments, CachesArguments, CachesCommand, DropSubscribersArguments, ServerArgument,
 };
 use super::{ago, as_json, ask, printable, reach, sentence, unexpected};
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
-pub(crate) fn caches(arguments: &CachesArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn caches(arguments: &CachesArguments) -> anyhow::Result<CommandOutcome> {
     match &arguments.command {
         CachesCommand::List(server) => list(server),
         CachesCommand::User(arguments) => user(arguments),
@@ -21,8 +21,8 @@ pub(crate) fn caches(arguments: &CachesArguments) -> anyhow::Result<Outcome> {
     }
 }
 
-fn list(server: &ServerArgument) -> anyhow::Result<Outcome> {
-    reach(server, |client| match ask(client, &Order::Caches)? {
+fn list(server: &ServerArgument) -> anyhow::Result<CommandOutcome> {
+    reach(server, |client| match ask(client, &ControlOrder::Caches)? {
         Reply::Caches(list) if server.json => output::print(&as_json(&list)?),
         Reply::Caches(list) => output::print(&table(&list)),
         other => unexpected(&other),
@@ -53,15 +53,15 @@ fn table(list: &CacheList) -> String {
     text
 }
 
-fn user(arguments: &CachedUserArguments) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::Done;
+fn user(arguments: &CachedUserArguments) -> anyhow::Result<CommandOutcome> {
+    let mut outcome = CommandOutcome::Done;
     let reached = reach(&arguments.server, |client| {
-        let found = match ask(client, &Order::CachedUser { user: arguments.user.to_string() })? {
+        let found = match ask(client, &ControlOrder::CachedUser { user: arguments.user.to_string() })? {
             Reply::CachedUser(found) => found,
             other => return unexpected(&other),
         };
         if found.kept.is_empty() {
-            outcome = Outcome::Failed;
+            outcome = CommandOutcome::Failed;
         }
         if arguments.server.json { output::print(&as_json(&found)?) } else { output::print(&kept(&found)) }
     })?;
@@ -94,9 +94,9 @@ fn kept(found: &CachedUser) -> String {
     text
 }
 
-fn drop_subscribers(arguments: &DropSubscribersArguments) -> anyhow::Result<Outcome> {
+fn drop_subscribers(arguments: &DropSubscribersArguments) -> anyhow::Result<CommandOutcome> {
     let user = arguments.user.as_ref().map(ToString::to_string);
-    reach(&arguments.server, |client| match ask(client, &Order::DropSubscribers { user })? {
+    reach(&arguments.server, |client| match ask(client, &ControlOrder::DropSubscribers { user })? {
         Reply::Done(Done::Dropped { answers }) if arguments.server.json => {
             output::print(&as_json(&json!({"dropped": answers}))?)
         }
@@ -105,9 +105,9 @@ fn drop_subscribers(arguments: &DropSubscribersArguments) -> anyhow::Result<Outc
     })
 }
 
-fn get(arguments: &CacheEntryArguments) -> anyhow::Result<Outcome> {
+fn get(arguments: &CacheEntryArguments) -> anyhow::Result<CommandOutcome> {
     let CacheEntryArguments { cache, key, server } = arguments;
-    let order = Order::CacheEntry { cache: cache.clone(), key: key.clone() };
+    let order = ControlOrder::CacheEntry { cache: cache.clone(), key: key.clone() };
     reach(server, |client| match ask(client, &order)? {
         Reply::CacheEntry(entry) if server.json => output::print(&as_json(&entry)?),
         Reply::CacheEntry(entry) => {
@@ -118,9 +118,9 @@ fn get(arguments: &CacheEntryArguments) -> anyhow::Result<Outcome> {
     })
 }
 
-fn remove(arguments: &CacheEntryArguments) -> anyhow::Result<Outcome> {
+fn remove(arguments: &CacheEntryArguments) -> anyhow::Result<CommandOutcome> {
     let CacheEntryArguments { cache, key, server } = arguments;
-    let order = Order::DropEntry { cache: cache.clone(), key: key.clone() };
+    let order = ControlOrder::DropEntry { cache: cache.clone(), key: key.clone() };
     reach(server, |client| match ask(client, &order)? {
         Reply::Done(Done::Removed { was_there }) if server.json => {
             output::print(&as_json(&json!({"was_there": was_there}))?)

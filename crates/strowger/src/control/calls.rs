@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use strowger_node::control::{Call, CallList, Done, Order, Reply};
+use strowger_node::control::{Call, CallList, Done, ControlOrder, Reply};
 
 use super::arguments::{CallArguments, CallsArguments, CallsCommand, ListCallsArguments};
 use super::{List, PAGE, as_json, ask, duration, printable, reach, unexpected};
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
-pub(crate) fn calls(arguments: &CallsArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn calls(arguments: &CallsArguments) -> anyhow::Result<CommandOutcome> {
     match &arguments.command {
         CallsCommand::List(arguments) => list(arguments),
         CallsCommand::Show(arguments) => show(arguments),
@@ -17,14 +17,14 @@ pub(crate) fn calls(arguments: &CallsArguments) -> anyhow::Result<Outcome> {
     }
 }
 
-fn list(arguments: &ListCallsArguments) -> anyhow::Result<Outcome> {
+fn list(arguments: &ListCallsArguments) -> anyhow::Result<CommandOutcome> {
     reach(&arguments.server, |client| {
         let limit = arguments.limit.unwrap_or(usize::MAX);
         let heading = format!("{:<16}  {:<36} {:<36} {:<9} {:>10}", "id", "caller", "callee", "state", "for");
         let mut list = List::new(arguments.server.json, "tracked calls", heading);
         let mut from = None;
         loop {
-            let order = Order::Calls { party: arguments.party.clone(), from, most: PAGE.min(limit - list.rows) };
+            let order = ControlOrder::Calls { party: arguments.party.clone(), from, most: PAGE.min(limit - list.rows) };
             let CallList { calls, next, tracked } = match ask(client, &order)? {
                 Reply::Calls(page) => page,
                 other => return unexpected(&other),
@@ -48,8 +48,8 @@ fn line(call: &Call) -> String {
     format!("{:<16}  {caller:<36} {callee:<36} {:<9} {since:>10}", call.id, call.state)
 }
 
-fn show(arguments: &CallArguments) -> anyhow::Result<Outcome> {
-    reach(&arguments.server, |client| match ask(client, &Order::Call { id: arguments.id.clone() })? {
+fn show(arguments: &CallArguments) -> anyhow::Result<CommandOutcome> {
+    reach(&arguments.server, |client| match ask(client, &ControlOrder::Call { id: arguments.id.clone() })? {
         Reply::Call(call) if arguments.server.json => output::print(&as_json(&call)?),
         Reply::Call(call) => output::print(&table(&call)),
         other => unexpected(&other),
@@ -76,8 +76,8 @@ fn table(call: &Call) -> String {
     text
 }
 
-fn end(arguments: &CallArguments) -> anyhow::Result<Outcome> {
-    reach(&arguments.server, |client| match ask(client, &Order::EndCall { id: arguments.id.clone() })? {
+fn end(arguments: &CallArguments) -> anyhow::Result<CommandOutcome> {
+    reach(&arguments.server, |client| match ask(client, &ControlOrder::EndCall { id: arguments.id.clone() })? {
         Reply::Done(Done::Ended { id }) if arguments.server.json => output::print(&as_json(&json!({"ended": id}))?),
         Reply::Done(Done::Ended { id }) => output::print(&format!("call {id} ends\n")),
         other => unexpected(&other),

@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use strowger_node::control::{Limit, LimitList, Order, Reply};
+use strowger_node::control::{Limit, LimitList, ControlOrder, Reply};
 
 use super::arguments::LimitsArguments;
 use super::{as_json, ask, printable, reach, unexpected};
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
-pub(crate) fn limits(arguments: &LimitsArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn limits(arguments: &LimitsArguments) -> anyhow::Result<CommandOutcome> {
     let LimitsArguments { name, key, most, server } = arguments;
     reach(server, |client| {
-        let order = Order::Limits { name: name.clone(), key: key.clone(), most: *most };
+        let order = ControlOrder::Limits { name: name.clone(), key: key.clone(), most: *most };
         let LimitList { limits } = match ask(client, &order)? {
             Reply::Limits(list) => list,
             other => return unexpected(&other),

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use serde_json::json;
 use strowger_core::shown::shown;
-use strowger_node::control::{Ban, BanList, Client, Done, Order, Reply, Unreachable};
+use strowger_node::control::{Ban, BanList, Client, Done, ControlOrder, Reply, Unreachable};
 use strowger_node::preflight;
 
 pub(crate) use self::accounting::accounting;
@@ -29,7 +29,7 @@ pub(crate) use self::registrations::{RegistrationsArguments, end_registrations, 
 pub(crate) use self::sets::sets;
 use crate::cli::ConfigArgument;
 use crate::configuration::Choice;
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
 /// Timeout of an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,15 +43,15 @@ const AFTER_DRAIN: Duration = Duration::from_secs(10);
 /// Registrations, calls and bans per page.
 const PAGE: usize = 500;
 
-pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<Outcome> {
-    reach(&arguments.server, |client| match ask(client, &Order::Status)? {
+pub(crate) fn status(arguments: &StatusArguments) -> anyhow::Result<CommandOutcome> {
+    reach(&arguments.server, |client| match ask(client, &ControlOrder::Status)? {
         Reply::Status(status) if arguments.server.json => output::print(&as_json(&status)?),
         Reply::Status(status) => output::print(&status::table(&status)),
         other => unexpected(&other),
     })
 }
 
-pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<CommandOutcome> {
     match &arguments.command {
         BanCommand::List(server) => reach(server, |client| {
             let bans = banned(client)?;
@@ -71,7 +71,7 @@ pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<Outcome> {
             output::print(&text)
         }),
         BanCommand::Lift(LiftArguments { source, server, .. }) => {
-            reach(server, |client| match ask(client, &Order::Lift { source: *source })? {
+            reach(server, |client| match ask(client, &ControlOrder::Lift { source: *source })? {
                 Reply::Done(Done::Lifted { bans }) if server.json => output::print(&as_json(&json!({"lifted": bans}))?),
                 Reply::Done(Done::Lifted { bans: 0 }) => match source {
                     Some(source) => bail!("{source} is not banned"),
@@ -88,7 +88,7 @@ pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<Outcome> {
 fn banned(client: &mut Client) -> anyhow::Result<Vec<Ban>> {
     let (mut all, mut from) = (Vec::new(), None);
     loop {
-        let BanList { bans, next, .. } = match ask(client, &Order::Bans { from, most: PAGE })? {
+        let BanList { bans, next, .. } = match ask(client, &ControlOrder::Bans { from, most: PAGE })? {
             Reply::Bans(list) => list,
             other => return unexpected(&other),
         };
@@ -100,19 +100,19 @@ fn banned(client: &mut Client) -> anyhow::Result<Vec<Ban>> {
     }
 }
 
-pub(crate) fn log(arguments: &LogArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn log(arguments: &LogArguments) -> anyhow::Result<CommandOutcome> {
     let LogCommand::Level(LevelArguments { level, server }) = &arguments.command;
-    reach(server, |client| match ask(client, &Order::LogLevel { level: level.clone() })? {
+    reach(server, |client| match ask(client, &ControlOrder::LogLevel { level: level.clone() })? {
         Reply::Done(Done::Level { level }) if server.json => output::print(&as_json(&json!({"level": level}))?),
         Reply::Done(Done::Level { level }) => output::print(&format!("{level}\n")),
         other => unexpected(&other),
     })
 }
 
-pub(crate) fn drain(arguments: &DrainArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn drain(arguments: &DrainArguments) -> anyhow::Result<CommandOutcome> {
     let json = arguments.server.json;
     reach(&arguments.server, |client| {
-        let seconds = match ask(client, &Order::Drain)? {
+        let seconds = match ask(client, &ControlOrder::Drain)? {
             Reply::Done(Done::Draining { seconds }) => seconds,
             other => return unexpected(&other),
         };
@@ -130,20 +130,20 @@ pub(crate) fn drain(arguments: &DrainArguments) -> anyhow::Result<Outcome> {
     })
 }
 
-pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<CommandOutcome> {
     let json = arguments.server.json;
-    let mut outcome = Outcome::Done;
+    let mut outcome = CommandOutcome::Done;
     let choice = arguments.server.config.choose();
     // A socket identifies the server, whatever its configuration file.
     let file = choice.file().filter(|_| arguments.server.socket.is_none());
     let file = file.map(|file| file.canonicalize().unwrap_or_else(|_| file.to_owned()));
     let reached = reach(&arguments.server, |client| {
         client.wait_for(LONGEST_RELOAD)?;
-        match ask(client, &Order::Reload { file })? {
+        match ask(client, &ControlOrder::Reload { file })? {
             Reply::Done(Done::Reloaded(reload)) if json => output::print(&as_json(&reload)?),
             Reply::Done(Done::Reloaded(reload)) => reload::print(&reload),
             Reply::Wrong(wrong) => {
-                outcome = Outcome::Failed;
+                outcome = CommandOutcome::Failed;
                 match json {
                     true => output::print(&as_json(&json!({"refused": wrong.faults}))?),
                     false => reload::refused(&wrong),
@@ -156,7 +156,7 @@ pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<Outcome> {
 }
 
 /// Connects to the selected server and speaks with it.
-fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::Result<()>) -> anyhow::Result<Outcome> {
+fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::Result<()>) -> anyhow::Result<CommandOutcome> {
     reach_at(argument.socket.as_ref(), &argument.config, speak)
 }
 
@@ -165,19 +165,19 @@ fn reach_at(
     socket: Option<&PathBuf>,
     config: &ConfigArgument,
     speak: impl FnOnce(&mut Client) -> anyhow::Result<()>,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<CommandOutcome> {
     let is_named = socket.is_some();
     let socket = match socket {
         Some(socket) => socket.clone(),
         None => match socket_of(&config.choose())? {
             Some(socket) => socket,
-            None => return Ok(Outcome::Failed),
+            None => return Ok(CommandOutcome::Failed),
         },
     };
     let spoken =
         Client::connect(&socket, PATIENCE).map_err(anyhow::Error::from).and_then(|mut client| speak(&mut client));
     match spoken {
-        Ok(()) => Ok(Outcome::Done),
+        Ok(()) => Ok(CommandOutcome::Done),
         Err(error) => {
             let Some(unreachable) = error.downcast_ref::<Unreachable>() else { return Err(error) };
             let cure = match !is_named && unreachable.is_absent() {
@@ -188,7 +188,7 @@ fn reach_at(
                 false => "",
             };
             output::complain(&format!("{error:#}{cure}"));
-            Ok(Outcome::Unreached)
+            Ok(CommandOutcome::Unreached)
         }
     }
 }
@@ -213,7 +213,7 @@ fn socket_of(choice: &Choice) -> anyhow::Result<Option<PathBuf>> {
     }
 }
 
-fn ask(client: &mut Client, order: &Order) -> anyhow::Result<Reply> {
+fn ask(client: &mut Client, order: &ControlOrder) -> anyhow::Result<Reply> {
     match client.ask(order)? {
         Reply::Refused(reason) => bail!("the server refuses: {reason}"),
         Reply::Unavailable(reason) => bail!("the server cannot do that now: {reason}"),
@@ -247,8 +247,8 @@ fn ago(at: u64) -> String {
 }
 
 /// Outcome of a command: its own, if the server was reached.
-fn outcome(reached: Outcome, outcome: Outcome) -> Outcome {
-    if reached == Outcome::Done { outcome } else { reached }
+fn outcome(reached: CommandOutcome, outcome: CommandOutcome) -> CommandOutcome {
+    if reached == CommandOutcome::Done { outcome } else { reached }
 }
 
 /// Output of a list page by page: a table for people, or one JSON array.

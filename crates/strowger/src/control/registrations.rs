@@ -2,12 +2,12 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use strowger_node::control::{Done, Order, Page, Registration, Reply};
+use strowger_node::control::{Done, ControlOrder, Page, Registration, Reply};
 
 use super::arguments::ServerArgument;
 use super::{List, PAGE, as_json, ask, duration, printable, reach, reach_at, unexpected};
 use crate::cli::{AddressOfRecord, ConfigArgument, address_of_record};
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
 /// List who is registered with the running server, and where; end registrations.
 ///
@@ -70,17 +70,17 @@ struct RemoveArguments {
     server: ServerArgument,
 }
 
-pub(crate) fn registrations(arguments: &RegistrationsArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn registrations(arguments: &RegistrationsArguments) -> anyhow::Result<CommandOutcome> {
     match &arguments.command {
         Some(RegistrationsCommand::Remove(arguments)) => remove(arguments),
         None => list(arguments),
     }
 }
 
-fn remove(arguments: &RemoveArguments) -> anyhow::Result<Outcome> {
+fn remove(arguments: &RemoveArguments) -> anyhow::Result<CommandOutcome> {
     let RemoveArguments { user, contact, server } = arguments;
     reach(server, |client| {
-        let order = Order::RemoveRegistrations { user: user.to_string(), contact: contact.clone() };
+        let order = ControlOrder::RemoveRegistrations { user: user.to_string(), contact: contact.clone() };
         match ask(client, &order)? {
             Reply::Done(Done::Unregistered { registrations }) if server.json => {
                 output::print(&as_json(&json!({"removed": registrations}))?)
@@ -94,12 +94,12 @@ fn remove(arguments: &RemoveArguments) -> anyhow::Result<Outcome> {
 }
 
 /// Ends the registrations of a user whose password was changed. The server asks its database again first, so no phone registers with the old password.
-pub(crate) fn end_registrations(config: &ConfigArgument, user: &AddressOfRecord) -> anyhow::Result<Outcome> {
+pub(crate) fn end_registrations(config: &ConfigArgument, user: &AddressOfRecord) -> anyhow::Result<CommandOutcome> {
     let user = user.to_string();
     reach_at(None, config, |client| {
         // The server refuses this if it has no such cache.
-        client.ask(&Order::DropSubscribers { user: Some(user.clone()) })?;
-        match ask(client, &Order::RemoveRegistrations { user: user.clone(), contact: None })? {
+        client.ask(&ControlOrder::DropSubscribers { user: Some(user.clone()) })?;
+        match ask(client, &ControlOrder::RemoveRegistrations { user: user.clone(), contact: None })? {
             Reply::Done(Done::Unregistered { registrations }) => {
                 output::print(&format!("registrations removed: {registrations}\n"))
             }
@@ -108,7 +108,7 @@ pub(crate) fn end_registrations(config: &ConfigArgument, user: &AddressOfRecord)
     })
 }
 
-fn list(arguments: &RegistrationsArguments) -> anyhow::Result<Outcome> {
+fn list(arguments: &RegistrationsArguments) -> anyhow::Result<CommandOutcome> {
     reach(&arguments.server, |client| {
         let limit = arguments.limit.unwrap_or(usize::MAX);
         let user = arguments.user.as_ref().map(ToString::to_string);
@@ -116,7 +116,7 @@ fn list(arguments: &RegistrationsArguments) -> anyhow::Result<Outcome> {
         let mut list = List::new(arguments.server.json, "registrations", heading);
         let mut from = None;
         loop {
-            let order = Order::Registrations { user: user.clone(), from, most: PAGE.min(limit - list.rows) };
+            let order = ControlOrder::Registrations { user: user.clone(), from, most: PAGE.min(limit - list.rows) };
             let Page { registrations, next } = match ask(client, &order)? {
                 Reply::Registrations(page) => page,
                 other => return unexpected(&other),

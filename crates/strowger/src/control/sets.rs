@@ -3,15 +3,15 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use strowger_node::control::{Done, Found, Order, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary};
+use strowger_node::control::{Done, Found, ControlOrder, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary};
 
 use super::arguments::{
     ReloadSetsArguments, SearchSetArguments, ServerArgument, SetsArguments, SetsCommand, ShowSetArguments,
 };
 use super::{LONGEST_RELOAD, List, PAGE, ago, as_json, ask, printable, reach, unexpected};
-use crate::output::{self, Outcome};
+use crate::output::{self, CommandOutcome};
 
-pub(crate) fn sets(arguments: &SetsArguments) -> anyhow::Result<Outcome> {
+pub(crate) fn sets(arguments: &SetsArguments) -> anyhow::Result<CommandOutcome> {
     match &arguments.command {
         SetsCommand::List(server) => list(server),
         SetsCommand::Show(arguments) => show(arguments),
@@ -20,9 +20,9 @@ pub(crate) fn sets(arguments: &SetsArguments) -> anyhow::Result<Outcome> {
     }
 }
 
-fn list(server: &ServerArgument) -> anyhow::Result<Outcome> {
+fn list(server: &ServerArgument) -> anyhow::Result<CommandOutcome> {
     reach(server, |client| {
-        let SetList { sets } = match ask(client, &Order::Sets)? {
+        let SetList { sets } = match ask(client, &ControlOrder::Sets)? {
             Reply::Sets(list) => list,
             other => return unexpected(&other),
         };
@@ -46,14 +46,14 @@ fn entry_line(entry: &SetEntry) -> String {
     format!("{:<32} {value}", printable(&entry.key)).trim_end().to_owned()
 }
 
-fn show(arguments: &ShowSetArguments) -> anyhow::Result<Outcome> {
+fn show(arguments: &ShowSetArguments) -> anyhow::Result<CommandOutcome> {
     reach(&arguments.server, |client| {
         let limit = arguments.limit.unwrap_or(usize::MAX);
         let mut list = List::new(arguments.server.json, "entries", format!("{:<32} value", "key"));
         let mut from = None;
         loop {
             let (name, beginning) = (arguments.name.clone(), arguments.beginning.clone());
-            let order = Order::Set { name, beginning, from, most: PAGE.min(limit - list.rows) };
+            let order = ControlOrder::Set { name, beginning, from, most: PAGE.min(limit - list.rows) };
             let SetPage { entries, next } = match ask(client, &order)? {
                 Reply::Set(page) => page,
                 other => return unexpected(&other),
@@ -68,12 +68,12 @@ fn show(arguments: &ShowSetArguments) -> anyhow::Result<Outcome> {
     })
 }
 
-fn reload(arguments: &ReloadSetsArguments) -> anyhow::Result<Outcome> {
+fn reload(arguments: &ReloadSetsArguments) -> anyhow::Result<CommandOutcome> {
     let ReloadSetsArguments { name, server } = arguments;
-    let mut outcome = Outcome::Done;
+    let mut outcome = CommandOutcome::Done;
     let reached = reach(server, |client| {
         client.wait_for(LONGEST_RELOAD)?;
-        match ask(client, &Order::ReloadSets { name: name.clone() })? {
+        match ask(client, &ControlOrder::ReloadSets { name: name.clone() })? {
             Reply::Done(Done::SetsReloaded { sets }) if server.json => output::print(&as_json(&sets)?),
             Reply::Done(Done::SetsReloaded { sets }) if sets.is_empty() => output::print(
                 "no set was read: none has its entries outside of the configuration, or newer data came meanwhile\n",
@@ -87,7 +87,7 @@ fn reload(arguments: &ReloadSetsArguments) -> anyhow::Result<Outcome> {
                 output::print(&sets.iter().map(line).collect::<String>())
             }
             Reply::Wrong(wrong) => {
-                outcome = Outcome::Failed;
+                outcome = CommandOutcome::Failed;
                 if server.json {
                     return output::print(&as_json(&json!({"refused": wrong.faults}))?);
                 }
@@ -101,16 +101,16 @@ fn reload(arguments: &ReloadSetsArguments) -> anyhow::Result<Outcome> {
     Ok(super::outcome(reached, outcome))
 }
 
-fn search(arguments: &SearchSetArguments) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome::Done;
+fn search(arguments: &SearchSetArguments) -> anyhow::Result<CommandOutcome> {
+    let mut outcome = CommandOutcome::Done;
     let reached = reach(&arguments.server, |client| {
-        let order = Order::Search { name: arguments.name.clone(), key: arguments.key.clone() };
+        let order = ControlOrder::Search { name: arguments.name.clone(), key: arguments.key.clone() };
         let Found { entries } = match ask(client, &order)? {
             Reply::Found(found) => found,
             other => return unexpected(&other),
         };
         if entries.is_empty() {
-            outcome = Outcome::Failed;
+            outcome = CommandOutcome::Failed;
         }
         if arguments.server.json {
             return output::print(&as_json(&entries)?);

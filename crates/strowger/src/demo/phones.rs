@@ -63,16 +63,16 @@ pub(super) struct Step {
     pub bytes: Vec<u8>,
 }
 
-/// Orders to the phones, one after another.
+/// Commands to the phones, one after another.
 #[derive(Debug)]
-pub(super) enum Order {
+pub(super) enum PhoneCommand {
     /// Registers the phone of this user.
     Register(usize),
     /// Makes the caller call the callee.
     Call,
 }
 
-/// Results of orders.
+/// Results of commands.
 #[derive(Debug)]
 pub(super) enum PhoneEvent {
     /// The final answer of the registrar, and the messages that led to it.
@@ -175,7 +175,7 @@ pub(super) struct Phones {
     task: Option<Task>,
 }
 
-/// The order in progress, in the shard that has its Call-ID.
+/// The command in progress, in the shard that has its Call-ID.
 pub(super) struct Task {
     /// Messages so far.
     steps: Vec<Step>,
@@ -375,7 +375,7 @@ impl Phones {
 }
 
 impl Service for Phones {
-    type Answer = Order;
+    type ShardMessage = PhoneCommand;
     type Record = Record;
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
@@ -405,10 +405,10 @@ impl Service for Phones {
         [self.endpoint.deadline(), call].into_iter().flatten().min()
     }
 
-    fn answered(&mut self, now: Now, order: Order, out: &mut Outbox) {
-        match order {
-            Order::Register(phone) => self.register(now, phone, out),
-            Order::Call => self.call(now, out),
+    fn answered(&mut self, now: Now, command: PhoneCommand, out: &mut Outbox) {
+        match command {
+            PhoneCommand::Register(phone) => self.register(now, phone, out),
+            PhoneCommand::Call => self.call(now, out),
         }
     }
 
@@ -462,17 +462,17 @@ mod tests {
         let settings = NetSettings { shards: Shards::Auto { most: 4 }, ..NetSettings::default() };
         let phones = start_with(settings, subject.udp(), tell).unwrap();
         let handle = phones.handle();
-        let order = handle.mailbox(0);
+        let command = handle.mailbox(0);
         let soon = || news.recv_timeout(Duration::from_secs(60)).unwrap();
         for (phone, shards) in [(0, 4), (1, 1)] {
-            order.send(Order::Register(phone));
+            command.send(PhoneCommand::Register(phone));
             settle(handle, shards);
             let PhoneEvent::Registered(result, steps) = soon() else { panic!("no registration") };
             assert_eq!(result, Ok(EXPIRES));
             assert!(ladder::rungs(&steps).len() >= 4, "REGISTER, 401, REGISTER, 200");
         }
         for _ in 0..3 {
-            order.send(Order::Call);
+            command.send(PhoneCommand::Call);
             let mut shards = [4, 1, 2, 3].into_iter().cycle();
             let (call, steps) = loop {
                 settle(handle, shards.next().unwrap());

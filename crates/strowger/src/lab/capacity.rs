@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::{Args, ValueHint};
 use console::{Term, style};
 use strowger_core::Transport;
-use strowger_lab::capacity::{self, Capacity, Failure, LONGEST, News, Obstacle, Order, Server, Work};
+use strowger_lab::capacity::{self, Capacity, Failure, LONGEST, News, Obstacle, CapacityRequest, Server, Work};
 use strowger_lab::finder::{Finding, Part};
-use strowger_lab::host::Place;
+use strowger_lab::host::ProcessHost;
 use strowger_lab::{Error, guard, process};
 use strowger_load::campaign::{Target, User, period, users};
 use strowger_measure::grouped;
@@ -96,29 +96,29 @@ pub(crate) struct CapacityArguments {
 pub(super) fn run(arguments: &CapacityArguments) -> Result<ExitCode, Refusal> {
     let folder = tempfile::TempDir::with_prefix("strowger-capacity-")
         .map_err(|error| Refusal(code::FAILED, format!("no temporary folder can be made: {error}")))?;
-    let mut order = order(arguments, folder.path())?;
+    let mut request = request(arguments, folder.path())?;
     process::end_by_signals().map_err(|error| Refusal(code::FAILED, format!("Ctrl-C cannot be caught: {error}")))?;
-    guard::start(std::process::Command::new(&order.program).args(["lab", "guard"]))
+    guard::start(std::process::Command::new(&request.program).args(["lab", "guard"]))
         .map_err(|error| Refusal(code::FAILED, format!("the guard does not start: {error}")))?;
-    let hosts = hosts::only_server(arguments.server.as_deref(), &arguments.ssh, &order.program).map_err(before)?;
-    if let Place::There(host) = &hosts.server.place {
-        order.server = Server::There(Arc::clone(host));
+    let hosts = hosts::only_server(arguments.server.as_deref(), &arguments.ssh, &request.program).map_err(before)?;
+    if let ProcessHost::There(host) = &hosts.server.place {
+        request.server = Server::There(Arc::clone(host));
     }
     let when = SystemTime::now();
-    let progress = Progress::new(&order, arguments.quiet);
-    let measured = capacity::measure(&order, |news| progress.tell(news));
+    let progress = Progress::new(&request, arguments.quiet);
+    let measured = capacity::measure(&request, |news| progress.tell(news));
     progress.clear();
     let is_whole = matches!(&measured, Ok(capacity) if !capacity.is_interrupted);
     if let Some(lost) = hosts.lost().filter(|_| !is_whole) {
         return Err(Refusal(code::FAILED, lost.to_string()));
     }
     let capacity = measured.map_err(refusal)?;
-    let is_written = write(arguments, &order, &capacity, when)?;
+    let is_written = write(arguments, &request, &capacity, when)?;
     Ok(ExitCode::from(exit_code(&capacity, is_written)))
 }
 
-/// Makes the order of a command line.
-fn order(arguments: &CapacityArguments, folder: &Path) -> Result<Order, Refusal> {
+/// Makes the request of a command line.
+fn request(arguments: &CapacityArguments, folder: &Path) -> Result<CapacityRequest, Refusal> {
     let target = arguments.target.clone();
     let transport = target.transport.unwrap_or(Transport::Udp);
     let address = target.resolve(transport).map_err(usage)?;
@@ -171,7 +171,7 @@ fn order(arguments: &CapacityArguments, folder: &Path) -> Result<Order, Refusal>
         .map_err(|error| Refusal(code::FAILED, format!("the path of this program is not known: {error}")))?;
     let found = || if is_here { capacity::owner_of_port(address.port()) } else { None };
     let server = arguments.pid.or_else(found);
-    Ok(Order {
+    Ok(CapacityRequest {
         target,
         address,
         transport,
@@ -216,7 +216,7 @@ fn exit_code(capacity: &Capacity, is_written: bool) -> u8 {
 }
 
 /// Writes the reports. False: one could not be written.
-fn write(arguments: &CapacityArguments, order: &Order, capacity: &Capacity, when: SystemTime) -> Result<bool, Refusal> {
+fn write(arguments: &CapacityArguments, request: &CapacityRequest, capacity: &Capacity, when: SystemTime) -> Result<bool, Refusal> {
     let outputs = [&arguments.json, &arguments.html];
     let is_taken = outputs.into_iter().flatten().any(|path| path == Path::new("-"));
     let columns = |term: &Term| term.size_checked().map_or(strowger_report::WIDTH, |(_, columns)| usize::from(columns));
@@ -225,10 +225,10 @@ fn write(arguments: &CapacityArguments, order: &Order, capacity: &Capacity, when
         false => (console::colors_enabled(), columns(&Term::stdout())),
     };
     let mut terminal = Terminal::new(colour, columns);
-    terminal.sentence(&capacity::answer(order, capacity));
+    terminal.sentence(&capacity::answer(request, capacity));
     if !arguments.quiet {
         terminal.blank();
-        terminal.table(&capacity::table(order, capacity));
+        terminal.table(&capacity::table(request, capacity));
     }
     let text = terminal.text();
     if is_taken {
@@ -236,12 +236,12 @@ fn write(arguments: &CapacityArguments, order: &Order, capacity: &Capacity, when
     } else {
         print(&text)?
     }
-    if let (Work::Options, false) = (&order.work, arguments.quiet) {
+    if let (Work::Options, false) = (&request.work, arguments.quiet) {
         output::say("Registrations are measured with --users FILE, calls with --pair or --callee.");
     }
     let program = concat!("Strowger ", env!("CARGO_PKG_VERSION"));
-    let page = || capacity::page(order, capacity, when, program).map_err(|fault| fault.to_string());
-    let json = || Ok(format!("{:#}\n", capacity::json(order, capacity)));
+    let page = || capacity::page(request, capacity, when, program).map_err(|fault| fault.to_string());
+    let json = || Ok(format!("{:#}\n", capacity::json(request, capacity)));
     let mut is_written = true;
     for (path, text) in [(&arguments.json, &json as &dyn Fn() -> Result<String, String>), (&arguments.html, &page)] {
         let Some(path) = path else { continue };
@@ -265,20 +265,20 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(order: &Order, is_quiet: bool) -> Self {
+    fn new(request: &CapacityRequest, is_quiet: bool) -> Self {
         let term = Term::stderr();
         let term = (!is_quiet && term.is_term()).then_some(term);
-        let (unit, begun) = (order.work.unit().to_string(), Instant::now());
+        let (unit, begun) = (request.work.unit().to_string(), Instant::now());
         if !is_quiet {
-            let target = printable(&order.target.to_string()).into_owned();
-            let sampled = match &order.server {
+            let target = printable(&request.target.to_string()).into_owned();
+            let sampled = match &request.server {
                 Server::Unseen => String::new(),
                 Server::Here(id) => format!(", process {id} is sampled"),
                 Server::There(host) => format!(", the server is sampled on {}", host.name()),
             };
             output::say(&format!(
                 "Measuring {unit} of {target}, at most {} for at most 3 minutes{sampled}.",
-                grouped(order.most)
+                grouped(request.most)
             ));
         }
         Self { unit, begun, term, is_quiet }

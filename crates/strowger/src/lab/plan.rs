@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use strowger_lab::experiment::{Experiment, Overrides, Place, Plan, plan};
+use strowger_lab::experiment::{Experiment, Overrides, TrialPosition, Plan, plan};
 use strowger_lab::row::Profile;
 use strowger_load::campaign::period;
 
@@ -75,7 +75,7 @@ impl PlanArguments {
     pub(super) fn plan(&self, experiment: &mut Experiment, systems: &[&str]) -> Result<Plan, Refusal> {
         self.overrides().apply(experiment, self.profile).map_err(usage)?;
         let plan = plan(experiment, self.profile, systems);
-        match plan.trials.iter().any(|trial| trial.place == Place::Trial) {
+        match plan.trials.iter().any(|trial| trial.place == TrialPosition::Trial) {
             true => Ok(plan),
             false => Err(usage("no system has these values: `strowger lab show` prints what each skips")),
         }

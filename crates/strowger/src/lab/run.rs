@@ -12,7 +12,7 @@ use strowger_lab::experiment::{Experiment, Plan};
 use strowger_lab::report;
 use strowger_lab::row::{Digest, Row};
 use strowger_lab::run::{
-    self, Chosen, Description, Ending, Folder, FolderError, Laboratory, Machine, Schedule, Verdict,
+    self, Chosen, Description, Ending, Folder, FolderError, Laboratory, Machine, Schedule, PlanVerdict,
 };
 use strowger_lab::{Error, guard, process};
 
@@ -249,10 +249,10 @@ fn judge(schedule: &Schedule, root: &Path) -> Result<ExitCode, Refusal> {
     })
     .map_err(|error| failed(error.to_string()))?;
     print(&strowger_load::printable(&(out + &text)))?;
-    Ok(ExitCode::from(match Verdict::of(schedule.profile(), schedule.marked()) {
-        Verdict::Invalid => code::INVALID,
-        Verdict::Valid if is_missed => code::MISSED,
-        Verdict::Valid => code::WELL,
+    Ok(ExitCode::from(match PlanVerdict::of(schedule.profile(), schedule.marked()) {
+        PlanVerdict::Invalid => code::INVALID,
+        PlanVerdict::Valid if is_missed => code::MISSED,
+        PlanVerdict::Valid => code::WELL,
     }))
 }
 

@@ -16,9 +16,9 @@ use std::time::Duration;
 use strowger_files::{FileLock, is_full};
 use strowger_records::{Segment, Writer};
 
-use crate::files::calls::place::{Index, Place};
+use crate::files::calls::place::{Index, RecordLocation};
 use crate::files::calls::segments::{BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE};
-use strowger_store::calls::{Change, Engine, Failure, Held, Left, LoadReport, OpenError};
+use strowger_store::calls::{Change, CallEngine, Failure, Held, Left, LoadReport, OpenError};
 
 /// Folder and its settings.
 #[derive(Clone, Debug)]
@@ -85,13 +85,13 @@ impl Folder {
         Ok(Self { settings, create, segments, writer: None, index, live: 0, written: 0, compaction: None, _lock: lock })
     }
 
-    fn set_place(&mut self, number: u64, place: Option<Place>) {
+    fn set_place(&mut self, number: u64, place: Option<RecordLocation>) {
         let before = match place {
             Some(place) => self.index.insert(number, place),
             None => self.index.remove(&number),
         };
-        self.live += place.map_or(0, Place::length);
-        self.live -= before.map_or(0, Place::length);
+        self.live += place.map_or(0, RecordLocation::length);
+        self.live -= before.map_or(0, RecordLocation::length);
     }
 
     /// Returns the number of the segment for the next write.
@@ -144,7 +144,7 @@ impl Folder {
                 }
             }
         }
-        let mut copies: Vec<(u8, u64, Place, Box<[u8]>)> = Vec::new();
+        let mut copies: Vec<(u8, u64, RecordLocation, Box<[u8]>)> = Vec::new();
         let Some(records) = &mut self.compaction else { return Ok(()) };
         let until = records.position() + step;
         let is_whole = loop {
@@ -168,7 +168,7 @@ impl Folder {
         Ok(())
     }
 
-    fn copy(&mut self, copies: &[(u8, u64, Place, Box<[u8]>)]) -> io::Result<()> {
+    fn copy(&mut self, copies: &[(u8, u64, RecordLocation, Box<[u8]>)]) -> io::Result<()> {
         if copies.is_empty() {
             return Ok(());
         }
@@ -183,10 +183,10 @@ impl Folder {
                 });
             }
         })?;
-        let places: Vec<(u64, Place)> = copies
+        let places: Vec<(u64, RecordLocation)> = copies
             .iter()
             .map(|(_, number, _, said)| {
-                let place = Place::new(segment, offset, BESIDE + said.len() as u64);
+                let place = RecordLocation::new(segment, offset, BESIDE + said.len() as u64);
                 offset += place.length();
                 (*number, place)
             })
@@ -225,7 +225,7 @@ impl Folder {
     }
 }
 
-impl Engine for Folder {
+impl CallEngine for Folder {
     fn name(&self) -> String {
         self.settings.folder.display().to_string()
     }
@@ -248,7 +248,7 @@ impl Engine for Folder {
         let segment = self.ready()?;
         let Some(writer) = &mut self.writer else { return Err(io::Error::from(io::ErrorKind::NotFound).into()) };
         let mut offset = writer.start();
-        let mut done: Vec<(u64, Option<Place>)> = Vec::with_capacity(changes.len());
+        let mut done: Vec<(u64, Option<RecordLocation>)> = Vec::with_capacity(changes.len());
         let index = &self.index;
         writer.write(|records| {
             for (number, change) in changes {
@@ -266,7 +266,7 @@ impl Engine for Folder {
                     out.extend_from_slice(&number.to_le_bytes());
                     out.extend_from_slice(said);
                 });
-                let place = Place::new(segment, offset, BESIDE + said.len() as u64);
+                let place = RecordLocation::new(segment, offset, BESIDE + said.len() as u64);
                 offset += place.length();
                 done.push((*number, (kind != REMOVED).then_some(place)));
             }

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 /// Locations by number. A slot takes sixteen bytes and one control byte; at least seven in sixteen slots are used.
-pub(crate) type Index = HashMap<u64, Place>;
+pub(crate) type Index = HashMap<u64, RecordLocation>;
 
 /// Location of a record: twenty bits of the segment number, twenty-four of the offset, twenty of the record length.
 ///
 /// Twenty bits distinguish all existing segments: with eight megabytes each they would be eight terabytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place(u64);
+pub(crate) struct RecordLocation(u64);
 
 /// Longest record in bytes.
 pub(crate) const LONGEST: u64 = (1 << 20) - 1;
@@ -19,7 +19,7 @@ pub(crate) const FARTHEST: u64 = 1 << 24;
 
 const SEGMENTS: u64 = 1 << 20;
 
-impl Place {
+impl RecordLocation {
     /// Creates a location. `length`: bytes of the whole record, at most [`LONGEST`]; `offset`: position of its first byte,
     /// below [`FARTHEST`].
     pub(crate) fn new(segment: u64, offset: u64, length: u64) -> Self {
@@ -55,7 +55,7 @@ mod tests {
         for (segment, offset, length) in
             [(0, 0, 0), (1, 8, 30), (SEGMENTS + 5, FARTHEST - 1, LONGEST), (u64::MAX, 1, 2)]
         {
-            let place = Place::new(segment, offset, length);
+            let place = RecordLocation::new(segment, offset, length);
             assert_eq!((place.offset(), place.length()), (offset, length));
             assert!(place.is_in(segment) && !place.is_in(segment.wrapping_add(1)));
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use strowger_records::{HEAD, Magic, Reader, Segment};
 
-use crate::files::calls::place::{FARTHEST, Index, LONGEST, Place};
+use crate::files::calls::place::{FARTHEST, Index, LONGEST, RecordLocation};
 use strowger_store::calls::{CallStore, Left, LoadReport};
 
 pub(crate) const MAGIC: Magic = *b"SW-KEEP\x01";
@@ -41,7 +41,7 @@ impl Records {
     }
 
     /// Returns the next record: kind, number, place and data. Skips records of other kinds.
-    pub(crate) fn next(&mut self) -> Option<(u8, u64, Place, &[u8])> {
+    pub(crate) fn next(&mut self) -> Option<(u8, u64, RecordLocation, &[u8])> {
         let (kind, number, place) = loop {
             let (kind, payload) = self.reader.next()?;
             let known = read(kind, payload).map(|(number, _)| number);
@@ -50,7 +50,7 @@ impl Records {
             let length = self.reader.record_length();
             let offset = self.reader.position() - length;
             match known.filter(|_| offset < FARTHEST && is_short) {
-                Some(number) => break (kind, number, Place::new(self.number, offset, length)),
+                Some(number) => break (kind, number, RecordLocation::new(self.number, offset, length)),
                 None => self.unknown += 1,
             }
         };
@@ -118,7 +118,7 @@ fn hand_over(
     report: &mut LoadReport,
     take: &mut dyn FnMut(u64, Left<'_>),
 ) {
-    let mut places: Vec<(u64, Place)> = index.iter().map(|(number, place)| (*number, *place)).collect();
+    let mut places: Vec<(u64, RecordLocation)> = index.iter().map(|(number, place)| (*number, *place)).collect();
     places.sort_unstable_by_key(|(_, place)| *place);
     for of_segment in places.chunk_by(|(_, one), (_, other)| one.segment() == other.segment()) {
         let Some(segment) = segments.iter().find(|segment| of_segment[0].1.is_in(segment.number)) else { continue };

@@ -328,7 +328,7 @@ impl Flaky {
     }
 }
 
-impl Engine for Flaky {
+impl CallEngine for Flaky {
     fn name(&self) -> String {
         "a flaky place".into()
     }

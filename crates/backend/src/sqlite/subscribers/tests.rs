@@ -22,7 +22,7 @@ fn secret(n: u8) -> Ha1s {
     Ha1s { md5: Some([n; 16]), sha256: Some([n; 32]), sha512_256: None }
 }
 
-fn ask(engine: &mut SqliteSubscribers, question: Question<'_>) -> Answer {
+fn ask(engine: &mut SqliteSubscribers, question: Question<'_>) -> SubscriberAnswer {
     let mut answers = Vec::new();
     engine.answer(&[question.into()], &mut answers).unwrap();
     answers.remove(0)
@@ -55,19 +55,19 @@ fn what_was_ordered_is_answered() {
     let dir = tempfile::tempdir().unwrap();
     let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
     let mut engine = SqliteSubscribers::open(&settings(&dir)).unwrap();
-    assert_eq!(ask(&mut engine, credential("alice", "r")), Answer::Absent);
+    assert_eq!(ask(&mut engine, credential("alice", "r")), SubscriberAnswer::Absent);
 
     admin.add("alice", "Example.COM", "r", &secret(1), 5).unwrap();
     let want = |ha1| {
         let (username, realm, domain) = ("alice".into(), "r".into(), "example.com".into());
-        Answer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
+        SubscriberAnswer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
     };
     assert_eq!(ask(&mut engine, credential("alice", "r")), want(secret(1)));
-    assert_eq!(ask(&mut engine, credential("Alice", "r")), Answer::Absent, "names differ by case");
-    assert_eq!(ask(&mut engine, user("alice", "example.com")), Answer::Exists);
-    assert_eq!(ask(&mut engine, user("bob", "example.com")), Answer::Absent);
+    assert_eq!(ask(&mut engine, credential("Alice", "r")), SubscriberAnswer::Absent, "names differ by case");
+    assert_eq!(ask(&mut engine, user("alice", "example.com")), SubscriberAnswer::Exists);
+    assert_eq!(ask(&mut engine, user("bob", "example.com")), SubscriberAnswer::Absent);
     let odd = Question::Credential { username: b"\xff' OR 1=1 --", realm: b"r" };
-    assert_eq!(ask(&mut engine, odd), Answer::Absent);
+    assert_eq!(ask(&mut engine, odd), SubscriberAnswer::Absent);
 
     let mut notices = SqliteNotices::open(&settings(&dir)).unwrap();
     let new = Ha1s { sha512_256: Some([9; 32]), ..Ha1s::default() };
@@ -78,8 +78,8 @@ fn what_was_ordered_is_answered() {
     assert_eq!(ask(&mut engine, credential("alice", "r")), want(new), "old algorithms are gone");
 
     admin.remove("alice", "example.com").unwrap();
-    assert_eq!(ask(&mut engine, credential("alice", "r")), Answer::Absent);
-    assert_eq!(ask(&mut engine, user("alice", "example.com")), Answer::Absent);
+    assert_eq!(ask(&mut engine, credential("alice", "r")), SubscriberAnswer::Absent);
+    assert_eq!(ask(&mut engine, user("alice", "example.com")), SubscriberAnswer::Absent);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn wrong_orders_change_nothing() {
     let listed = admin.list(None).unwrap();
     assert_eq!(listed.len(), 1, "{listed:?}");
     let mut engine = SqliteSubscribers::open(&settings(&dir)).unwrap();
-    let Answer::Credential(alice) = ask(&mut engine, credential("alice", "r")) else { panic!("alice is gone") };
+    let SubscriberAnswer::Credential(alice) = ask(&mut engine, credential("alice", "r")) else { panic!("alice is gone") };
     assert_eq!(alice.ha1, secret(1));
 }
 
@@ -184,7 +184,7 @@ fn one_name_in_two_realms_is_two_users() {
     }
     let mut engine = SqliteSubscribers::open(&settings(&dir)).unwrap();
     let mut of = |realm: &str| match ask(&mut engine, credential("alice", realm)) {
-        Answer::Credential(found) => Some((found.domain.to_string(), found.ha1)),
+        SubscriberAnswer::Credential(found) => Some((found.domain.to_string(), found.ha1)),
         _ => None,
     };
     assert_eq!(of("a.example"), Some(("a.example".into(), secret(1))));
@@ -285,7 +285,7 @@ fn an_order_counts_in_a_running_server_soon() {
     let cache = ReadThroughSettings { poll, ..ReadThroughSettings::default() };
     let running = start(&settings(&dir), cache, clock()).unwrap();
     let (tx, rx) = std::sync::mpsc::channel();
-    let sink = running.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
+    let sink = running.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
         for (_, result) in results {
             let _gone = tx.send(result.clone());
         }
@@ -296,8 +296,8 @@ fn an_order_counts_in_a_running_server_soon() {
         running.flush();
         rx.recv_timeout(Duration::from_secs(20)).unwrap().unwrap()
     };
-    assert_eq!(ask(), Answer::Absent);
-    assert_eq!(running.cached(question, now()), Some(Ok(Answer::Absent)));
+    assert_eq!(ask(), SubscriberAnswer::Absent);
+    assert_eq!(running.cached(question, now()), Some(Ok(SubscriberAnswer::Absent)));
 
     let mut admin = SqliteAdmin::open(&settings(&dir)).unwrap();
     admin.add("alice", "example.com", "r", &secret(1), 0).unwrap();
@@ -306,7 +306,7 @@ fn an_order_counts_in_a_running_server_soon() {
         assert!(start.elapsed() < Duration::from_secs(20), "the cache never heard of it");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let Answer::Credential(alice) = ask() else { panic!("alice is not found") };
+    let SubscriberAnswer::Credential(alice) = ask() else { panic!("alice is not found") };
     assert_eq!(alice.ha1, secret(1));
 }
 
@@ -322,7 +322,7 @@ fn one_changed_user_voids_one_answer() {
     let cache = ReadThroughSettings { poll: Duration::from_millis(10), ..ReadThroughSettings::default() };
     let running = start(&settings(&dir), cache, clock()).unwrap();
     let (tx, rx) = std::sync::mpsc::channel();
-    let sink = running.receiver(Arc::new(move |results: &[(u64, Result<Answer, StoreError>)]| {
+    let sink = running.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
         let _gone = tx.send(results.len());
     }));
     let all = [credential("alice", "r"), credential("bob", "r"), user("alice", "a.example"), user("bob", "a.example")];

@@ -3,7 +3,7 @@
 use super::{read, write};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use strowger_store::calls::{Change, Engine, Failure, Held, Left, LoadReport, OpenError};
+use strowger_store::calls::{Change, CallEngine, Failure, Held, Left, LoadReport, OpenError};
 
 pub(super) struct Toy {
     path: PathBuf,
@@ -19,7 +19,7 @@ impl Toy {
     }
 }
 
-impl Engine for Toy {
+impl CallEngine for Toy {
     fn name(&self) -> String {
         self.path.display().to_string()
     }

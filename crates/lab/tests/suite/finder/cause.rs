@@ -1,22 +1,22 @@
 //! Causes of limits.
 
-use strowger_lab::finder::{Cause, Outcome, Part, cause};
+use strowger_lab::finder::{Cause, TrialOutcome, Part, cause};
 use strowger_lab::row::{Check, Reason, Validity};
 
-fn outcome(figures: &[(&str, f64)]) -> Outcome {
-    let mut outcome = Outcome::default();
+fn outcome(figures: &[(&str, f64)]) -> TrialOutcome {
+    let mut outcome = TrialOutcome::default();
     for (figure, value) in figures {
         outcome.figures.set(figure, *value).expect("a known figure");
     }
     outcome
 }
 
-fn failing(check: Check, figures: &[(&str, f64)]) -> Outcome {
+fn failing(check: Check, figures: &[(&str, f64)]) -> TrialOutcome {
     let validity = Validity::of(vec![Reason { check, sentence: "it did".into() }]);
-    Outcome { validity, ..outcome(figures) }
+    TrialOutcome { validity, ..outcome(figures) }
 }
 
-fn of(outcome: &Outcome) -> (Part, Option<String>) {
+fn of(outcome: &TrialOutcome) -> (Part, Option<String>) {
     let Cause { part, thread, sign } = cause([outcome]);
     assert!(!sign.is_empty());
     (part, thread)

@@ -4,7 +4,7 @@ use super::search;
 use super::server::{Fixed, Server, outcome};
 use std::time::Duration;
 use strowger_lab::finder::{
-    Criterion, Finder, Finding, Method, Next, Outcome, Point, Rfc7502, Rfc7502Settings, Staircase, StaircaseSettings,
+    Criterion, Finder, Finding, Method, Next, TrialOutcome, Point, Rfc7502, Rfc7502Settings, Staircase, StaircaseSettings,
     criteria,
 };
 use strowger_lab::row::{Check, Reason, Validity};
@@ -92,7 +92,7 @@ fn the_rfc_takes_a_late_generator_for_no_failure_and_a_missed_rate_for_one() {
 
 /// A point: load, CPU, RRD, SRD, packet delay (ms), failed calls in per cent.
 fn point(load: f64, cpu: f64, [rrd, srd, packet]: [f64; 3], isa: f64) -> Point {
-    let mut outcome = Outcome::default();
+    let mut outcome = TrialOutcome::default();
     let figures = [
         ("server.cpu", cpu - 17.0),
         ("database.cpu", 17.0),
@@ -180,7 +180,7 @@ impl Server for Proxy {
         1_630.0
     }
 
-    fn serve(&mut self, load: f64, _: Duration) -> Outcome {
+    fn serve(&mut self, load: f64, _: Duration) -> TrialOutcome {
         let mut outcome = outcome((1.0 - 1_630.0 / load).max(0.0), [2.0; 3]);
         for (figure, value) in [("server.cpu", (load / 16.3).min(100.0)), ("srd.mean", 2_000.0)] {
             outcome.figures.set(figure, value).expect("a known figure");

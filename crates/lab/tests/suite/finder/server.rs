@@ -1,7 +1,7 @@
 //! Synthetic servers in simulated time.
 
 use std::time::Duration;
-use strowger_lab::finder::Outcome;
+use strowger_lab::finder::TrialOutcome;
 
 /// Server with a known capacity.
 pub(super) trait Server {
@@ -9,7 +9,7 @@ pub(super) trait Server {
     fn capacity(&self) -> f64;
 
     /// Outcome of a trial.
-    fn serve(&mut self, load: f64, duration: Duration) -> Outcome;
+    fn serve(&mut self, load: f64, duration: Duration) -> TrialOutcome;
 }
 
 /// Seeded random numbers (splitmix64).
@@ -45,8 +45,8 @@ impl Random {
 }
 
 /// Figures of calls that failed (a share from 0 to 1) and of delays in milliseconds: all, first and last third.
-pub(super) fn outcome(failed: f64, [p95, first, last]: [f64; 3]) -> Outcome {
-    let mut outcome = Outcome::default();
+pub(super) fn outcome(failed: f64, [p95, first, last]: [f64; 3]) -> TrialOutcome {
+    let mut outcome = TrialOutcome::default();
     let figures = [
         ("isa.any", failed * 100.0),
         ("failed", (failed * 1e6).ceil()),
@@ -68,7 +68,7 @@ impl Server for Fixed {
         self.0
     }
 
-    fn serve(&mut self, load: f64, _: Duration) -> Outcome {
+    fn serve(&mut self, load: f64, _: Duration) -> TrialOutcome {
         outcome((1.0 - self.0 / load).max(0.0), [2.0; 3])
     }
 }
@@ -91,7 +91,7 @@ impl Server for Queue {
         self.service_rate - 20.0_f64.ln() / 0.3
     }
 
-    fn serve(&mut self, load: f64, duration: Duration) -> Outcome {
+    fn serve(&mut self, load: f64, duration: Duration) -> TrialOutcome {
         let end = duration.as_secs_f64();
         let (mut now, mut work) = (0.0, 0.0_f64);
         let mut delays: [Vec<f64>; 3] = Default::default();
@@ -122,7 +122,7 @@ impl Server for Gradual {
         self.0
     }
 
-    fn serve(&mut self, load: f64, _: Duration) -> Outcome {
+    fn serve(&mut self, load: f64, _: Duration) -> TrialOutcome {
         outcome(0.0, [10.0 + 290.0 * (load / self.0).powi(4); 3])
     }
 }
@@ -135,7 +135,7 @@ impl Server for Noisy {
         self.0
     }
 
-    fn serve(&mut self, load: f64, duration: Duration) -> Outcome {
+    fn serve(&mut self, load: f64, duration: Duration) -> TrialOutcome {
         Fixed(self.0 * self.1.between(0.8, 1.2)).serve(load, duration)
     }
 }
@@ -153,7 +153,7 @@ impl Server for Leaking {
         self.fresh * (-self.served / (self.fresh * self.seconds)).exp()
     }
 
-    fn serve(&mut self, load: f64, duration: Duration) -> Outcome {
+    fn serve(&mut self, load: f64, duration: Duration) -> TrialOutcome {
         const PARTS: u32 = 50;
         let part = duration.as_secs_f64() / f64::from(PARTS);
         let mut failed = 0.0;
@@ -174,7 +174,7 @@ impl Server for Tiring {
         self.0
     }
 
-    fn serve(&mut self, load: f64, duration: Duration) -> Outcome {
+    fn serve(&mut self, load: f64, duration: Duration) -> TrialOutcome {
         let failed = (1.0 - self.0 / load).max(0.0);
         let last = 5.0 * duration.as_secs_f64();
         outcome(failed, [last, last / 5.0, last])

@@ -3,7 +3,7 @@
 use super::recorded::rows;
 use strowger_lab::compare::FLOOR;
 use strowger_lab::experiment::Experiment;
-use strowger_lab::report::{Verdict, gates};
+use strowger_lab::report::{GateVerdict, gates};
 use strowger_lab::row::{Check, Profile, Reason, Row, Validity};
 
 fn stress(profile: Profile, systems: &[&str]) -> (Experiment, Vec<Row>) {
@@ -12,7 +12,7 @@ fn stress(profile: Profile, systems: &[&str]) -> (Experiment, Vec<Row>) {
     (experiment, rows)
 }
 
-fn verdict<'v>(verdicts: &'v [Verdict], start: &str) -> &'v Verdict {
+fn verdict<'v>(verdicts: &'v [GateVerdict], start: &str) -> &'v GateVerdict {
     let found = verdicts.iter().find(|verdict| verdict.gate.starts_with(start));
     found.unwrap_or_else(|| panic!("{start} is not among {verdicts:?}"))
 }
@@ -80,7 +80,7 @@ fn a_gate_without_valid_trials_is_not_judged() {
 }
 
 /// Experiment of two systems, one of them optional, with these gates, and the rows of its profile quick: `change` sees each.
-fn judged(gates_of: &str, systems: &[&str], change: impl Fn(&mut Row)) -> Vec<Verdict> {
+fn judged(gates_of: &str, systems: &[&str], change: impl Fn(&mut Row)) -> Vec<GateVerdict> {
     let text = format!(
         "title = \"t\"\n[call]\ndocument = \"call\"\n[load]\nvalues = [1000]\n[[axis]]\nname = \"cache\"\nvalues = [\"none\", \"local\"]\n\
          [[system]]\nname = \"strowger\"\nconfiguration = \"c\"\n[[system]]\nname = \"baseline\"\nconfiguration = \"c\"\noptional = true\n\

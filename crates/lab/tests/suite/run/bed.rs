@@ -3,15 +3,15 @@
 use std::path::Path;
 use strowger_lab::Error;
 use strowger_lab::experiment::{Experiment, Planned, plan};
-use strowger_lab::finder::Outcome;
+use strowger_lab::finder::TrialOutcome;
 use strowger_lab::row::{Check, Digest, Profile, Reason, Row, System, Validity};
-use strowger_lab::run::{Order, Schedule, TestBed};
+use strowger_lab::run::{NextTrial, Schedule, TestBed};
 
 /// Calls a second that the synthetic server carries.
 pub(super) const CAPACITY: f64 = 700.0;
 
 /// Outcome of a trial by its number from 1, in place of the server's.
-pub(super) type Fault = Box<dyn Fn(usize, &Order) -> Option<Check>>;
+pub(super) type Fault = Box<dyn Fn(usize, &NextTrial) -> Option<Check>>;
 
 pub(super) struct Bed {
     pub(super) trials: usize,
@@ -21,7 +21,7 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    pub(super) fn new(fault: impl Fn(usize, &Order) -> Option<Check> + 'static) -> Self {
+    pub(super) fn new(fault: impl Fn(usize, &NextTrial) -> Option<Check> + 'static) -> Self {
         Self { trials: 0, fault: Box::new(fault), fails_at: None }
     }
 
@@ -35,13 +35,13 @@ impl TestBed for Bed {
         (System::new(planned.system.as_str(), "0.1.0"), Digest::of(planned.configuration.as_bytes()))
     }
 
-    fn trial(&mut self, order: &Order, folder: &Path) -> Result<Outcome, Error> {
+    fn trial(&mut self, order: &NextTrial, folder: &Path) -> Result<TrialOutcome, Error> {
         self.trials += 1;
         if self.fails_at == Some(self.trials) {
             return Err(Error::Unexpected { what: "the system".into(), reason: "port 5060 is taken".into() });
         }
         std::fs::write(folder.join("samples.log"), format!("{}", order.load)).expect("it is written");
-        let mut outcome = Outcome::default();
+        let mut outcome = TrialOutcome::default();
         let load = order.load.value;
         let lost = (1.0 - CAPACITY / load).max(0.0) * 100.0;
         for (figure, value) in [

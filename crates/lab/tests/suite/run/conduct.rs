@@ -9,7 +9,7 @@ use strowger_lab::compare::FLOOR;
 use strowger_lab::experiment::{Experiment, PlannedLoad, plan};
 use strowger_lab::finder::{Finding, Part};
 use strowger_lab::row::{AxisValue, Check, Profile, Row};
-use strowger_lab::run::{Due, Ending, Event, Folder, Recorded, Schedule, Verdict, conduct, replay};
+use strowger_lab::run::{Due, Ending, Event, Folder, Recorded, Schedule, PlanVerdict, conduct, replay};
 
 /// Conducts a run to its end, or until `stop_after` rows are written.
 fn run(path: &Path, schedule: &mut Schedule, bed: &mut Bed, stop_after: usize) -> Result<Ending, String> {
@@ -90,7 +90,7 @@ fn an_invalid_trial_is_made_again_three_times_and_marked() {
     let temporary = tempfile::tempdir().expect("a temporary folder");
     for check in Check::ALL {
         let path = temporary.path().join(check.word());
-        let is_first = |order: &strowger_lab::run::Order| {
+        let is_first = |order: &strowger_lab::run::NextTrial| {
             order.planned.system == "kamailio" && order.planned.repetition == 1 && order.load.value == 90.0
         };
         let mut bed = Bed::new(move |_, order| is_first(order).then_some(*check));
@@ -99,7 +99,7 @@ fn an_invalid_trial_is_made_again_three_times_and_marked() {
         assert_eq!(invalid.len(), 8, "{check}: two letters, each made four times");
         assert_eq!(schedule.marked().len(), 2, "{check}");
         assert_eq!(schedule.marked()[0].reasons[0].check, *check);
-        assert_eq!(Verdict::of(Profile::Quick, schedule.marked()), Verdict::Invalid);
+        assert_eq!(PlanVerdict::of(Profile::Quick, schedule.marked()), PlanVerdict::Invalid);
     }
 }
 
@@ -117,7 +117,7 @@ fn a_trial_that_becomes_valid_is_not_marked() {
 #[test]
 fn a_disturbed_trial_of_a_search_is_made_again_and_a_weak_generator_is_a_result() {
     let temporary = tempfile::tempdir().expect("a temporary folder");
-    let search = |order: &strowger_lab::run::Order| order.planned.load == PlannedLoad::Search;
+    let search = |order: &strowger_lab::run::NextTrial| order.planned.load == PlannedLoad::Search;
     let mut bed = Bed::new(move |_, order| (search(order) && order.attempt < 3).then_some(Check::Neighbour));
     let (schedule, rows) = whole(&temporary.path().join("disturbed"), Profile::Quick, &mut bed);
     let limits: Vec<&Row> = rows.iter().filter(|row| row.limit.is_some()).collect();
@@ -137,10 +137,10 @@ fn nothing_is_made_again_in_the_profile_smoke() {
     let mut bed = Bed::new(|_, _| Some(Check::Neighbour));
     let (schedule, rows) = whole(&temporary.path().join("busy"), Profile::Smoke, &mut bed);
     assert_eq!(fixed(&rows).count(), 4, "two letters and two systems");
-    assert_eq!(Verdict::of(Profile::Smoke, schedule.marked()), Verdict::Valid);
+    assert_eq!(PlanVerdict::of(Profile::Smoke, schedule.marked()), PlanVerdict::Valid);
     let mut bed = Bed::new(|_, _| Some(Check::Restart));
     let (schedule, _) = whole(&temporary.path().join("dying"), Profile::Smoke, &mut bed);
-    assert_eq!(Verdict::of(Profile::Smoke, schedule.marked()), Verdict::Invalid);
+    assert_eq!(PlanVerdict::of(Profile::Smoke, schedule.marked()), PlanVerdict::Invalid);
 }
 
 #[test]

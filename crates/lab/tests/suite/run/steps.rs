@@ -1,9 +1,9 @@
 //! Parts of a trial: warm-up, window, load after it, and the reading of memory.
 
 use std::time::Duration;
-use strowger_lab::experiment::{Experiment, Place, Plan, Planned, plan};
+use strowger_lab::experiment::{Experiment, TrialPosition, Plan, Planned, plan};
 use strowger_lab::row::{LoadUnit, Profile};
-use strowger_lab::run::{Due, Order, Schedule};
+use strowger_lab::run::{Due, NextTrial, Schedule};
 
 const EXPERIMENT: &str = r#"
 title = "Two loads, twice"
@@ -20,11 +20,11 @@ repetitions = 2
 "#;
 
 /// Orders of the trials with more lines of the profile, and the time of each in the plan.
-fn orders(lines: &str) -> Vec<(Order, Duration)> {
+fn orders(lines: &str) -> Vec<(NextTrial, Duration)> {
     let (experiment, _) =
         Experiment::read("mine.toml", &format!("{EXPERIMENT}{lines}")).unwrap_or_else(|report| panic!("{report}"));
     let mut planned = plan(&experiment, Profile::Quick, &[]).trials;
-    planned.retain(|trial| trial.place == Place::Trial);
+    planned.retain(|trial| trial.place == TrialPosition::Trial);
     assert_eq!(planned.len(), 4);
     let order = |trial: Planned| {
         let time = trial.time;
@@ -82,7 +82,7 @@ fn the_floor_registers_where_the_experiment_does() {
         let (experiment, _) = Experiment::read("mine.toml", &text).unwrap_or_else(|report| panic!("{report}"));
         let plan = plan(&experiment, Profile::Quick, &[]);
         match Schedule::new(experiment, Profile::Quick, plan).next() {
-            Due::Trial(order) => assert_eq!((order.planned.place, order.load.unit), (Place::FloorAtStart, wanted)),
+            Due::Trial(order) => assert_eq!((order.planned.place, order.load.unit), (TrialPosition::FloorAtStart, wanted)),
             other => panic!("{other:?}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{BEGUN, Traffic, WAKES, known};
 use crate::engine::bound::Bound;
-use crate::engine::call::Kind;
+use crate::engine::call::CallKind;
 use crate::engine::call_runner::Progress;
 use crate::engine::pace::Pace;
 use crate::engine::received;
@@ -37,7 +37,7 @@ impl Traffic {
         let run = &self.shard.run;
         self.pace = Pace::profile(run.load.profile.clone(), at, run.load.arrivals, run.seed);
         self.bound = Bound::of(&run.load, at);
-        self.shard.books.reopen(at, run.load.warm_up);
+        self.shard.recorder.reopen(at, run.load.warm_up);
         self.wanted = self.pace.clone();
         self.idle_users.iter_mut().for_each(|(_, since)| *since = at);
         (self.waiting, self.opens_at) = (false, u64::MAX);
@@ -64,7 +64,7 @@ impl Traffic {
         let address = run.target.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
         let target = run.to(address);
         let book = CallBook::outside(self.shard.now);
-        let slot = self.place(received::hash(b"init"), Kind::Passing, target, book);
+        let slot = self.place(received::hash(b"init"), CallKind::Passing, target, book);
         let call = &mut self.calls[slot as usize];
         call.name(b"init", self.number, 0);
         call.prepare(&self.main);
@@ -95,17 +95,17 @@ impl Traffic {
             return;
         }
         if self.owns.is_some() {
-            self.shard.books.calls_intended(1);
+            self.shard.recorder.calls_intended(1);
         }
         let free = self.shard.places.take(self.limit.saturating_sub(self.shard.open));
-        let book = self.shard.books.call_started(self.shard.now, intended, free);
-        let slot = self.place(received::hash(known(&name, keep_slashes)), Kind::Main, target, book);
+        let book = self.shard.recorder.call_started(self.shard.now, intended, free);
+        let slot = self.place(received::hash(known(&name, keep_slashes)), CallKind::Main, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
         call.name(&name, number, user);
         call.prepare(&self.main);
         self.shard.scratch = name;
-        self.shard.ledger.outgoing += 1;
+        self.shard.stats.outgoing += 1;
         self.drive(slot, out, |runner| {
             runner.prepare();
             if runner.take_circuit() && runner.take_socket() { runner.drive() } else { Progress::Over }
@@ -116,7 +116,7 @@ impl Traffic {
     pub(super) fn accept(
         &mut self,
         hash: u64,
-        kind: Kind,
+        kind: CallKind,
         name: &[u8],
         arrival: &Arrival,
         bytes: &[u8],
@@ -130,14 +130,14 @@ impl Traffic {
             target.address = address;
         }
         self.number += 1;
-        let book = self.shard.books.call_accepted(self.shard.came);
+        let book = self.shard.recorder.call_accepted(self.shard.came);
         let slot = self.place(hash, kind, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
         call.name(name, number, 0);
-        if kind == Kind::Main {
+        if kind == CallKind::Main {
             self.begun += 1;
-            self.shard.ledger.incoming += 1;
+            self.shard.stats.incoming += 1;
         }
         let script = self.script(kind);
         self.calls[slot as usize].prepare(&script);
@@ -166,7 +166,7 @@ impl Traffic {
                     return;
                 }
                 let Some((user, since)) = self.idle_users.pop_front() else { return self.shard.places.forget() };
-                self.shard.books.calls_intended(1);
+                self.shard.recorder.calls_intended(1);
                 self.begin(since, user, out);
             }
             return;
@@ -228,22 +228,22 @@ impl Traffic {
         let (mut due, mut warm) = (0, 0);
         while let Some(at) = self.wanted.due(self.shard.now) {
             due += 1;
-            warm += u64::from(self.shard.books.in_warm_up(at));
+            warm += u64::from(self.shard.recorder.in_warm_up(at));
         }
         // Calls that fall due while none may begin are not intended.
         if !self.paused && !self.quitting && due > 0 {
             let due = due.min(most);
             self.intended += due;
             if warm > 0 {
-                self.shard.books.calls_warming(warm.min(due));
+                self.shard.recorder.calls_warming(warm.min(due));
             }
-            self.shard.books.calls_intended(due.saturating_sub(warm));
+            self.shard.recorder.calls_intended(due.saturating_sub(warm));
         }
         let room = self.limit.saturating_sub(self.shard.open);
         // Calls that will never begin count as waiting to the end of the run.
         let wanted = self.bound.of_due(self.intended);
         let waiting = wanted.saturating_sub(self.scheduled).saturating_sub(room);
-        self.shard.books.calls_waiting(waiting + (self.intended - wanted));
+        self.shard.recorder.calls_waiting(waiting + (self.intended - wanted));
     }
 }
 

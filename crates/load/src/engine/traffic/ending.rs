@@ -2,9 +2,9 @@
 
 use super::{BEGUN, Event, Following, Traffic, beginning};
 use crate::engine::bound::Bound;
-use crate::engine::call::{Call, Kind, Leaving};
+use crate::engine::call::{Call, CallKind, Leaving};
 use crate::engine::call_runner::Progress;
-use crate::engine::ledger::Ledger;
+use crate::engine::ledger::SippStats;
 use crate::engine::pace::Pace;
 use crate::engine::received;
 use crate::engine::run::Run;
@@ -12,7 +12,7 @@ use crate::engine::script::Script;
 use crate::engine::socket_plan::Each;
 use std::sync::Arc;
 use strowger_core::{Arrival, Outbox};
-use strowger_measure::{CallBook, Outcome};
+use strowger_measure::{CallBook, CallOutcome};
 use strowger_message::index::Start;
 use strowger_message::{Message, Method, Name, respond};
 use strowger_net::{Ending, clock};
@@ -56,12 +56,12 @@ impl Traffic {
                         runner.goodbye();
                         let id = String::from_utf8_lossy(runner.call.id()).into_owned();
                         runner.shard.warn(format_args!("Aborted call with Call-ID '{id}'"));
-                        runner.finish(Outcome::Stopped);
+                        runner.finish(CallOutcome::Stopped);
                         Progress::Over
                     });
                 }
             }
-            self.shard.ledger.open = 0;
+            self.shard.stats.open = 0;
             self.parting = true;
             self.part();
         }
@@ -93,8 +93,8 @@ impl Traffic {
         let length = respond(&message, 503, None, Some(tag.as_bytes()), &mut out.bytes).finish(b"");
         out.send(arrival.reply(), start..start + length, 0);
         let mut book = CallBook::outside(shard.now);
-        shard.books.request_received(&mut book, shard.came, method, bytes.len());
-        shard.books.response_sent(&mut book, shard.now, method, 503, length);
+        shard.recorder.request_received(&mut book, shard.came, method, bytes.len());
+        shard.recorder.response_sent(&mut book, shard.now, method, 503, length);
         true
     }
 
@@ -120,11 +120,11 @@ impl Traffic {
         }
         let again = method == Some(Method::Bye) && self.ended.knows(hash);
         if again {
-            shard.books.dead_call(bytes.len());
-            shard.ledger.dead_call += 1;
+            shard.recorder.dead_call(bytes.len());
+            shard.stats.dead_call += 1;
         } else {
-            shard.books.out_of_call(bytes.len());
-            shard.ledger.out_of_call += 1;
+            shard.recorder.out_of_call(bytes.len());
+            shard.stats.out_of_call += 1;
         }
         if method.is_some_and(|method| method != Method::Ack) {
             let start = out.start();
@@ -132,7 +132,7 @@ impl Traffic {
             let length =
                 respond(&message, if again { 200 } else { 481 }, None, Some(b"none"), &mut out.bytes).finish(b"");
             out.send(arrival.reply(), start..start + length, 0);
-            shard.books.sent(length);
+            shard.recorder.sent(length);
         }
         true
     }
@@ -157,12 +157,12 @@ impl Traffic {
     #[cold]
     pub(super) fn follow(&mut self, following: Following, out: &mut Outbox) {
         self.end_calls(false, out);
-        let Following { run, script, books, events } = following;
+        let Following { run, script, recorder, events } = following;
         let now = clock::micros();
         self.shard.count_media();
-        self.shard.books.last(now);
+        self.shard.recorder.last(now);
         let aside = self.out_of_call.as_ref().map(|script| &*script.scenario);
-        self.shard.ledger = Ledger::new(&script.scenario).beside(aside);
+        self.shard.stats = SippStats::new(&script.scenario).beside(aside);
         self.pace = Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed);
         self.wanted = self.pace.clone();
         self.bound = Bound::of(&run.load, now);
@@ -171,7 +171,7 @@ impl Traffic {
         (self.number, self.begun, self.scheduled, self.intended, self.next_wake) = (0, 0, 0, 0, 0);
         (self.paused, self.waiting, self.quitting, self.finished, self.parting) = (false, false, false, false, false);
         self.refusing = true;
-        (self.shard.frozen, self.shard.books, self.shard.run) = (false, books, run);
+        (self.shard.frozen, self.shard.recorder, self.shard.run) = (false, recorder, run);
         (self.main, self.events) = (script, events);
     }
 
@@ -181,7 +181,7 @@ impl Traffic {
         let mut left = BEGUN;
         while left > 0 && (slot as usize) < self.calls.len() {
             let call = &self.calls[slot as usize];
-            let takes = call.kind == Kind::Main || self.shard.run.retransmission.rfc3261;
+            let takes = call.kind == CallKind::Main || self.shard.run.retransmission.rfc3261;
             if call.live && takes && call.leaving == Leaving::No {
                 left -= 1;
                 let since = self.leave_since;
@@ -202,7 +202,7 @@ impl Traffic {
         if over {
             self.parting = false;
             self.shard.helper.flush();
-            let _ = self.events.send(Event::Finished(Box::new(self.shard.ledger.clone())));
+            let _ = self.events.send(Event::Finished(Box::new(self.shard.stats.clone())));
         }
     }
 

@@ -1,8 +1,8 @@
 //! The shard's service interface of the calls.
 
-use super::{FLOOD, Order, PARTING, Traffic, known};
+use super::{FLOOD, ShardCommand, PARTING, Traffic, known};
 use crate::engine::bound::Bound;
-use crate::engine::call::{Call, Kind};
+use crate::engine::call::{Call, CallKind};
 use crate::engine::call_runner::Progress;
 use crate::engine::received;
 use crate::engine::run::Load;
@@ -11,7 +11,7 @@ use crate::engine::watch::Passage;
 use crate::wheel::{Alarm, Fate};
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_measure::{Failure, Outcome, SendFailure};
+use strowger_measure::{Failure, CallOutcome, SendFailure};
 use strowger_message::Name;
 use strowger_net::dedicated::{self, DedicatedSockets};
 use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
@@ -21,7 +21,7 @@ impl Drop for Traffic {
     fn drop(&mut self) {
         self.shard.helper.flush();
         self.shard.count_media();
-        self.shard.books.last(clock::micros());
+        self.shard.recorder.last(clock::micros());
     }
 }
 
@@ -120,21 +120,21 @@ impl Traffic {
             return self.stray(hash, name, arrival, bytes, out);
         }
         if !self.may_begin() {
-            self.shard.books.out_of_call(bytes.len());
-            self.shard.ledger.out_of_call += 1;
+            self.shard.recorder.out_of_call(bytes.len());
+            self.shard.stats.out_of_call += 1;
             if let Some(watch) = &mut self.shard.watch {
                 watch.message(Passage::Discarded, arrival.transport, name, bytes);
             }
             return;
         }
         if !self.disown(hash, arrival, bytes, out) {
-            self.accept(hash, Kind::Main, name, arrival, bytes, out);
+            self.accept(hash, CallKind::Main, name, arrival, bytes, out);
         }
     }
 }
 
 impl Service for Traffic {
-    type Answer = Order;
+    type ShardMessage = ShardCommand;
     type Record = ();
 
     fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
@@ -172,17 +172,17 @@ impl Service for Traffic {
         self.ended.tidy(self.shard.ms);
         if self.shard.ms >= self.tick {
             self.tick = self.shard.ms + 1_000;
-            self.shard.ledger.open = self.shard.open;
+            self.shard.stats.open = self.shard.open;
             self.shard.count_media();
         }
-        self.shard.ledger.peak = self.shard.ledger.peak.max(self.shard.open);
+        self.shard.stats.peak = self.shard.stats.peak.max(self.shard.open);
         if let Some(watch) = &mut self.shard.watch {
             watch.flush();
         }
         self.shard.departing = std::mem::take(&mut self.shard.posted);
         let stalls = self.stall_detector.end(clock::micros(), clock::processor_micros);
         if !self.waiting {
-            stalls.into_iter().flatten().for_each(|stall| self.shard.books.stalled(stall));
+            stalls.into_iter().flatten().for_each(|stall| self.shard.recorder.stalled(stall));
         }
     }
 
@@ -191,51 +191,51 @@ impl Service for Traffic {
         None
     }
 
-    fn answered(&mut self, _: Now, order: Order, out: &mut Outbox) {
-        match order {
-            Order::Rate(rate) => {
+    fn answered(&mut self, _: Now, command: ShardCommand, out: &mut Outbox) {
+        match command {
+            ShardCommand::Rate(rate) => {
                 self.pace.set_rate(rate, self.shard.now);
                 self.wanted.set_rate(rate, self.shard.now);
             }
-            Order::Profile(profile) => {
+            ShardCommand::Profile(profile) => {
                 self.pace.set_profile(&profile, self.shard.now);
                 self.wanted.set_profile(&profile, self.shard.now);
                 self.bound = Bound::of(&Load { profile, ..self.shard.run.load.clone() }, self.shard.now);
             }
-            Order::Limit(limit) => {
+            ShardCommand::Limit(limit) => {
                 let more = limit.saturating_sub(self.limit.max(self.shard.open));
                 if more > 0 {
                     self.shard.places.free(self.shard.now, more);
                 }
                 self.limit = limit;
             }
-            Order::Users(users) => self.set_users(users),
+            ShardCommand::Users(users) => self.set_users(users),
             // Calls with connections of their own need no shared one.
-            Order::Connect if self.shard.call_sockets.is_some() => (),
-            Order::Connect => self.connect(out),
-            Order::Begin(None) => self.begin_schedule(clock::micros()),
+            ShardCommand::Connect if self.shard.call_sockets.is_some() => (),
+            ShardCommand::Connect => self.connect(out),
+            ShardCommand::Begin(None) => self.begin_schedule(clock::micros()),
             // The round at that time begins it.
-            Order::Begin(Some(at)) => self.opens_at = at,
-            Order::Pause(paused) => {
+            ShardCommand::Begin(Some(at)) => self.opens_at = at,
+            ShardCommand::Pause(paused) => {
                 self.paused = paused;
                 self.idle_users.iter_mut().for_each(|(_, since)| *since = self.shard.now);
             }
-            Order::LinkEvent(event) => self.on_link_event(event, out),
-            Order::Helped(answer) => self.helped(answer, out),
-            Order::Quit => self.quitting = true,
-            Order::Close => self.close(out),
+            ShardCommand::LinkEvent(event) => self.on_link_event(event, out),
+            ShardCommand::Helped(answer) => self.helped(answer, out),
+            ShardCommand::Quit => self.quitting = true,
+            ShardCommand::Close => self.close(out),
             // A frozen run receives no answers.
-            Order::Leave if self.shard.frozen => self.end_calls(true, out),
-            Order::Leave => {
+            ShardCommand::Leave if self.shard.frozen => self.end_calls(true, out),
+            ShardCommand::Leave => {
                 self.quitting = true;
                 self.leave_from = Some(0);
                 self.leave_since = self.shard.now;
             }
-            Order::End { goodbye } => self.end_calls(goodbye, out),
-            Order::Follow(following) => self.follow(*following, out),
-            Order::Report(to) => {
-                self.shard.ledger.open = self.shard.open;
-                let _ = to.try_send(self.shard.ledger.clone());
+            ShardCommand::End { goodbye } => self.end_calls(goodbye, out),
+            ShardCommand::Follow(following) => self.follow(*following, out),
+            ShardCommand::Report(to) => {
+                self.shard.stats.open = self.shard.open;
+                let _ = to.try_send(self.shard.stats.clone());
             }
         }
     }
@@ -251,7 +251,7 @@ impl Service for Traffic {
         // not the shards, count messages that this machine did not send.
         let shook = matches!(cause, Unsent::TlsHandshake | Unsent::WebSocketHandshake);
         if call.target.transport.is_reliable() && !shook {
-            self.shard.books.send_failed(SendFailure::Remote);
+            self.shard.recorder.send_failed(SendFailure::Remote);
         }
         if !call.live || call.generation != generation || call.counted {
             return;
@@ -263,7 +263,7 @@ impl Service for Traffic {
             _ => Failure::CannotSendMessage,
         };
         self.drive(slot, out, |runner| {
-            runner.finish(Outcome::Failed(failure));
+            runner.finish(CallOutcome::Failed(failure));
             Progress::Over
         });
     }
@@ -277,9 +277,9 @@ impl Service for Traffic {
         let found = self.table.find(received::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
         let waits = |call: &Call| call.target.address == to && !call.counted && call.waits_for_answer_to(quoted);
         let Some(slot) = found.filter(|&slot| waits(&self.calls[slot as usize])) else { return };
-        self.shard.books.send_failed(SendFailure::Remote);
+        self.shard.recorder.send_failed(SendFailure::Remote);
         self.drive(slot, out, |runner| {
-            runner.finish(Outcome::Failed(Failure::Refused));
+            runner.finish(CallOutcome::Failed(Failure::Refused));
             Progress::Over
         });
     }
@@ -304,7 +304,7 @@ impl ServiceWithSockets for Traffic {
         self.shard.at(micros);
         self.shard.wall = now.wall;
         if !self.waiting {
-            self.shard.books.tick(micros);
+            self.shard.recorder.tick(micros);
         }
         self.stall_detector.begin(micros, clock::processor_micros);
         if self.shard.open >= self.limit && !self.shard.run.load.keep_limited {
@@ -318,10 +318,10 @@ impl ServiceWithSockets for Traffic {
         if now > self.shard.now {
             self.shard.at(now);
             if !self.waiting {
-                self.shard.books.tick(now);
+                self.shard.recorder.tick(now);
             }
         }
-        self.shard.books.receive_lag(now.saturating_sub(came));
+        self.shard.recorder.receive_lag(now.saturating_sub(came));
         self.stall_detector.read(came, now, clock::processor_micros);
         self.stamped = came;
     }
@@ -337,7 +337,7 @@ impl ServiceWithSockets for Traffic {
         if let Some((took, _)) =
             self.shard.call_sockets.as_mut().and_then(|call_sockets| call_sockets.advance(flow, at))
         {
-            self.shard.books.connected(took);
+            self.shard.recorder.connected(took);
         }
     }
 
@@ -348,7 +348,7 @@ impl ServiceWithSockets for Traffic {
             return;
         };
         if self.shard.run.transport != Transport::Tcp {
-            self.shard.books.shook_hands(took);
+            self.shard.recorder.shook_hands(took);
         }
         for slot in self.slots(&users) {
             let call = &mut self.calls[slot];

@@ -3,7 +3,7 @@
 use super::{View, head};
 use std::fmt::Write;
 use strowger_scenario::action::{Check, Match, Media, Number, Operator, RtpStream, Source, Stop, Text};
-use strowger_scenario::step::Kind;
+use strowger_scenario::step::StepKind;
 use strowger_scenario::{Action, Distribution, Piece, Slot, Template, Variables};
 
 impl View<'_> {
@@ -12,7 +12,7 @@ impl View<'_> {
         let mut any = false;
         for (index, step) in self.scenario.steps.iter().enumerate().filter(|(_, step)| !step.actions.is_empty()) {
             any = true;
-            let what = if matches!(step.kind, Kind::Receive(_)) { " (Receive Message)" } else { "" };
+            let what = if matches!(step.kind, StepKind::Receive(_)) { " (Receive Message)" } else { "" };
             let _ = writeln!(text, "=> Message[{index}]{what} - [{}] action(s) defined :", step.actions.len());
             for (at, action) in step.actions.iter().enumerate() {
                 let words = Words(&self.scenario.variables).action(action);

@@ -9,7 +9,7 @@ mod statistics;
 
 use super::trace::Stamp;
 use crate::engine::Circuits;
-use crate::engine::ledger::Ledger;
+use crate::engine::ledger::SippStats;
 use std::fmt::Write;
 use std::time::Duration;
 use strowger_scenario::{Role, Scenario, ThirdPartyRole};
@@ -40,9 +40,9 @@ pub(super) struct View<'a> {
     pub(super) scenario: &'a Scenario,
     /// Out-of-call scenario, if its steps are shown.
     pub(super) aside: Option<&'a Scenario>,
-    pub(super) ledger: &'a Ledger,
+    pub(super) stats: &'a SippStats,
     /// Counts at the start of this screen's period.
-    pub(super) before: &'a Ledger,
+    pub(super) before: &'a SippStats,
     pub(super) arrival: Arrival,
     /// `-d`, milliseconds.
     pub(super) duration: u64,
@@ -153,8 +153,8 @@ impl View<'_> {
         }
     }
 
-    fn calls(ledger: &Ledger) -> u64 {
-        ledger.incoming + ledger.outgoing
+    fn calls(stats: &SippStats) -> u64 {
+        stats.incoming + stats.outgoing
     }
 }
 

@@ -9,7 +9,7 @@ impl View<'_> {
     pub(super) fn repartition(&self) -> String {
         let mut text = head("Repartition Screen");
         let timed = !self.scenario.timers.is_empty();
-        if !timed && self.ledger.call_length.bounds.is_empty() {
+        if !timed && self.stats.call_length.bounds.is_empty() {
             text.push_str(NONE);
             return text;
         }
@@ -17,7 +17,7 @@ impl View<'_> {
             self.timer(0, &mut text);
         }
         let _ = writeln!(text, "  {:<75}", "Average Call Length Repartition");
-        table(&self.ledger.call_length, &mut text);
+        table(&self.stats.call_length, &mut text);
         text
     }
 
@@ -35,7 +35,7 @@ impl View<'_> {
     fn timer(&self, timer: usize, text: &mut String) {
         let name = self.scenario.timers.get(timer).map_or("", String::as_str);
         let _ = writeln!(text, "  {:<75}", format!("Average Response Time Repartition {name}"));
-        match self.ledger.timers.get(timer) {
+        match self.stats.timers.get(timer) {
             Some(lengths) => table(lengths, text),
             None => text.push_str(NONE),
         }

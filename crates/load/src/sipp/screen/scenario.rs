@@ -3,7 +3,7 @@
 use super::{Arrival, View, head};
 use crate::engine::ledger::StepCounts;
 use std::fmt::Write;
-use strowger_scenario::step::{Expected, Kind, Pause, Start, Step};
+use strowger_scenario::step::{Expected, StepKind, Pause, Start, Step};
 use strowger_scenario::{Distribution, Role};
 
 impl View<'_> {
@@ -11,8 +11,8 @@ impl View<'_> {
         let mut text = head("Scenario Screen");
         self.load(&mut text);
         let (scenario, counts) = match self.aside {
-            Some(aside) => (aside, &self.ledger.aside),
-            None => (self.scenario, &self.ledger.steps),
+            Some(aside) => (aside, &self.stats.aside),
+            None => (self.scenario, &self.stats.steps),
         };
         let steps = scenario.steps.iter().zip(counts).filter(|(step, _)| !step.hidden);
         let loses = self.loses || scenario.steps.iter().any(|step| step.lost.is_some());
@@ -29,7 +29,7 @@ impl View<'_> {
 
     /// Writes the requested load and the progress.
     fn load(&self, text: &mut String) {
-        let (l, all) = (self.ledger, Self::calls(self.ledger));
+        let (l, all) = (self.stats, Self::calls(self.stats));
         let hundredths = self.elapsed.as_millis() / 10;
         let so_far = format!("{:<5} {:>6}.{:02} s     {all:>8}", self.port, hundredths / 100, hundredths % 100);
         let _ = match self.arrival {
@@ -80,7 +80,7 @@ impl View<'_> {
     fn step(&self, step: &Step, counts: &StepCounts, text: &mut String) {
         let server = self.scenario.role == Role::Server;
         let place = match &step.kind {
-            Kind::Nop => {
+            StepKind::Nop => {
                 // A `nop` has no counts.
                 let _ = match &step.display {
                     Some(display) => writeln!(text, " {display}"),
@@ -88,30 +88,30 @@ impl View<'_> {
                 };
                 return;
             }
-            Kind::SendCommand { .. } => format!("{:>24}", "[ Sent Command ]"),
-            Kind::ReceiveCommand { .. } => format!("{:>24}", "[ Received Command ]"),
-            Kind::Pause(pause) | Kind::TimeWait(pause) => {
+            StepKind::SendCommand { .. } => format!("{:>24}", "[ Sent Command ]"),
+            StepKind::ReceiveCommand { .. } => format!("{:>24}", "[ Received Command ]"),
+            StepKind::Pause(pause) | StepKind::TimeWait(pause) => {
                 let length = format!("[{:>9}]", self.length(pause));
                 if server { format!("  {length} Pause") } else { format!("       Pause {length}") }
             }
-            Kind::Send(_) | Kind::Receive(_) => {
+            StepKind::Send(_) | StepKind::Receive(_) => {
                 // From the caller's side to the callee's, or back.
-                let away = matches!(step.kind, Kind::Send(_)) != server;
+                let away = matches!(step.kind, StepKind::Send(_)) != server;
                 let arrow = if away { "---------->" } else { "<----------" };
                 let (name, timer) = (name(step), timer(step));
                 if server { format!("  {arrow} {name:<10}  {timer}") } else { format!("{name:>12} {arrow}  {timer}") }
             }
         };
         let mut columns = match &step.kind {
-            Kind::Send(send) => {
+            StepKind::Send(send) => {
                 let waits = send.retransmit.is_some_and(|ms| ms > 0);
                 let timeouts = if waits { counts.timeouts.to_string() } else { String::new() };
                 vec![counts.sent.to_string(), counts.sent_again.to_string(), timeouts, String::new()]
             }
-            Kind::Receive(_) => [counts.received, counts.received_again, counts.timeouts, counts.unexpected]
+            StepKind::Receive(_) => [counts.received, counts.received_again, counts.timeouts, counts.unexpected]
                 .map(|n| n.to_string())
                 .to_vec(),
-            Kind::Pause(_) | Kind::TimeWait(_) => {
+            StepKind::Pause(_) | StepKind::TimeWait(_) => {
                 vec![counts.passed.to_string(), String::new(), String::new(), counts.unexpected.to_string()]
             }
             _ => vec![counts.passed.max(counts.received).to_string(), String::new(), String::new(), String::new()],
@@ -151,11 +151,11 @@ impl View<'_> {
 fn name(step: &Step) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match &step.kind {
-        Kind::Send(send) => match &send.start {
+        StepKind::Send(send) => match &send.start {
             Start::Request(method) => text(&method.text),
             Start::Response(code) => code.to_string(),
         },
-        Kind::Receive(receive) => match &receive.expected {
+        StepKind::Receive(receive) => match &receive.expected {
             Expected::Request(method) => text(&method.text),
             Expected::Response(code) => code.to_string(),
             Expected::RequestMatching(pattern) | Expected::ResponseMatching(pattern) => text(&pattern.text),

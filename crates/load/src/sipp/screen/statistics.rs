@@ -13,7 +13,7 @@ impl View<'_> {
     pub(super) fn statistics(&self) -> String {
         let mut all = head("Statistics Screen");
         let text = &mut all;
-        let (l, b) = (self.ledger, self.before);
+        let (l, b) = (self.stats, self.before);
         let now = Stamp::now();
         for (name, at) in [("Start Time", self.started), ("Last Reset Time", self.reset), ("Current Time", &now)] {
             let _ = writeln!(text, "  {name:<22} | {:<52}", at.long());

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use console::Term;
 use strowger_lab::row::{Row, Validity};
-use strowger_lab::run::{Event, Order, Schedule};
+use strowger_lab::run::{Event, NextTrial, Schedule};
 
 use crate::lab::list::length;
 use crate::output;
@@ -88,7 +88,7 @@ impl Drop for Progress {
     }
 }
 
-fn title(order: &Order) -> String {
+fn title(order: &NextTrial) -> String {
     let axes: String = order.planned.axes.values().map(|value| format!(" {value}")).collect();
     let again = if order.attempt > 1 { format!(", attempt {}", order.attempt) } else { String::new() };
     format!("{}{axes} at {}{again}", order.planned.system, order.load)
