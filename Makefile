@@ -113,26 +113,26 @@ test-all: test test-reload test-long test-dialogs test-accounting faults loom
 # As many calls as a server of one machine has, over a kill (DIALOGS=); two minutes.
 test-dialogs:
 	$(CARGO) build --locked --workspace --all-targets
-	STROWGER_DIALOGS=$(DIALOGS) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --workspace --test beside -- \
+	STROWGER_DIALOGS=$(DIALOGS) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --workspace --test parallel -- \
 		--ignored --exact kept_dialogs::a_hundred_thousand_calls_outlive_a_kill --nocapture
 
 # Each of so many calls (ACCOUNTED=) has its row once, though the database stops, freezes and comes back.
 test-accounting: packages
 	$(CARGO) build --locked --workspace --all-targets
-	STROWGER_ACCOUNTED_CALLS=$(ACCOUNTED) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --workspace --test beside -- \
+	STROWGER_ACCOUNTED_CALLS=$(ACCOUNTED) STROWGER_BIN=$(TESTED) $(CARGO) test --locked --workspace --test parallel -- \
 		--ignored --nocapture --test-threads=1 accounting_faults::
 
 # Measurements of minutes, one after the other on the whole machine.
 test-long: packages
 	$(CARGO) build --locked --workspace --all-targets
-	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --workspace --test alone -- \
+	STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked --workspace --test serial -- \
 		--ignored --nocapture --test-threads=1 $(or $(TESTS),$(LONG))
 
 # Each server starts with the keys that need a restart alone, and gets the others by a reload: their effect must be the same.
 test-reload: packages
 	$(CARGO) build --locked --workspace --all-targets
 	STROWGER_BY_RELOAD=1 STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) RUST_TEST_THREADS=$(TEST_THREADS) \
-		$(CARGO) test --locked --workspace --no-fail-fast --test policy --test sockets --test beside -- $(or $(TESTS),$(BY_RELOAD))
+		$(CARGO) test --locked --workspace --no-fail-fast --test policy --test sockets --test parallel -- $(or $(TESTS),$(BY_RELOAD))
 
 # All faults of tests/faults.toml are in one build of a copy of the tree, and each run of a program has one.
 faults:
@@ -149,7 +149,7 @@ test-valkey: packages
 	mkdir -p $(TARGET)/valkey
 	ln -sf $(abspath $(VALKEY)) $(TARGET)/valkey/redis-server
 	PATH=$(abspath $(TARGET))/valkey:$$PATH STROWGER_BIN=$(TESTED) STROWGER_EXAMPLES=$(dir $(TESTED)) $(CARGO) test --locked \
-		--workspace --no-fail-fast --test beside --test alone -- $(or $(TESTS),caches:: credential_cache shared_counts:: cache_faults::)
+		--workspace --no-fail-fast --test parallel --test serial -- $(or $(TESTS),caches:: credential_cache shared_counts:: cache_faults::)
 
 # SIPp reads each document of the corpus in its folder, then our own oddities, then mutants; it takes three minutes.
 test-sipp-corpus: packages
@@ -159,7 +159,7 @@ test-sipp-corpus: packages
 # the generator is then scheduled before all other work. No run takes longer than a minute. CASE= names some of the conditions.
 test-verdict:
 	$(CARGO) build --locked --package strowger
-	STROWGER_BIN=$(TESTED) STROWGER_VERDICT_RUNS=$(RUNS) CASE='$(CASE)' $(CARGO) test --locked --package strowger-tests --test alone -- \
+	STROWGER_BIN=$(TESTED) STROWGER_VERDICT_RUNS=$(RUNS) CASE='$(CASE)' $(CARGO) test --locked --package strowger-tests --test serial -- \
 		--exact verdict::no_verdict_is_wrong --nocapture
 
 simulate:
@@ -179,11 +179,11 @@ fuzz:
 
 test-sipp-wire: packages
 	$(CARGO) build --locked --package strowger
-	STROWGER_BIN=$(TESTED) $(CARGO) test --locked --package strowger-tests --test alone -- --nocapture sipp_wire::
+	STROWGER_BIN=$(TESTED) $(CARGO) test --locked --package strowger-tests --test serial -- --nocapture sipp_wire::
 
 soak: packages build
 	STROWGER_BIN=$(STROWGER) STROWGER_SOAK_SECONDS=$(SOAK_SECONDS) \
-		$(CARGO) test --locked --package strowger-tests --test alone -- --ignored --nocapture --test-threads=1 soak::
+		$(CARGO) test --locked --package strowger-tests --test serial -- --ignored --nocapture --test-threads=1 soak::
 
 bench-parser:
 	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_parser

@@ -4,7 +4,7 @@
 //! leaves the table its account is closed, so each call has one record, however it ended. Rows are masked before they
 //! leave the shard.
 
-use crate::account_text::codecs;
+use crate::cdr_fields::codecs;
 use crate::bye::Bye;
 use crate::texts::Texts;
 use crate::times::moment;

@@ -90,7 +90,7 @@ pub(crate) const CALLER_ROUTES: usize = 5;
 pub(crate) const ENDED_TAGS: usize = 6;
 
 /// Maximum bytes of a stored Contact, of a stored route set, and of Call-ID and both URIs together. A call with more is
-/// refused ([`crate::endable`]).
+/// refused ([`crate::unendable`]).
 pub(crate) const LONGEST_WAY: usize = 2_048;
 
 /// Longest tag that the table stores, in bytes. A longer one, in a call that is only logged or an emergency call, is stored as its hash.
@@ -291,7 +291,7 @@ impl Call {
         Some((at, party))
     }
 
-    /// Returns the dialog of a [`HangUp`](crate::doubt) with this context.
+    /// Returns the dialog of a [`HangUp`](crate::doubted_dialog) with this context.
     pub(crate) fn hang_up_at(&self, context: u64) -> Option<&Dialog> {
         let salt = (context >> 2 & SALTS) as u16;
         self.dialogs.iter().find(|dialog| dialog.hang_up_salt() == Some(salt))

@@ -1,8 +1,8 @@
 //! Dialog of a call: between its caller and one callee that rang or answered (RFC 3261 section 12).
 
 use crate::bye::Bye;
-use crate::doubt::{AFTER_BYE, Doubt, Standing};
-use crate::ending::Ending;
+use crate::doubted_dialog::{AFTER_BYE, Doubt, Standing};
+use crate::dialog_end::Ending;
 use crate::origin::Source;
 use crate::session_offer::SessionOffer;
 use crate::texts::Texts;
@@ -277,7 +277,7 @@ impl Dialog {
         }
     }
 
-    /// Salt of the last [`HangUp`](crate::doubt::HangUp).
+    /// Salt of the last [`HangUp`](crate::doubted_dialog::HangUp).
     pub(crate) fn hang_up_salt(&self) -> Option<u16> {
         Some(self.doubt.as_ref()?.hang_up?.salt)
     }

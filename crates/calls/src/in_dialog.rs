@@ -1,8 +1,8 @@
 //! Requests within the dialogs of calls, on their way to the other party.
 
 use crate::account::NORMAL;
-use crate::account_text::reason;
-use crate::answers::MOST_DIALOGS;
+use crate::cdr_fields::reason;
+use crate::dropped_answers::MOST_DIALOGS;
 use crate::bye::Bye;
 use crate::call::{Call, LONGEST_WAY};
 use crate::call_log::log_ended;
@@ -13,7 +13,7 @@ use crate::origin::Source;
 use crate::session_offer::SessionOffer;
 use crate::table::CallTable;
 use crate::times::moment;
-use crate::way::{contact_of, leads_along};
+use crate::remote_target::{contact_of, leads_along};
 use std::net::SocketAddr;
 use strowger_core::Now;
 use strowger_core::notice::Party;

@@ -113,23 +113,23 @@
 //! | INVITE that begins a call; room under limits | `beginning.rs`, `begin`, `take_room` |
 //! | notices | `notices.rs`, `on_notice` |
 //! | dialog, requests within it | `dialog.rs`; `in_dialog.rs`; `membership.rs` |
-//! | remote target and route set | `way.rs`, `leads_along` |
-//! | end of a dialog by this server; its requests | `ending.rs`, `Ending`; `own_bye.rs`; `own_request.rs`; `due.rs`, `end_due` |
-//! | doubt, its questions; late responses; calls that cannot be ended | `doubt.rs`, `Doubt`; `probe.rs`; `answers.rs`; `endable.rs`, `unendable` |
+//! | remote target and route set | `remote_target.rs`, `leads_along` |
+//! | end of a dialog by this server; its requests | `dialog_end.rs`, `Ending`; `own_bye.rs`; `own_request.rs`; `deadlines.rs`, `end_due` |
+//! | doubt, its questions; late responses; calls that cannot be ended | `doubted_dialog.rs`, `Doubt`; `probe.rs`; `dropped_answers.rs`; `unendable.rs`, `unendable` |
 //! | ended calls of the process | `ended_calls.rs`, `recall` |
-//! | limits; of a gateway or group; shared by servers | `limits.rs`; `scopes.rs`; `led.rs`; `table.rs`, `change_target`; `shared_counts.rs`, `Member` |
+//! | limits; of a gateway or group; shared by servers | `limits.rs`; `scopes.rs`; `target_limits.rs`; `table.rs`, `change_target`; `shared_counts.rs`, `Member` |
 //! | shares of the table | `shares.rs`, `are_used_up` |
-//! | account of a call; texts of its rows | `account.rs`, `Account`; `account_text.rs` |
+//! | account of a call; texts of its rows | `account.rs`, `Account`; `cdr_fields.rs` |
 //! | log of calls | `call_log.rs` |
-//! | kept state, its format | `kept.rs`, `VERSION` |
+//! | kept state, its format | `persisted_call.rs`, `VERSION` |
 //! | list | `list.rs`, `CallView` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod account;
-pub mod account_text;
-mod answers;
+pub mod cdr_fields;
+mod dropped_answers;
 mod beginning;
 mod bye;
 mod call;
@@ -137,17 +137,17 @@ mod call_log;
 mod context;
 mod counts;
 mod dialog;
-mod doubt;
-mod due;
+mod doubted_dialog;
+mod deadlines;
 mod effect;
-mod endable;
+mod unendable;
 pub mod ended_calls;
-mod ending;
+mod dialog_end;
 mod environment;
 mod in_dialog;
-mod kept;
+mod persisted_call;
 mod keys;
-mod led;
+mod target_limits;
 mod legs;
 pub mod limits;
 mod list;
@@ -164,19 +164,19 @@ pub mod shares;
 mod table;
 mod texts;
 mod times;
-mod way;
+mod remote_target;
 
 pub use account::AccountFacts;
-pub use answers::Passage;
+pub use dropped_answers::Passage;
 pub use beginning::{Admission, Again, Beginning, Context, LimitedTargets, passes_again};
 pub use call::{Call, parties};
 pub use context::{NO_CALL, begins_call};
 pub use counts::CallCounts;
-pub use due::AT_ONCE;
+pub use deadlines::AT_ONCE;
 pub use effect::{CallEffect, DialogId, OwnRequest};
-pub use endable::Unendable;
+pub use unendable::Unendable;
 pub use environment::Environment;
-pub use kept::{VERSION as KEPT_VERSION, read_kept};
+pub use persisted_call::{VERSION as KEPT_VERSION, read_kept};
 pub use legs::Legs;
 pub use list::{CallPage, CallState, CallView, DialogView};
 pub use scopes::HeldLimits;

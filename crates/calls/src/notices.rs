@@ -1,22 +1,22 @@
 //! Notices of roles about the requests of calls.
 
 use crate::account::NORMAL;
-use crate::account_text::cause;
-use crate::answers::{MOST_DIALOGS, bypasses};
+use crate::cdr_fields::cause;
+use crate::dropped_answers::{MOST_DIALOGS, bypasses};
 use crate::bye::Bye;
 use crate::call::Call;
 use crate::call_log::{log_ended, log_outcome};
 use crate::context::Purpose;
 use crate::dialog::{CallAnswer, Dialog};
 use crate::effect::CallEffect;
-use crate::ending::Ending;
+use crate::dialog_end::Ending;
 use crate::environment::Environment;
 use crate::legs::Legs;
 use crate::origin::Source;
 use crate::session_offer::SessionOffer;
 use crate::table::CallTable;
 use crate::times::moment;
-use crate::way::{contact_of, way};
+use crate::remote_target::{contact_of, way};
 use smallvec::SmallVec;
 use std::num::NonZeroU16;
 use std::ops::Range;

@@ -6,7 +6,7 @@ use crate::call_log::log_ended;
 use crate::context::Purpose;
 use crate::dialog::{CallAnswer, Dialog};
 use crate::effect::{CallEffect, DialogId};
-use crate::ending::{Ending, MOST_BYES};
+use crate::dialog_end::{Ending, MOST_BYES};
 use crate::environment::Environment;
 use crate::keys::CallSeed;
 use crate::legs::Legs;

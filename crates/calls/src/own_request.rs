@@ -2,7 +2,7 @@
 //! operator ends get a BYE on both sides (RFC 3261 section 15).
 //!
 //! Such a request takes the way of a request of that party's peer: through the stages, along the route set of the
-//! dialog. [`Ending`](crate::ending::Ending) waits for the responses.
+//! dialog. [`Ending`](crate::dialog_end::Ending) waits for the responses.
 
 use crate::call::{Call, HASHED};
 use crate::dialog::Dialog;

@@ -27,7 +27,7 @@
 //! | failures, limits of calls, filters, identities | `failure.rs`; `call_limit.rs`; `filter.rs`; `identity.rs` |
 //! | gateway groups; data sets | `gateway_group.rs`; `set.rs` |
 //! | domains: names, aliases, realms | `domains.rs`, `LocalDomain`; `domain_names.rs` |
-//! | positions of keys, for checks of the files that they name | `places.rs`, `KeyPositions` |
+//! | positions of keys, for checks of the files that they name | `key_positions.rs`, `KeyPositions` |
 //! | services that the server uses, which no peer may name | `services.rs` |
 //! | warnings of `strowger check`: rules, open relay, certificates | `check_rules.rs`; `check_relay.rs`; `check_tls.rs` |
 
@@ -73,7 +73,7 @@ mod mask;
 mod metrics;
 mod name;
 mod nat;
-mod places;
+mod key_positions;
 mod proxy;
 mod reader;
 mod registrar;
@@ -128,7 +128,7 @@ pub use self::machine::own_addresses;
 pub use self::metrics::Metrics;
 pub use self::name::{Name, Reference};
 pub use self::nat::{Nat, PingMethod};
-pub use self::places::KeyPositions;
+pub use self::key_positions::KeyPositions;
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::report::{Fault, Report, Severity};

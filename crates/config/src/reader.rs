@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::change::Change;
 use super::key::{Role, Rule};
 use super::name::Names;
-use super::places::KeyPositions;
+use super::key_positions::KeyPositions;
 use super::removed;
 use super::report::{Fault, Severity};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::places::KeyPositions;
+use super::key_positions::KeyPositions;
 use super::{Secret, mask};
 
 /// Severity of a [`Fault`].

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::listen::ListenAddress;
-use super::places::KeyPositions;
+use super::key_positions::KeyPositions;
 
 /// Input of a configuration.
 #[derive(Clone, Copy)]

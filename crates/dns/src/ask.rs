@@ -1,6 +1,6 @@
 //! DNS queries that locate the servers of a name (RFC 3263 section 4).
 
-use super::servers::{Server, order, random};
+use super::srv_order::{Server, order, random};
 use super::{Error, Inner, Key, ResolverSettings, Speaks};
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::rdata::{NAPTR, SRV};

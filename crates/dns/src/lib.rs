@@ -1,29 +1,29 @@
 //! Resolution of the host of a URI to addresses (RFC 3263).
 //!
-//! An answer is kept as long as the name servers allow (`kept.rs`). A used name is refreshed before its answer expires (`ask_ahead`). While the name
+//! An answer is kept as long as the name servers allow (`answer_cache.rs`). A used name is refreshed before its answer expires (`ask_ahead`). While the name
 //! servers fail or are silent, the stale answer is used (RFC 8767), after a wait of at most [`PATIENCE`]. Of several equal servers one is drawn at
-//! each use (`servers.rs`).
+//! each use (`srv_order.rs`).
 //!
 //! # Where is ...?
 //!
 //! | behaviour | file |
 //! |---|---|
 //! | questions and their order | `ask.rs` |
-//! | kept answers, answers beyond their time (RFC 8767) | `kept.rs` |
-//! | choice among equal servers | `servers.rs` |
+//! | kept answers, answers beyond their time (RFC 8767) | `answer_cache.rs` |
+//! | choice among equal servers | `srv_order.rs` |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 mod ask;
-mod kept;
-mod servers;
+mod answer_cache;
+mod srv_order;
 #[cfg(test)]
 mod tests;
 
 use self::ask::Found;
-use self::kept::Kept;
-use self::servers::{Server, random, targets};
+use self::answer_cache::Kept;
+use self::srv_order::{Server, random, targets};
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{ResolverBuilder, TokioResolver};

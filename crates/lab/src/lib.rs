@@ -48,14 +48,14 @@
 //! | one trial of load by processes of `strowger load` | `generator/mod.rs`, `Generator`; `trial.rs`; `reading.rs`; `document.rs`; `source.rs` |
 //! | capacity of a server: obstacles, search, sentence, page | `capacity/mod.rs`, `measure`; `obstacle.rs`; `answer.rs`; `page.rs` |
 //! | row of a trial, its figures with units | `row/mod.rs`, `Row`; `figure.rs`, `DEFINITIONS`; `reading.rs` |
-//! | schedule of a run: next trial, repetition, resume | `run/schedule.rs`, `Schedule`; `conduct.rs` |
+//! | schedule of a run: next trial, repetition, resume | `run/next_trial.rs`, `Schedule`; `conduct.rs` |
 //! | folder of a run: valid after a kill, hashes, verification | `run/folder.rs`, `Folder`; `recorded.rs`, `Recorded`; `sums.rs` |
 //! | trial on real systems: start, registrations, samples, clients | `run/laboratory.rs`, `Laboratory`; `site.rs`; `trial.rs`; `clients.rs`; `sampled.rs` |
 //! | server's side of a site, here or on a host | `run/side.rs`, `ServerSide`; `own_side.rs`; `host_side.rs` |
-//! | hosts by `ssh`: agent, clocks, copies of the program | `host/mod.rs`, `Hosts`; `place.rs`; `link.rs`; `agent.rs`; `clock.rs`; `strowger/src/lab/hosts.rs` |
+//! | hosts by `ssh`: agent, clocks, copies of the program | `host/mod.rs`, `Hosts`; `process_host.rs`; `link.rs`; `agent.rs`; `clock.rs`; `strowger/src/lab/hosts.rs` |
 //! | validity of a trial: checks, other programs, ended processes | `run/validity.rs`, `reasons`; `neighbours.rs`; `processes.rs` |
 //! | stack as a library: layers, parser, memory, unread echo | `stack/mod.rs`, `exchanges`; `layer.rs`, `Layer`; `pair.rs`, `Pair`; `unread.rs` |
-//! | command of a system that makes the load itself | `system/driver.rs`, `measure`; `run/measuring.rs`, `trial` |
+//! | command of a system that makes the load itself | `system/driver.rs`, `measure`; `run/own_load.rs`, `trial` |
 //! | bare echo; end of programs of a killed laboratory | `echo.rs`, `Echo`; `guard.rs` |
 //! | next trial; limits and their causes | `finder/search.rs`, `Search`; `rfc7502.rs`; `staircase.rs`; `cause.rs` |
 //! | formulas of the published measurements | `formula/` |

@@ -10,7 +10,7 @@ use strowger_allocations::{Counting, of_process, set_aside};
 use strowger_core::Transport;
 use strowger_load::engine::Halt;
 use strowger_load::engine::helper::Helper;
-use strowger_load::engine::ledger::SippStats;
+use strowger_load::engine::sipp_stats::SippStats;
 use strowger_load::engine::pace::Part;
 use strowger_load::engine::run::{Behaviour, Load, Retransmission, Run};
 use strowger_load::engine::script::Script;

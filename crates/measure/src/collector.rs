@@ -1,6 +1,6 @@
 //! Collector: receives the pages of all shards, adds up each second, and keeps the sum.
 
-use super::books::Leaf;
+use super::shard_recorder::Leaf;
 use super::{ShardRecorder, Clock, Page};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

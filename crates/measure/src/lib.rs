@@ -36,7 +36,7 @@
 //! | behaviour | file |
 //! |---|---|
 //! | measures and their definitions, from which `docs/measures.md` is made | `delay.rs`; `share.rs`; `counter.rs` |
-//! | recorder of the figures of a shard | `books.rs` |
+//! | recorder of the figures of a shard | `shard_recorder.rs` |
 //! | verdict on the generator, window by window | `health/mod.rs`; `window.rs`; `judge.rs` |
 //! | requirement of a run; one that ends it | `requirement.rs`; `guard.rs` |
 //! | warm-up; figures of each document | `warm_up.rs`; `document.rs` |
@@ -45,7 +45,7 @@
 //! | samples of processes and machine, read again | `observer.rs`, `Observer`; `tree.rs`; `machine.rs`; `sockets.rs`; `observed.rs` |
 
 mod attempt;
-mod books;
+mod shard_recorder;
 mod call;
 mod catalogue;
 mod clock;
@@ -84,7 +84,7 @@ mod tree;
 mod warm_up;
 mod window;
 
-pub use books::{ShardRecorder, SendFailure};
+pub use shard_recorder::{ShardRecorder, SendFailure};
 pub use call::{Attempt, CallBook, CallOutcome, Role};
 pub use catalogue::{Described, Measure, MeasureError, Statistic, Unit, catalogue, grouped, several};
 pub use clock::Clock;

@@ -1,7 +1,7 @@
 //! Warm-up in the recorder of a shard. Until its end all pages belong to it. Later events of calls that fell due in it
 //! go to a second page, so that the pages of the window hold only calls of the window.
 
-use super::books::Leaf;
+use super::shard_recorder::Leaf;
 use super::{ShardRecorder, Page};
 use std::sync::mpsc::TrySendError;
 

@@ -106,7 +106,7 @@
 //! | shards that are added under load | `shard_pool.rs`, `watch` |
 //! | scheduling class of a shard | `scheduling.rs` |
 //! | idle and other time-outs of a connection | `connection.rs`, `due` |
-//! | messages of a connection in one turn | `reading.rs`, `another_turn` |
+//! | messages of a connection in one turn | `stream_receive.rs`, `another_turn` |
 //! | time that a shard was kept from its work | `turns.rs`, `longest` |
 //! | age of unread datagrams | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram` |
 //! | writing to connections, waiting for one | `streams/writing.rs`; `posting.rs`, `hold_fallback` |
@@ -158,7 +158,7 @@ mod peer_names;
 mod process;
 mod queue_delay;
 mod readiness;
-mod reading;
+mod stream_receive;
 mod ring;
 mod scheduling;
 mod sender;

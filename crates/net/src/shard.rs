@@ -10,7 +10,7 @@ use crate::failure::{caught, or_fail};
 use crate::links::Content;
 use crate::process::Process;
 use crate::readiness::Ready;
-use crate::reading::{Progress, without_line_ends};
+use crate::stream_receive::{Progress, without_line_ends};
 use crate::sender::Sender;
 use crate::source_addresses::RouteCache;
 use crate::streams::{Post, Streams};

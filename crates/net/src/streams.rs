@@ -2,7 +2,7 @@
 //!
 //! An idle connection is a socket, a small task and a [`Connection`] without buffers: reading uses one scratch buffer
 //! of the shard, and an incomplete message is kept only while it is incomplete. The main future writes; a connection's
-//! task only reads (see [`crate::reading`]).
+//! task only reads (see [`crate::stream_receive`]).
 
 mod dedicated;
 mod dial;

@@ -78,7 +78,7 @@
 //! | explain without a running server | `offline.rs` |
 //! | `/metrics`, `/healthz`, `/readyz` | `http.rs`; `health.rs`, `stuck` |
 //! | metrics put together on request; with labels | `metrics.rs`; `metrics/labelled.rs` |
-//! | orders of `strowger status` and others, also by HTTP | `control/order.rs`; `carry_out.rs`; `ways.rs`; `http.rs`; `openapi.rs` |
+//! | orders of `strowger status` and others, also by HTTP | `control/order.rs`; `execution.rs`; `http_routes.rs`; `http.rs`; `openapi.rs` |
 //! | orders about calls, limits, caches, accounting | `control/calls.rs`; `limits.rs`; `caches.rs`; `accounting.rs` |
 //! | readiness, watchdog and sockets of systemd | `supervisor.rs` |
 //! | addresses of the machine and of services; routes of the kernel | `machine.rs`; `service_addresses.rs`; `routes.rs` |

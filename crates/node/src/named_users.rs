@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::Now;
 use strowger_core::shown::shown;
-use strowger_server::places::NamedUser;
+use strowger_server::rule_targets::NamedUser;
 use strowger_server::process_state::ProcessState;
 use strowger_store::error::StoreError;
 use strowger_store::subscriber::{SubscriberAnswer, Question, Subscribers};

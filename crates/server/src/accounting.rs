@@ -6,7 +6,7 @@ use crate::handling::Handling;
 use crate::proof::User;
 use crate::reply::Why;
 use crate::stage::Stage;
-use strowger_calls::account_text::{cut, kept, party, values};
+use strowger_calls::cdr_fields::{cut, kept, party, values};
 use strowger_calls::{AccountFacts, parties};
 use strowger_config::AccountedField;
 use strowger_core::log_limiter::LogSubject;

@@ -5,7 +5,7 @@ use crate::decider::Decider;
 use crate::destination::Destination;
 use crate::handling::Handling;
 use crate::own_name::OwnName;
-use crate::routing::NoHop;
+use crate::destination_stage::NoHop;
 use crate::stage::Verdict;
 use strowger_config::RelayFor;
 use strowger_core::routing::Routing;

@@ -8,7 +8,7 @@ use crate::decider::Decider;
 use crate::decision::Decision;
 use crate::handling::Handling;
 use crate::identity::is_anonymous;
-use crate::judgement::RuleResult;
+use crate::rule_trace::RuleResult;
 use crate::proof::User;
 use crate::reachability::target_of;
 use crate::request_facts::number_of;

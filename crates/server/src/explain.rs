@@ -10,7 +10,7 @@ use crate::edits::Edits;
 use crate::engine::Engine;
 use crate::forwarding::Onward;
 use crate::handling::{Handling, Progress};
-use crate::judgement::{TraceRequest, rule_results};
+use crate::rule_trace::{TraceRequest, rule_results};
 use crate::proof::{Proof, User};
 use crate::question::{Question, Resolved};
 use crate::reply::{Counted, Reply, Why};
@@ -25,7 +25,7 @@ use strowger_core::{Arrival, Now, Outbox};
 use strowger_message::{Index, Message, Method, Name, status};
 use strowger_store::subscriber;
 
-pub use crate::judgement::RuleResult;
+pub use crate::rule_trace::RuleResult;
 pub use crate::plan_view::{FailureView, GroupView, LimitView, PlaceView, PlanView};
 
 /// Explanation of a request.

@@ -1,7 +1,7 @@
 //! Request in the hands of an engine, and its progress.
 
 use crate::decision::Decision;
-use crate::judgement::TraceRequest;
+use crate::rule_trace::TraceRequest;
 use crate::policy::ActivePolicy;
 use crate::proof::Proof;
 use crate::question::Answers;

@@ -81,7 +81,7 @@
 //!
 //! # Stages
 //!
-//! A request passes stages, each in a file of its own: `address.rs`, `authorization.rs`, `consultation.rs` (rules), `routing.rs`;
+//! A request passes stages, each in a file of its own: `request_validation.rs`, `authorization.rs`, `rule_evaluation.rs` (rules), `destination_stage.rs`;
 //! REGISTER has `registration.rs`, and an ACK for a 2xx `acknowledgement.rs`. A stage is a function of request, policy and answers: a
 //! method of `Decider`, which reads the engine. It sends and stores nothing and returns a `Verdict`: next stage, reply, question, or destination. `Engine::advance` carries the verdict
 //! out.
@@ -139,15 +139,15 @@
 //! | spelling of a user in credentials | `proof.rs`, `User`; `authentication.rs`, `account` |
 //! | change of the bindings under the lock of their partition | `binding_change.rs`, `BindingChange` |
 //! | credentials in a cache alone | `credentials.rs`; `registrant.rs` |
-//! | bans, their end; failures by source and account | `ban.rs`, `lift`, `is_banned`; `tally.rs` |
-//! | set-aside next hops | `set_aside.rs`; `engine/failed_targets.rs` |
+//! | bans, their end; failures by source and account | `ban.rs`, `lift`, `is_banned`; `failure_threshold.rs` |
+//! | set-aside next hops | `target_quarantine.rs`; `engine/failed_targets.rs` |
 //! | destination of a request | `destination.rs`, `Destination` |
-//! | users as places of rules: ring group, hunt group, forward | `place_targets.rs`; `place_forwarding.rs` |
+//! | users as places of rules: ring group, hunt group, forward | `rule_target_addresses.rs`; `rule_target_forwarding.rs` |
 //! | methods of a device | `methods.rs` |
-//! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `consultation.rs`, `decide`; `decision.rs`, `Decision` |
+//! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision` |
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
-//! | gateway groups; limits at a place | `places.rs`; `claims.rs` |
-//! | explain | `explain.rs`, `explain`; `judgement.rs`, `RuleResult`; `plan_view.rs`, `PlanView` |
+//! | gateway groups; limits at a place | `rule_targets.rs`; `claims.rs` |
+//! | explain | `explain.rs`, `explain`; `rule_trace.rs`, `RuleResult`; `plan_view.rs`, `PlanView` |
 //! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs` |
 //! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
 //! | settings of the table of calls, of shared counts; bounds without a key | `call_settings.rs`; `bounds.rs`, `EngineBounds` |
@@ -164,7 +164,7 @@
 
 mod accounting;
 mod acknowledgement;
-mod address;
+mod request_validation;
 mod advance;
 pub mod anchor;
 mod anchoring;
@@ -179,7 +179,7 @@ mod call_log;
 mod call_notices;
 pub mod call_settings;
 mod claims;
-mod consultation;
+mod rule_evaluation;
 mod contacts;
 pub mod counters;
 mod credentials;
@@ -190,22 +190,22 @@ mod dialog_access;
 mod edits;
 mod emergency;
 pub mod engine;
-mod existence;
+mod user_lookup;
 pub mod explain;
 mod flows;
 mod forwarding;
 pub mod gateways;
 mod handling;
 mod identity;
-mod judgement;
+mod rule_trace;
 mod line_rate;
 pub mod local_address;
 mod methods;
 mod own_name;
 mod ping;
-mod place_forwarding;
-mod place_targets;
-pub mod places;
+mod rule_target_forwarding;
+mod rule_target_addresses;
+pub mod rule_targets;
 mod plan_view;
 pub mod policy;
 pub mod process_state;
@@ -223,13 +223,13 @@ pub mod removed_users;
 mod reply;
 mod request_facts;
 mod response;
-mod routing;
+mod destination_stage;
 mod session_timer;
-pub mod set_aside;
+pub mod target_quarantine;
 mod shard;
 mod stage;
 mod suspended;
-mod tally;
+mod failure_threshold;
 mod upkeep;
-mod user_edit;
+mod number_translation;
 mod waiting;

@@ -9,7 +9,7 @@ use crate::line_rate::LineRate;
 use crate::local_address::Routes;
 use crate::policy::Policy;
 use crate::removed_users::RemovedUsers;
-use crate::set_aside::{QuarantinedTarget, TargetQuarantine};
+use crate::target_quarantine::{QuarantinedTarget, TargetQuarantine};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};

@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 /// Stage of a request in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
-    /// Destination of the request: this server itself, or another (`address.rs`).
+    /// Destination of the request: this server itself, or another (`request_validation.rs`).
     Address,
     /// Right of the sender to have the request forwarded (`authorization.rs`).
     Authorize,
-    /// Decision of the rules (`consultation.rs`).
+    /// Decision of the rules (`rule_evaluation.rs`).
     Decide,
-    /// Next hops (`routing.rs`).
+    /// Next hops (`destination_stage.rs`).
     Route,
     /// Right of the sender to change these bindings (`registration.rs`).
     Register,

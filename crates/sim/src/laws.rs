@@ -6,7 +6,7 @@
 mod bans;
 mod endings;
 mod memory;
-mod order;
+mod request_order;
 mod policy;
 mod reach;
 pub(crate) mod recent;
@@ -15,7 +15,7 @@ mod wire;
 
 use self::bans::Bans;
 use self::memory::Memory;
-use self::order::RequestOrder;
+use self::request_order::RequestOrder;
 use self::policy::Policies;
 use self::replies::Replies;
 use self::wire::Wire;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use super::order::Claim;
+use super::changes_in_progress::Claim;
 use crate::request::{Count, Life, Request};
 use crate::ticket::Ticket;
 

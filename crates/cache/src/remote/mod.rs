@@ -41,9 +41,9 @@
 //! |---|---|
 //! | reply of a request; deadlines, dead servers | `link.rs`, `Link`; `connection.rs` |
 //! | protocols | `memcached.rs`; `redis.rs`; `resp.rs` |
-//! | order of changes of a key | `order.rs` |
-//! | failures logged once for several observers | `said.rs` |
-//! | server of a key; Sentinels | `cluster.rs`; `world.rs`; `dial.rs` |
+//! | order of changes of a key | `changes_in_progress.rs` |
+//! | failures logged once for several observers | `log_once.rs` |
+//! | server of a key; Sentinels | `cluster.rs`; `topology.rs`; `dial.rs` |
 
 mod cluster;
 mod connection;
@@ -52,15 +52,15 @@ mod eviction;
 mod flight;
 mod link;
 mod memcached;
-mod order;
+mod changes_in_progress;
 mod queue;
 mod redis;
 mod resp;
-mod said;
+mod log_once;
 mod settings;
 mod shared;
 mod wire;
-mod world;
+mod topology;
 
 use std::io;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ pub use self::settings::RemoteSettings;
 
 use self::queue::Queue;
 use self::shared::Shared;
-use self::world::Served;
+use self::topology::Served;
 use crate::engine::{RemoteEngine, Task};
 use crate::error::CacheError;
 use crate::gauges::{Gauges, RemoteGauges};

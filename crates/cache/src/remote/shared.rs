@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::flight::Op;
 use super::memcached;
-use super::order::ChangesInProgress;
+use super::changes_in_progress::ChangesInProgress;
 use super::queue::Queue;
-use super::said::LogOnce;
+use super::log_once::LogOnce;
 use super::settings::RemoteSettings;
 use crate::error::CacheError;
 use crate::gauges::{Gauges, RemoteGauges};

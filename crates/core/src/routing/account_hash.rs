@@ -3,7 +3,7 @@
 //! A sender chooses its From, and may change it within a dialog (RFC 4916). So a route token states the account that the server wrote it
 //! for. After the removal of that account the token is invalid, with any From.
 
-use super::place::plain;
+use super::uri_target::plain;
 use crate::siphash::{SipKey, Strong};
 use serde::{Deserialize, Serialize};
 use strowger_message::Uri;

@@ -11,7 +11,7 @@
 
 use super::account_hash::AccountHash;
 use super::clock_steps::ClockSteps;
-use super::place::UriTarget;
+use super::uri_target::UriTarget;
 use super::scope::Scope;
 use super::usage::Usage;
 use crate::siphash::SipKey;

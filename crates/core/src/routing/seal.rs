@@ -9,7 +9,7 @@
 //! relays (RFC 5589 section 7: attended transfer).
 
 use super::clock_steps::ClockSteps;
-use super::place::UriTarget;
+use super::uri_target::UriTarget;
 use super::route_token::{fresh, seconds};
 use super::scope::Scope;
 use super::usage::Usage;

@@ -12,12 +12,12 @@
 mod agent;
 mod clock;
 mod link;
-mod place;
+mod process_host;
 mod protocol;
 
 pub use agent::serve;
 pub use clock::Ahead;
-pub use place::{ProcessHost, Start, Started, Word};
+pub use process_host::{ProcessHost, Start, Started, Word};
 
 use crate::doctor::Finding;
 use crate::row::Digest;

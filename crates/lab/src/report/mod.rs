@@ -18,7 +18,7 @@
 //! | `bed` | generator, systems and backends |
 //! | `flow` | messages of a call, from the documents of both ends |
 
-mod answer;
+mod headline;
 mod bed;
 mod cells;
 mod data;
@@ -32,7 +32,7 @@ mod plot;
 mod shape;
 mod table;
 
-pub use answer::Headline;
+pub use headline::Headline;
 pub use gate::{GateVerdict, gates};
 pub use shape::{Content, Shape, expected, missing};
 
@@ -117,7 +117,7 @@ impl<'a> Report<'a> {
             experiment,
             rows,
             description,
-            answer: answer::answer(&cells, rows, &gates, is_whole),
+            answer: headline::answer(&cells, rows, &gates, is_whole),
             parts: parts.collect::<Result<_, _>>()?,
             gates,
             method: method::method(experiment, description.profile, rows).into_iter().chain(of_time).collect(),
@@ -267,7 +267,7 @@ fn note(cells: &Cells<'_>, figure: &Figure) -> String {
         }
     };
     if figure.y.iter().any(|y| y == "limit") && figure.form != Form::Table {
-        let is_bound = |cell: &&&CellRows<'_>| answer::found(cell).is_some_and(table::is_lower_bound);
+        let is_bound = |cell: &&&CellRows<'_>| headline::found(cell).is_some_and(table::is_lower_bound);
         let name = |cell: &&CellRows<'_>| {
             let titles = cell.axes.iter().map(|(axis, value)| title_of(cells.experiment, axis, value));
             [cell.system.to_owned()].into_iter().chain(titles).collect::<Vec<_>>().join(", ")

@@ -1,7 +1,7 @@
 //! Conduct of a run: makes each trial that is due and writes its row, until none is due.
 
 use super::folder::Folder;
-use super::schedule::{Due, NextTrial, Schedule};
+use super::next_trial::{Due, NextTrial, Schedule};
 use crate::Error;
 use crate::experiment::Planned;
 use crate::finder::{Limit, TrialOutcome};

@@ -2,7 +2,7 @@
 
 use super::chosen::Chosen;
 use super::conduct::TestBed;
-use super::schedule::NextTrial;
+use super::next_trial::NextTrial;
 use super::side::{self, ServerSide, SideOrder, Work};
 use super::site::{Folder, Site};
 use super::trial::measure;
@@ -368,7 +368,7 @@ impl TestBed for Laboratory {
 mod tests {
     use super::*;
     use crate::experiment::{Plan, plan};
-    use crate::run::schedule::{Due, Schedule};
+    use crate::run::next_trial::{Due, Schedule};
     use crate::run::side::{SideMemory, Watched};
     use crate::run::validity::Accounting;
 

@@ -1,6 +1,6 @@
 //! Server's side on this machine.
 
-use super::measuring;
+use super::own_load;
 use super::neighbours::Neighbours;
 use super::processes::Processes;
 use super::sampled::{CACHE, DATABASE, SERVER};
@@ -251,7 +251,7 @@ impl ServerSide for OwnSide {
 
     fn measuring(&mut self, trial: &Trial<'_>) -> Result<Made, Error> {
         match (self.server.measuring(), &self.watch) {
-            (Some(command), Some(watch)) => measuring::trial(command, trial, &watch.observer),
+            (Some(command), Some(watch)) => own_load::trial(command, trial, &watch.observer),
             _ => Err(none_begun()),
         }
     }

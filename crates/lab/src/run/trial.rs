@@ -4,7 +4,7 @@ use super::clients;
 use super::events;
 use super::over_time::Seconds;
 use super::sampled::Sampled;
-use super::schedule::NextTrial;
+use super::next_trial::NextTrial;
 use super::side::SideMemory;
 use super::site::Site;
 use super::validity::{Evidence, reasons};

@@ -2,7 +2,7 @@
 
 use super::registration::{HASTE, Registration};
 use super::{Campaign, Ended, HALTED, INTERRUPTED, LOST, Stage, advice, unsent};
-use crate::engine::ledger::SippStats;
+use crate::engine::sipp_stats::SippStats;
 use crate::engine::traffic::ShardCommand;
 use crate::workload::Workload;
 use std::time::{Duration, Instant};

@@ -36,7 +36,7 @@ pub use side::{timers, warnings};
 pub use target::Target;
 
 use crate::engine::Halt;
-use crate::engine::ledger::SippStats;
+use crate::engine::sipp_stats::SippStats;
 use crate::engine::traffic::{Event, ShardCommand};
 use crate::workload::Workload;
 use failed_calls::FailedCalls;

@@ -3,7 +3,7 @@
 use super::plan::{Connections, Plan, User};
 use super::profile;
 use crate::engine::helper::Helper;
-use crate::engine::ledger::SippStats;
+use crate::engine::sipp_stats::SippStats;
 use crate::engine::pace::Part as Pace;
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;

@@ -1,7 +1,7 @@
 //! Unexpected messages, and calls that are given up.
 
 use super::call_runner::{CallRunner, Progress, StepResult};
-use super::received::ReceivedMessage;
+use super::received_message::ReceivedMessage;
 use super::script::{Line, OF_REFUSAL};
 use strowger_measure::{Counter, Failure, CallOutcome};
 use strowger_message::index::Start;
@@ -225,7 +225,7 @@ impl CallRunner<'_> {
         }
         // Only a response to the INVITE that was sent last.
         let index = &self.shard.index;
-        let (number, method) = super::received::cseq(&self.call.last, index);
+        let (number, method) = super::received_message::cseq(&self.call.last, index);
         let Start::Status { code, .. } = index.start() else { return };
         if method != b"INVITE" || !self.is_sent_last(number) {
             return;
@@ -249,7 +249,7 @@ impl CallRunner<'_> {
     pub(super) fn is_sent_last(&self, number: u32) -> bool {
         let mut index = Index::new();
         let read = index.parse(&self.call.sent, &self.shard.limits);
-        read.is_ok() && super::received::cseq(&self.call.sent, &index).0 == number
+        read.is_ok() && super::received_message::cseq(&self.call.sent, &index).0 == number
     }
 
     /// Sends a message that is not of the scenario.

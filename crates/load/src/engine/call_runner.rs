@@ -455,10 +455,10 @@ impl CallRunner<'_> {
             Start::Request(method) if method.known == Method::Invite => {
                 let mut attempt = book.attempt(Method::Invite);
                 // Outside of a dialog there is no tag yet (RFC 3261 section 8.1.1.2): a second session.
-                if attempt == Attempt::InDialog && !super::received::has_tag(&self.call.sent, shard) {
+                if attempt == Attempt::InDialog && !super::received_message::has_tag(&self.call.sent, shard) {
                     attempt = Attempt::Initial;
                 }
-                let mark = super::received::hash(super::received::branch(&self.call.sent));
+                let mark = super::received_message::hash(super::received_message::branch(&self.call.sent));
                 shard.recorder.invite_sent(book, shard.now, attempt, mark, bytes);
             }
             Start::Request(method) => shard.recorder.request_sent(book, shard.now, method.known, bytes),
@@ -508,7 +508,7 @@ impl CallRunner<'_> {
     #[cold]
     fn remember_transaction(&mut self, send: &Send, index: u32) {
         let sent = std::mem::take(&mut self.call.sent);
-        let branch = super::received::branch(&sent);
+        let branch = super::received_message::branch(&sent);
         if let Some(t) = send.start_transaction
             && let Some(transaction) = self.call.extra().transactions.get_mut(usize::from(t))
         {

@@ -2,7 +2,7 @@
 //! loopback: a correct message that comes late fails no call. Documents of the user behave as in SIPp.
 
 use super::call_runner::CallRunner;
-use super::received::{ReceivedMessage, cseq};
+use super::received_message::{ReceivedMessage, cseq};
 use strowger_message::Method;
 
 impl CallRunner<'_> {

@@ -3,7 +3,7 @@
 
 use super::call::Leaving;
 use super::call_runner::{CallRunner, Progress};
-use super::received::{ReceivedMessage, cseq, tag};
+use super::received_message::{ReceivedMessage, cseq, tag};
 use super::script::{Line, OF_REFUSAL};
 use std::ops::Range;
 use strowger_measure::CallOutcome;

@@ -335,7 +335,7 @@ impl CallRunner<'_> {
         if !self.parse_last() {
             return 0;
         }
-        super::received::cseq(&self.call.last, &self.shard.index).0
+        super::received_message::cseq(&self.call.last, &self.shard.index).0
     }
 
     /// Parses the last message of this call into the index, unless it is there; returns false without one.

@@ -1,7 +1,7 @@
 //! Route set and remote target of a dialog (RFC 3261 section 12.1).
 
 use super::call_runner::CallRunner;
-use super::received::ReceivedMessage;
+use super::received_message::ReceivedMessage;
 use strowger_message::Name;
 
 impl CallRunner<'_> {

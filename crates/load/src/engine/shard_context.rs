@@ -3,7 +3,7 @@
 use super::buffer_pool::BufferPool;
 use super::call::Shared;
 use super::helper::Helper;
-use super::ledger::SippStats;
+use super::sipp_stats::SippStats;
 use super::message_pool::MessagePool;
 use super::run::Run;
 use super::watch::Watch;

@@ -10,9 +10,9 @@ use super::call_runner::{CallRunner, Progress};
 use super::call_table::Calls;
 use super::dead::DeadCalls;
 use super::helper::{HelperResult, Helper};
-use super::ledger::SippStats;
+use super::sipp_stats::SippStats;
 use super::pace::Pace;
-use super::received;
+use super::received_message;
 use super::run::Run;
 use super::script::Script;
 use super::shard_context::{Halt, ShardContext};
@@ -381,7 +381,7 @@ impl Traffic {
         };
         let keep_slashes = self.shard.run.behaviour.keep_slashes;
         let name = known(whole, keep_slashes);
-        let hash = received::hash(name);
+        let hash = received_message::hash(name);
         let calls = &self.calls;
         let found = self.table.find(hash, |&s| known(calls[s as usize].id(), keep_slashes) == name).copied();
         if let Some(slot) = found {

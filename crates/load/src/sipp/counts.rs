@@ -2,7 +2,7 @@
 
 use super::statistics::length;
 use super::trace::Stamp;
-use crate::engine::ledger::{SippStats, StepCounts};
+use crate::engine::sipp_stats::{SippStats, StepCounts};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use strowger_scenario::Scenario;

@@ -14,7 +14,7 @@ use super::terminal::Taken;
 use super::trace::{Stamp, Switches};
 use crate::command::Link;
 use crate::engine::Halt;
-use crate::engine::ledger::SippStats;
+use crate::engine::sipp_stats::SippStats;
 use crate::engine::run::Run;
 use crate::engine::traffic::{Event, ShardCommand, Traffic};
 use std::io::Write;

@@ -13,7 +13,7 @@ use super::trace::{self, Listener, Stamp, Switches, Tracer};
 use super::{binding, host, keys, media, plan, sockets, third_party};
 use crate::command::Link;
 use crate::engine::helper::Helper;
-use crate::engine::ledger::SippStats;
+use crate::engine::sipp_stats::SippStats;
 use crate::engine::script::Script;
 use crate::engine::traffic::{Event, ShardCommand, Traffic};
 use crate::engine::watch::Watch;

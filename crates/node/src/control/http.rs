@@ -1,10 +1,10 @@
-//! Orders by HTTP, as JSON; `ways.rs` maps requests to orders.
+//! Orders by HTTP, as JSON; `http_routes.rs` maps requests to orders.
 //!
 //! A client with `control.secret` may give orders. Without a secret only clients on this machine may, and pages in a browser of this machine may not:
 //! a request with an Origin, or with a Host that is not this machine, is refused.
 
 use super::openapi;
-use super::ways::{self, Miss, HttpRoute};
+use super::http_routes::{self, Miss, HttpRoute};
 use super::{CONNECTIONS, Controlled, Reply, SILENCE};
 use crate::http::is_of_this_machine;
 use crate::http_connections::{self, Connections, AdmittedConnection};
@@ -67,7 +67,7 @@ async fn answer(server: &Controlled, peer: SocketAddr, request: &Request<Incomin
     if (method, uri.path()) == ("GET", openapi::PATH) {
         return response(StatusCode::OK, &openapi::document());
     }
-    match ways::find(method, uri.path(), uri.query()) {
+    match http_routes::find(method, uri.path(), uri.query()) {
         Ok((way, order)) => replied(way, server.carry_out(order).await),
         Err(Miss::Path) => refused(StatusCode::NOT_FOUND, &format!("no order has this path: see {}", openapi::PATH)),
         Err(Miss::Parameter(reason)) => refused(StatusCode::BAD_REQUEST, &reason),

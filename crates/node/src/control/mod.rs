@@ -1,4 +1,4 @@
-//! `[control]`: orders to the running server by a socket, and the same orders by HTTP (`http.rs`, `ways.rs`).
+//! `[control]`: orders to the running server by a socket, and the same orders by HTTP (`http.rs`, `http_routes.rs`).
 //!
 //! A connection carries orders and replies, each one line of JSON ([`ControlOrder`], [`Reply`]). It is served outside the shards. Long work is done in
 //! slices, between which other work of that thread continues.
@@ -8,7 +8,7 @@ mod accounting_state;
 mod cache_list;
 mod caches;
 mod calls;
-mod carry_out;
+mod execution;
 mod client;
 pub(crate) mod http;
 mod limit_list;
@@ -19,7 +19,7 @@ mod order;
 mod registrations;
 mod sets;
 mod socket;
-mod ways;
+mod http_routes;
 
 use crate::caches::Caches;
 use crate::health::Health;

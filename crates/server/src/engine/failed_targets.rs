@@ -1,11 +1,11 @@
-//! Next hops that fail, and the order of targets that puts them last ([`crate::set_aside`]).
+//! Next hops that fail, and the order of targets that puts them last ([`crate::target_quarantine`]).
 
 use super::Engine;
 use crate::decider::Decider;
 use crate::destination::{RuleTargetAddresses, Targets};
 use crate::handling::Handling;
-use crate::places::TrialOrder;
-use crate::set_aside::Times;
+use crate::rule_targets::TrialOrder;
+use crate::target_quarantine::Times;
 use smallvec::SmallVec;
 use std::time::Duration;
 use strowger_core::log_limiter::LogSubject;

@@ -6,7 +6,7 @@
 //! steps between the groups, and removes the file: no caller has to provide its state again. Nothing is synced to the
 //! disk: a power cut may lose data that the kernel has not written yet.
 
-mod place;
+mod record_location;
 mod segments;
 
 use std::io;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use strowger_files::{FileLock, is_full};
 use strowger_records::{Segment, Writer};
 
-use crate::files::calls::place::{Index, RecordLocation};
+use crate::files::calls::record_location::{Index, RecordLocation};
 use crate::files::calls::segments::{BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE};
 use strowger_store::calls::{Change, CallEngine, Failure, Held, Left, LoadReport, OpenError};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use strowger_records::{HEAD, Magic, Reader, Segment};
 
-use crate::files::calls::place::{FARTHEST, Index, LONGEST, RecordLocation};
+use crate::files::calls::record_location::{FARTHEST, Index, LONGEST, RecordLocation};
 use strowger_store::calls::{CallStore, Left, LoadReport};
 
 pub(crate) const MAGIC: Magic = *b"SW-KEEP\x01";

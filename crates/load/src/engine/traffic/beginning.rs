@@ -5,7 +5,7 @@ use crate::engine::bound::Bound;
 use crate::engine::call::CallKind;
 use crate::engine::call_runner::Progress;
 use crate::engine::pace::Pace;
-use crate::engine::received;
+use crate::engine::received_message;
 use crate::engine::run::Run;
 use strowger_core::{Arrival, Outbox};
 use strowger_measure::CallBook;
@@ -64,7 +64,7 @@ impl Traffic {
         let address = run.target.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
         let target = run.to(address);
         let book = CallBook::outside(self.shard.now);
-        let slot = self.place(received::hash(b"init"), CallKind::Passing, target, book);
+        let slot = self.place(received_message::hash(b"init"), CallKind::Passing, target, book);
         let call = &mut self.calls[slot as usize];
         call.name(b"init", self.number, 0);
         call.prepare(&self.main);
@@ -99,7 +99,7 @@ impl Traffic {
         }
         let free = self.shard.places.take(self.limit.saturating_sub(self.shard.open));
         let book = self.shard.recorder.call_started(self.shard.now, intended, free);
-        let slot = self.place(received::hash(known(&name, keep_slashes)), CallKind::Main, target, book);
+        let slot = self.place(received_message::hash(known(&name, keep_slashes)), CallKind::Main, target, book);
         let number = self.number;
         let call = &mut self.calls[slot as usize];
         call.name(&name, number, user);

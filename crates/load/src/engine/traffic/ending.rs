@@ -4,9 +4,9 @@ use super::{BEGUN, Event, Following, Traffic, beginning};
 use crate::engine::bound::Bound;
 use crate::engine::call::{Call, CallKind, Leaving};
 use crate::engine::call_runner::Progress;
-use crate::engine::ledger::SippStats;
+use crate::engine::sipp_stats::SippStats;
 use crate::engine::pace::Pace;
-use crate::engine::received;
+use crate::engine::received_message;
 use crate::engine::run::Run;
 use crate::engine::script::Script;
 use crate::engine::socket_plan::Each;
@@ -83,7 +83,7 @@ impl Traffic {
     #[cold]
     pub(super) fn refuse(&mut self, hash: u64, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
         let Start::Request { method, .. } = self.shard.index.start() else { return false };
-        if matches!(method, Method::Ack | Method::Cancel) || received::has_tag(bytes, &mut self.shard) {
+        if matches!(method, Method::Ack | Method::Cancel) || received_message::has_tag(bytes, &mut self.shard) {
             return false;
         }
         let shard = &mut self.shard;
@@ -108,7 +108,7 @@ impl Traffic {
         }
         let shard = &mut self.shard;
         let to = shard.index.first(Name::To).map(|to| &bytes[to.value as usize..to.value_end as usize]);
-        let within = to.is_some_and(|to| received::tag(to).is_some());
+        let within = to.is_some_and(|to| received_message::tag(to).is_some());
         let method = match shard.index.start() {
             Start::Request { method, .. } => Some(method),
             Start::Status { .. } => None,

@@ -4,7 +4,7 @@ use super::{FLOOD, ShardCommand, PARTING, Traffic, known};
 use crate::engine::bound::Bound;
 use crate::engine::call::{Call, CallKind};
 use crate::engine::call_runner::Progress;
-use crate::engine::received;
+use crate::engine::received_message;
 use crate::engine::run::Load;
 use crate::engine::sockets::Users;
 use crate::engine::watch::Passage;
@@ -104,7 +104,7 @@ impl Traffic {
         if let Some(watch) = &mut self.shard.watch {
             watch.exchange(Passage::Received, arrival.transport, arrival.remote, name, bytes);
         }
-        let hash = received::hash(name);
+        let hash = received_message::hash(name);
         let calls = &self.calls;
         let keep = self.shard.run.behaviour.keep_slashes;
         if let Some(&slot) = self.table.find(hash, |&s| {
@@ -270,11 +270,11 @@ impl Service for Traffic {
 
     /// Ends a client transaction as if a 503 had come (RFC 3261 section 18.4).
     fn unreachable(&mut self, _: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
-        let Some(name) = received::quoted_call_id(quoted) else { return };
+        let Some(name) = received_message::quoted_call_id(quoted) else { return };
         let keep = self.shard.run.behaviour.keep_slashes;
         let name = known(name, keep);
         let calls = &self.calls;
-        let found = self.table.find(received::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
+        let found = self.table.find(received_message::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
         let waits = |call: &Call| call.target.address == to && !call.counted && call.waits_for_answer_to(quoted);
         let Some(slot) = found.filter(|&slot| waits(&self.calls[slot as usize])) else { return };
         self.shard.recorder.send_failed(SendFailure::Remote);

@@ -9,7 +9,7 @@ mod statistics;
 
 use super::trace::Stamp;
 use crate::engine::Circuits;
-use crate::engine::ledger::SippStats;
+use crate::engine::sipp_stats::SippStats;
 use std::fmt::Write;
 use std::time::Duration;
 use strowger_scenario::{Role, Scenario, ThirdPartyRole};

@@ -1,7 +1,7 @@
 //! Screens 3 and 6 to 9: distribution of response times and call lengths.
 
 use super::{View, head};
-use crate::engine::ledger::Lengths;
+use crate::engine::sipp_stats::Lengths;
 use std::fmt::Write;
 
 impl View<'_> {

@@ -1,7 +1,7 @@
 //! Screen 1: the steps of the scenario and their counts.
 
 use super::{Arrival, View, head};
-use crate::engine::ledger::StepCounts;
+use crate::engine::sipp_stats::StepCounts;
 use std::fmt::Write;
 use strowger_scenario::step::{Expected, StepKind, Pause, Start, Step};
 use strowger_scenario::{Distribution, Role};

@@ -1,7 +1,7 @@
 //! Screen 2: totals of the run and of the period.
 
 use super::{View, head};
-use crate::engine::ledger::Lengths;
+use crate::engine::sipp_stats::Lengths;
 use crate::sipp::statistics::length;
 use crate::sipp::trace::Stamp;
 use std::fmt::Write;

@@ -5,7 +5,7 @@
 //! they are asked again from time to time.
 
 use super::ResolverSettings;
-use super::servers::Server;
+use super::srv_order::Server;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;

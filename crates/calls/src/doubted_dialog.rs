@@ -11,7 +11,7 @@
 //!
 //! Some parties send a BYE without a Route, as SIPp does. If the peer accepts it, and both messages come from the addresses of the
 //! parties, the dialog ends at the moment of this BYE. The server still sends its own BYE along the dialog. A 2xx to it shows that the
-//! dialog stood until then: the record lasts as long ([`Ending::by_party`](crate::ending::Ending::by_party)).
+//! dialog stood until then: the record lasts as long ([`Ending::by_party`](crate::dialog_end::Ending::by_party)).
 //!
 //! The OPTIONS has the last CSeq of the party in whose name it goes: one more would make the next request of that party look old.
 

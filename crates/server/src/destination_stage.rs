@@ -7,7 +7,7 @@ use crate::decision::{AfterFailure, Decision};
 use crate::destination::{Destination, RuleTargetAddresses, Targets};
 use crate::forwarding::log_failed;
 use crate::handling::Handling;
-use crate::places::RuleTargets;
+use crate::rule_targets::RuleTargets;
 use crate::question::{HostKey, Question, Resolved};
 use crate::reachability::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::reply::{Counted, Lines, Reply, Why};

@@ -4,7 +4,7 @@ use crate::account::Ender;
 use crate::call::{CHALLENGE, Call};
 use crate::dialog::Dialog;
 use crate::effect::CallEffect;
-use crate::ending::Ending;
+use crate::dialog_end::Ending;
 use crate::environment::Environment;
 use crate::table::CallTable;
 use crate::times::moment;

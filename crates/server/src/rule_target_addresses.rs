@@ -9,7 +9,7 @@ use crate::decider::Decider;
 use crate::destination::{OlderUris, RuleTargetAddresses, Targets, UserContact};
 use crate::edits::Edits;
 use crate::handling::Handling;
-use crate::places::RuleTargets;
+use crate::rule_targets::RuleTargets;
 use crate::question::Question;
 use smallvec::SmallVec;
 use strowger_config::Fork;

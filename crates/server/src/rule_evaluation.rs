@@ -6,11 +6,11 @@ use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, LimitedFailure};
 use crate::handling::Handling;
 use crate::identity::withholds_identity;
-use crate::judgement::{self, MatchedRule, TraceRequest, RuleResult, plain};
+use crate::rule_trace::{self, MatchedRule, TraceRequest, RuleResult, plain};
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::stage::{Stage, Verdict};
-use crate::user_edit::{edited, join, user_part};
+use crate::number_translation::{edited, join, user_part};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Decider<'_> {
         let mut matched = Vec::new();
         let full = trace_request.map_or(&[][..], |trace_request| &trace_request.full);
         let verdict = self.ask_rules(facts, routing, full, |one| matched.push(one()));
-        let path = judgement::path(&decisions.rules, facts, &decisions.sets, matched);
+        let path = rule_trace::path(&decisions.rules, facts, &decisions.sets, matched);
         match trace_request {
             Some(trace_request) => *trace_request.path.borrow_mut() = path,
             None => log_path(&path, &verdict, facts.request.call_id),

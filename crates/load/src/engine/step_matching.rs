@@ -2,7 +2,7 @@
 
 use super::call::{CallKind, Leaving, Past};
 use super::call_runner::{CallRunner, Progress, StepResult};
-use super::received::{ReceivedMessage, branch, cseq, hash, tag};
+use super::received_message::{ReceivedMessage, branch, cseq, hash, tag};
 use super::watch::Passage;
 use strowger_measure::Counter;
 use strowger_message::index::Start as First;
