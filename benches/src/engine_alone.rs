@@ -10,9 +10,9 @@ use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Now, Transport};
 use strowger_node::preflight;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{ProcessStatus, Engine};
+use strowger_server::engine::{Engine, ProcessStatus};
 use strowger_server::local_address::OneWay;
-use strowger_server::process_state::{ProcessState, ProcessContext};
+use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_store::location::LocationTable;
 
 /// Address of the server.

@@ -50,8 +50,9 @@ impl Asked {
         let remote = RemoteCache::start(settings).expect("a thread can be started");
         let mut this = Self { counts_below_zero, ..Self::of(CacheHandle::Remote(Arc::new(remote))) };
         // A group or a cluster may not have found its servers yet.
-        let is_there =
-            wait::until(Duration::from_secs(20), || this.ask(Request::Fetch { key: b"there" }) == Ok(CacheAnswer::Absent));
+        let is_there = wait::until(Duration::from_secs(20), || {
+            this.ask(Request::Fetch { key: b"there" }) == Ok(CacheAnswer::Absent)
+        });
         assert!(is_there, "it is reached");
         this
     }
@@ -321,7 +322,8 @@ fn memcached_of_three_servers_with_a_password() {
     // A wrong password, and none.
     for credentials in [credentials("sesame"), None] {
         let settings = RemoteSettings { credentials, ..settings(Service::Memcached, &addresses) };
-        let mut cache = WaitingCache::new(CacheHandle::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
+        let mut cache =
+            WaitingCache::new(CacheHandle::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
         let outcome = cache.ask_one(&Request::Fetch { key: b"long" }, 0, TIMEOUT * 2);
         assert_eq!(outcome.result, Err(CacheError::Unavailable));
     }
@@ -385,7 +387,8 @@ fn redis_by_tls_with_a_password() {
         RemoteSettings { credentials: None, ..of("localhost") },
         RemoteSettings { credentials: credentials("open sesame"), tls: Some(other), ..of("localhost") },
     ] {
-        let mut cache = WaitingCache::new(CacheHandle::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
+        let mut cache =
+            WaitingCache::new(CacheHandle::Remote(Arc::new(RemoteCache::start(settings).expect("a thread"))));
         let outcome = cache.ask_one(&Request::Fetch { key: b"long" }, 0, TIMEOUT * 2);
         assert_eq!(outcome.result, Err(CacheError::Unavailable));
     }

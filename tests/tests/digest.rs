@@ -9,9 +9,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use strowger_core::Now;
 use strowger_core::digest::{
-    Algorithm, Authenticator, BadRequest, Challenge, ChallengeAnswer, ChallengeHeader, ChallengeParams, Credentials,
-    DigestSettings, Ha1, Ha1Set, Hash, Qop, QopOffer, ReplaySettings, ResponseInput, Secret, SignedRequest, Staleness,
-    UriCheck, Authentication, response, strongest,
+    Algorithm, Authentication, Authenticator, BadRequest, Challenge, ChallengeAnswer, ChallengeHeader, ChallengeParams,
+    Credentials, DigestSettings, Ha1, Ha1Set, Hash, Qop, QopOffer, ReplaySettings, ResponseInput, Secret,
+    SignedRequest, Staleness, UriCheck, response, strongest,
 };
 
 const REALM: &[u8] = b"example.org";

@@ -51,7 +51,14 @@ struct StormResult {
 
 /// Registers users from `first` on at a rate, for a time or until `stop`, then waits `more` for answers. Nothing is
 /// retransmitted, so each answer belongs to one request.
-fn storm(server: SocketAddr, first: usize, rate: usize, time: Duration, more: Duration, stop: &AtomicBool) -> StormResult {
+fn storm(
+    server: SocketAddr,
+    first: usize,
+    rate: usize,
+    time: Duration,
+    more: Duration,
+    stop: &AtomicBool,
+) -> StormResult {
     let socket = UdpSocket::bind(loopback(0)).expect("loopback has a port");
     let here = socket.local_addr().expect("it is bound");
     let _ = socket2::SockRef::from(&socket).set_recv_buffer_size(8 << 20);

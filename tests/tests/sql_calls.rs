@@ -10,7 +10,7 @@ use strowger_backend::files::calls::{Folder, FolderSettings};
 use strowger_backend::sql::ServerSettings;
 use strowger_backend::sql::calls::{CallSettings, ServerCalls};
 use strowger_backend::sql::lease::{self, Claim, Holder, Purpose};
-use strowger_store::calls::{CallStore, CallEngine, Left, LoadReport, Settings};
+use strowger_store::calls::{CallEngine, CallStore, Left, LoadReport, Settings};
 use strowger_tests::certificate::Certificate;
 use strowger_tests::control::metric;
 use strowger_tests::database::Database;

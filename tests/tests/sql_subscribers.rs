@@ -14,7 +14,7 @@ use strowger_lab::backend::{self, Backend, MariaDb, PostgreSql};
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::ReadThroughSettings;
-use strowger_store::subscriber::{SubscriberAnswer, Ha1s, Question, Subscribers};
+use strowger_store::subscriber::{Ha1s, Question, SubscriberAnswer, Subscribers};
 use strowger_store::ticket::Ticket;
 use strowger_tests::account::authorized;
 use strowger_tests::binary::strowger;
@@ -590,11 +590,12 @@ fn a_thousand_users_are_few_statements() {
     let cache = ReadThroughSettings { deadline: Duration::from_secs(20), ..ReadThroughSettings::default() };
     let started = subscribers::start(&settings, None, cache, clock).expect("it starts");
     let (tx, answers) = mpsc::channel();
-    let sink = started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
-        for result in results {
-            let _gone = tx.send(result.clone());
-        }
-    }));
+    let sink =
+        started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
+            for result in results {
+                let _gone = tx.send(result.clone());
+            }
+        }));
     let executed = || -> u64 {
         let row = bed.execute("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'");
         row.split_whitespace().nth(1).and_then(|count| count.parse().ok()).expect("a count")

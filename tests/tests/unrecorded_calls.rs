@@ -142,7 +142,9 @@ impl Office {
     /// Creates a dialog with the gateway by a request with this method; returns the end of the caller.
     fn dialog(&mut self, method: &str, code: u16) -> End {
         let request = self.request(method);
-        let RequestResult::Challenged(challenge) = self.once(&request, 200) else { panic!("{method} needs no password") };
+        let RequestResult::Challenged(challenge) = self.once(&request, 200) else {
+            panic!("{method} needs no password")
+        };
         let again = authorized(&request, &challenge, self.user, self.user);
         match self.once(&again, code) {
             RequestResult::Open(answer) => End::caller(&again, &answer),

@@ -175,8 +175,8 @@ fn hits(entries: usize, seen: &mut Seen) {
         }
     }
     let ours = hits as f64 / (requests.len() - requests.len() / 2) as f64 * 100.0;
-    let [lru, lfu, perfect] =
-        [EvictionOrder::Lru, EvictionOrder::Lfu, EvictionOrder::PerfectLfu].map(|order| hit_rate(order, capacity, &requests) * 100.0);
+    let [lru, lfu, perfect] = [EvictionOrder::Lru, EvictionOrder::Lfu, EvictionOrder::PerfectLfu]
+        .map(|order| hit_rate(order, capacity, &requests) * 100.0);
     seen.other("hits, Zipf 0.9, room for a tenth", ours, "%");
     seen.other("those of exact LRU", lru, "%");
     seen.other("those of exact LFU", lfu, "%");

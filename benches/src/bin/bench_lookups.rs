@@ -22,7 +22,7 @@ use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::ReadThroughSettings;
-use strowger_store::subscriber::{SubscriberAnswer, Ha1s, Question, Subscribers};
+use strowger_store::subscriber::{Ha1s, Question, SubscriberAnswer, Subscribers};
 use strowger_store::ticket::{SinkId, Ticket};
 
 #[global_allocator]
@@ -82,11 +82,12 @@ impl<'a> Asker<'a> {
         let cache = ReadThroughSettings { found_ttl, absent_ttl, ..ReadThroughSettings::default() };
         let started = subscribers::start(&settings, None, cache, clock).map_err(|error| format!("{name}: {error}"))?;
         let (tx, answers) = mpsc::channel();
-        let sink = started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
-            for (value, result) in results {
-                let _gone = tx.send((*value, result.clone()));
-            }
-        }));
+        let sink =
+            started.subscribers.receiver(Arc::new(move |results: &[(u64, Result<SubscriberAnswer, StoreError>)]| {
+                for (value, result) in results {
+                    let _gone = tx.send((*value, result.clone()));
+                }
+            }));
         Ok(Self { name, database, subscribers: started.subscribers, sink, answers, begun })
     }
 

@@ -14,13 +14,13 @@ use strowger_backend::sql::accounting::ServerSink;
 use strowger_backend::sql::bindings::ServerBindings;
 use strowger_backend::sql::calls::{CallSettings, ServerCalls};
 use strowger_backend::sql::lease::{self, Claim, Holder, Lease, Purpose};
-use strowger_backend::sql::schema::{self, SchemaCommand, Part};
+use strowger_backend::sql::schema::{self, Part, SchemaCommand};
 use strowger_lab::backend::{Backend, MariaDb, PostgreSql};
 use strowger_measure::process::Usage;
 use strowger_store::accounting::record::{Cdr, Row};
 use strowger_store::accounting::sink::Sink;
 use strowger_store::binding::{Binding, BindingId, Received};
-use strowger_store::calls::{Change, CallEngine};
+use strowger_store::calls::{CallEngine, Change};
 use strowger_store::journal::{BindingEngine, Durability, Write};
 
 /// Rows of each measurement.

@@ -210,8 +210,11 @@ mod tests {
     impl Late {
         fn answer(&self) {
             let asked = std::mem::take(&mut *self.asked.lock().unwrap());
-            let of =
-                |ticket: Ticket| Answered { ticket: ticket.value, result: Ok(CacheAnswer::Absent), value: Box::default() };
+            let of = |ticket: Ticket| Answered {
+                ticket: ticket.value,
+                result: Ok(CacheAnswer::Absent),
+                value: Box::default(),
+            };
             self.receivers.hand_out(asked.into_iter().map(|ticket| (ticket.receiver, of(ticket))).collect());
         }
     }

@@ -203,7 +203,8 @@ fn changes_of_a_key_keep_their_order_among_threads() {
     asker.store(2, "a");
     asker.ask(3, &Request::Fetch { key: b"a" }).unwrap();
     server.shut(false);
-    let want = [(1, Ok(CacheAnswer::Stored), false), (2, Ok(CacheAnswer::Stored), false), (3, Ok(CacheAnswer::Absent), false)];
+    let want =
+        [(1, Ok(CacheAnswer::Stored), false), (2, Ok(CacheAnswer::Stored), false), (3, Ok(CacheAnswer::Absent), false)];
     assert_eq!(asker.answers(3), want);
     assert_eq!(server.heard("a", 3), [first[0]; 3]);
     // No change is in progress any more.

@@ -4,8 +4,8 @@
 //! leaves the table its account is closed, so each call has one record, however it ended. Rows are masked before they
 //! leave the shard.
 
-use crate::cdr_fields::codecs;
 use crate::bye::Bye;
+use crate::cdr_fields::codecs;
 use crate::texts::Texts;
 use crate::times::moment;
 use serde::{Deserialize, Serialize};

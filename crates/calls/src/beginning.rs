@@ -1,20 +1,20 @@
 //! INVITE that begins a call, or comes again in one: its place in the table, its limits, its account.
 
 use crate::account::{Account, AccountFacts, CallNames};
-use crate::cdr_fields::cause_of;
 use crate::call::Call;
+use crate::cdr_fields::cause_of;
 use crate::context::{NO_CALL, Purpose};
 use crate::effect::CallEffect;
-use crate::unendable::{Unendable, unendable};
 use crate::environment::Environment;
 use crate::legs::Legs;
 use crate::limits::Claim;
 use crate::origin::Source;
+use crate::remote_target::way;
 use crate::session_offer::SessionOffer;
 use crate::shares::Parties;
 use crate::table::CallTable;
 use crate::times::moment;
-use crate::remote_target::way;
+use crate::unendable::{Unendable, unendable};
 use std::net::SocketAddr;
 use strowger_core::Now;
 use strowger_core::routing::{Request, Router};

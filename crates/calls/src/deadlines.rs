@@ -3,8 +3,8 @@
 use crate::account::Ender;
 use crate::call::{CHALLENGE, Call};
 use crate::dialog::Dialog;
-use crate::effect::CallEffect;
 use crate::dialog_end::Ending;
+use crate::effect::CallEffect;
 use crate::environment::Environment;
 use crate::table::CallTable;
 use crate::times::moment;

@@ -1,8 +1,8 @@
 //! Dialog of a call: between its caller and one callee that rang or answered (RFC 3261 section 12).
 
 use crate::bye::Bye;
-use crate::doubted_dialog::{AFTER_BYE, Doubt, Standing};
 use crate::dialog_end::Ending;
+use crate::doubted_dialog::{AFTER_BYE, Doubt, Standing};
 use crate::origin::Source;
 use crate::session_offer::SessionOffer;
 use crate::texts::Texts;

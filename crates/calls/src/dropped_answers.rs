@@ -5,9 +5,9 @@
 use crate::call::{Call, ENDED_TAGS};
 use crate::context::Purpose;
 use crate::dialog::Dialog;
-use crate::unendable::is_beyond_reach;
-use crate::table::CallTable;
 use crate::remote_target::{contact_of, has_own_routes_alone};
+use crate::table::CallTable;
+use crate::unendable::is_beyond_reach;
 use strowger_core::routing::Router;
 use strowger_message::{Message, Method};
 

@@ -1,19 +1,19 @@
 //! Requests within the dialogs of calls, on their way to the other party.
 
 use crate::account::NORMAL;
-use crate::cdr_fields::reason;
-use crate::dropped_answers::MOST_DIALOGS;
 use crate::bye::Bye;
 use crate::call::{Call, LONGEST_WAY};
 use crate::call_log::log_ended;
+use crate::cdr_fields::reason;
 use crate::context::Purpose;
 use crate::dialog::{Dialog, Renewal};
+use crate::dropped_answers::MOST_DIALOGS;
 use crate::environment::Environment;
 use crate::origin::Source;
+use crate::remote_target::{contact_of, leads_along};
 use crate::session_offer::SessionOffer;
 use crate::table::CallTable;
 use crate::times::moment;
-use crate::remote_target::{contact_of, leads_along};
 use std::net::SocketAddr;
 use strowger_core::Now;
 use strowger_core::notice::Party;

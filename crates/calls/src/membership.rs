@@ -2,9 +2,9 @@
 
 use crate::call::Call;
 use crate::dialog::Dialog;
-use crate::unendable::{Unendable, unendable_after};
-use crate::table::CallTable;
 use crate::remote_target::leads_along;
+use crate::table::CallTable;
+use crate::unendable::{Unendable, unendable_after};
 use strowger_core::notice::Party;
 use strowger_core::routing::{Request, Router};
 

@@ -1,22 +1,22 @@
 //! Notices of roles about the requests of calls.
 
 use crate::account::NORMAL;
-use crate::cdr_fields::cause;
-use crate::dropped_answers::{MOST_DIALOGS, bypasses};
 use crate::bye::Bye;
 use crate::call::Call;
 use crate::call_log::{log_ended, log_outcome};
+use crate::cdr_fields::cause;
 use crate::context::Purpose;
 use crate::dialog::{CallAnswer, Dialog};
-use crate::effect::CallEffect;
 use crate::dialog_end::Ending;
+use crate::dropped_answers::{MOST_DIALOGS, bypasses};
+use crate::effect::CallEffect;
 use crate::environment::Environment;
 use crate::legs::Legs;
 use crate::origin::Source;
+use crate::remote_target::{contact_of, way};
 use crate::session_offer::SessionOffer;
 use crate::table::CallTable;
 use crate::times::moment;
-use crate::remote_target::{contact_of, way};
 use smallvec::SmallVec;
 use std::num::NonZeroU16;
 use std::ops::Range;
@@ -207,7 +207,13 @@ impl CallTable {
 
     /// Handles the result of a renewal. Afterwards both parties are reached at their new Contacts (RFC 3261 section
     /// 12.2.1.2).
-    fn on_renewal_notice(&mut self, env: &Environment<'_>, (key, context): (u64, u64), event: &NoticeEvent, sent: &[u8]) {
+    fn on_renewal_notice(
+        &mut self,
+        env: &Environment<'_>,
+        (key, context): (u64, u64),
+        event: &NoticeEvent,
+        sent: &[u8],
+    ) {
         match event {
             NoticeEvent::Answered { bytes, .. } => {
                 self.read_response(bytes, sent, |table, response| table.renewed(env.now, key, context, response));

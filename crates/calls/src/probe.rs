@@ -1,20 +1,20 @@
 //! Questions to the parties of doubted dialogs, and the requests and responses that raise or settle a doubt ([`Doubt`]).
 
 use crate::account::{Ender, NORMAL};
-use crate::cdr_fields::reason;
-use crate::dropped_answers::MOST_DIALOGS;
 use crate::bye::Bye;
 use crate::call::Call;
+use crate::cdr_fields::reason;
 use crate::context::Purpose;
 use crate::dialog::Dialog;
-use crate::doubted_dialog::{Doubt, HangUp, Standing};
 use crate::dialog_end::Ending;
+use crate::doubted_dialog::{Doubt, HangUp, Standing};
+use crate::dropped_answers::MOST_DIALOGS;
 use crate::environment::Environment;
 use crate::keys::CallSeed;
 use crate::own_request::{moment_of_question, own_question};
+use crate::remote_target::leads_along;
 use crate::table::CallTable;
 use crate::times::moment;
-use crate::remote_target::leads_along;
 use std::ops::Range;
 use strowger_core::Now;
 use strowger_core::notice::{NoticeEvent, Party};

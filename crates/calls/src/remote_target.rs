@@ -4,7 +4,7 @@ use crate::call::{Call, LONGEST_WAY};
 use crate::dialog::Dialog;
 use smallvec::SmallVec;
 use strowger_core::notice::Party;
-use strowger_core::routing::{UriTarget, Request, Router};
+use strowger_core::routing::{Request, Router, UriTarget};
 use strowger_message::header::Hop;
 use strowger_message::{Message, SipUri, Uri};
 

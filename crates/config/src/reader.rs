@@ -9,8 +9,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::change::Change;
 use super::key::{Role, Rule};
-use super::name::Names;
 use super::key_positions::KeyPositions;
+use super::name::Names;
 use super::removed;
 use super::report::{Fault, Severity};
 

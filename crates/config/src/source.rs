@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::listen::ListenAddress;
 use super::key_positions::KeyPositions;
+use super::listen::ListenAddress;
 
 /// Input of a configuration.
 #[derive(Clone, Copy)]

@@ -157,7 +157,13 @@ mod tests {
         // Each other kind has its part, even after a flood of all.
         assert_eq!(said(LogSubject::Malformed, 200, 10_000), 10);
         assert_eq!(said(LogSubject::Authentication, 200, 10_000), 0);
-        for kind in [LogSubject::Connection, LogSubject::Forwarding, LogSubject::Registration, LogSubject::Request, LogSubject::Lookup] {
+        for kind in [
+            LogSubject::Connection,
+            LogSubject::Forwarding,
+            LogSubject::Registration,
+            LogSubject::Request,
+            LogSubject::Lookup,
+        ] {
             assert_eq!(said(kind, 300, 10_000), 10);
         }
         assert_eq!(log_limiter.minute().said.iter().sum::<u32>(), 160);

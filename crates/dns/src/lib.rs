@@ -15,14 +15,14 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod ask;
 mod answer_cache;
+mod ask;
 mod srv_order;
 #[cfg(test)]
 mod tests;
 
-use self::ask::Found;
 use self::answer_cache::Kept;
+use self::ask::Found;
 use self::srv_order::{Server, random, targets};
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;

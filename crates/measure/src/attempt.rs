@@ -1,7 +1,7 @@
 //! Attempts of RFC 6076: each from its request to its single end.
 
 use super::call::{Side, State};
-use super::{ShardRecorder, CallBook, Counter, Delay, CallOutcome};
+use super::{CallBook, CallOutcome, Counter, Delay, ShardRecorder};
 use strowger_message::Method;
 
 impl ShardRecorder {

@@ -1,7 +1,7 @@
 //! Collector: receives the pages of all shards, adds up each second, and keeps the sum.
 
 use super::shard_recorder::Leaf;
-use super::{ShardRecorder, Clock, Page};
+use super::{Clock, Page, ShardRecorder};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 

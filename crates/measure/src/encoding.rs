@@ -196,7 +196,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
     use crate::layout::Layout;
-    use crate::{Clock, Collector, Counter, Delay, Failure, CallOutcome};
+    use crate::{CallOutcome, Clock, Collector, Counter, Delay, Failure};
     use proptest::prelude::*;
     use std::time::SystemTime;
     use strowger_message::Method;
@@ -222,7 +222,11 @@ mod tests {
             );
             recorder.timer(0, n << 20);
             recorder.refused(Method::Invite, 486);
-            recorder.call_ended(&mut call, at + n * n, CallOutcome::Failed(Failure::ALL[n as usize % Failure::ALL.len()]));
+            recorder.call_ended(
+                &mut call,
+                at + n * n,
+                CallOutcome::Failed(Failure::ALL[n as usize % Failure::ALL.len()]),
+            );
         }
         recorder.close(5_000_000);
         collector.finish(|_| {})

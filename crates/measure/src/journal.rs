@@ -4,7 +4,8 @@ use super::heading::{Ending, Heading, Level, Note, ReceiveBuffer};
 use super::log::Log;
 use super::run::Run;
 use super::{
-    ShardRecorder, Clock, Collector, DocumentName, DocumentTotals, FailedCall, Guard, Judgement, Page, Requirement, Sampler,
+    Clock, Collector, DocumentName, DocumentTotals, FailedCall, Guard, Judgement, Page, Requirement, Sampler,
+    ShardRecorder,
 };
 
 /// Journal of a run. One thread beside the shards calls [`Journal::poll`] a few times a second.

@@ -45,7 +45,6 @@
 //! | samples of processes and machine, read again | `observer.rs`, `Observer`; `tree.rs`; `machine.rs`; `sockets.rs`; `observed.rs` |
 
 mod attempt;
-mod shard_recorder;
 mod call;
 mod catalogue;
 mod clock;
@@ -74,6 +73,7 @@ mod requirement;
 mod run;
 mod sample;
 mod series;
+mod shard_recorder;
 mod share;
 mod sockets;
 mod span;
@@ -84,7 +84,6 @@ mod tree;
 mod warm_up;
 mod window;
 
-pub use shard_recorder::{ShardRecorder, SendFailure};
 pub use call::{Attempt, CallBook, CallOutcome, Role};
 pub use catalogue::{Described, Measure, MeasureError, Statistic, Unit, catalogue, grouped, several};
 pub use clock::Clock;
@@ -97,7 +96,7 @@ pub use failed_call::{FailedCall, KeptMessage};
 pub use failure::Failure;
 pub use guard::Guard;
 pub use heading::{Ending, GeneratorRole, Heading, Level, Note, ReceiveBuffer};
-pub use health::{Health, Judged, LOG, ThreadLoad, RunVerdict};
+pub use health::{Health, Judged, LOG, RunVerdict, ThreadLoad};
 pub use journal::Journal;
 pub use judge::Reason;
 pub use log::{Entry, Log, LogError, LogReader};
@@ -109,6 +108,7 @@ pub use requirement::{Judgement, Requirement, RequirementError, ungrouped};
 pub use run::{Generator, Run};
 pub use sample::{Sample, Sampler};
 pub use series::{Row, columns, units};
+pub use shard_recorder::{SendFailure, ShardRecorder};
 pub use share::{Rate, Share, concluded_registrations, concluded_sessions};
 pub use span::Span;
 pub use threads::ThreadUse;

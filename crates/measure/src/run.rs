@@ -4,7 +4,7 @@ use super::heading::{Ending, Heading, Note, ReceiveBuffer};
 use super::log::Entry;
 use super::series::Row;
 use super::{
-    Codes, Counter, DocumentTotals, FailedCall, Health, Judgement, Page, Sample, Thresholds, RunVerdict, Windows,
+    Codes, Counter, DocumentTotals, FailedCall, Health, Judgement, Page, RunVerdict, Sample, Thresholds, Windows,
 };
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 
 use super::call::{Open, Side, State};
 use super::warm_up::WarmUp;
-use super::{Attempt, CallBook, Clock, Counter, Delay, Failure, CallOutcome, Page, Role};
+use super::{Attempt, CallBook, CallOutcome, Clock, Counter, Delay, Failure, Page, Role};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use strowger_message::Method;
 

@@ -2,7 +2,7 @@
 //! go to a second page, so that the pages of the window hold only calls of the window.
 
 use super::shard_recorder::Leaf;
-use super::{ShardRecorder, Page};
+use super::{Page, ShardRecorder};
 use std::sync::mpsc::TrySendError;
 
 /// Second page of a shard.

@@ -106,7 +106,10 @@ mod tests {
     #[test]
     fn packets_before_the_first_are_expected_too() {
         let (found, sequence) = orders(10, &[8, 9, 11, 8]);
-        assert_eq!(found, [PacketOrder::Late, PacketOrder::Late, PacketOrder::Next { missing: 0 }, PacketOrder::Duplicate]);
+        assert_eq!(
+            found,
+            [PacketOrder::Late, PacketOrder::Late, PacketOrder::Next { missing: 0 }, PacketOrder::Duplicate]
+        );
         assert_eq!((sequence.highest(), sequence.expected()), (11, 4));
         // Before number 0 of the first cycle.
         let (_, sequence) = orders(0, &[65_535]);

@@ -1,6 +1,6 @@
 //! Metrics as text for Prometheus (its text format 0.0.4).
 
-use crate::{MetricKind, Metric, Observed, Unit};
+use crate::{Metric, MetricKind, Observed, Unit};
 use std::fmt::{Display, Write};
 
 /// `Content-Type` of the text.

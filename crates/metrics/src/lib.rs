@@ -37,4 +37,4 @@ mod table;
 pub use count::{Count, counted};
 pub use exposition::{CONTENT_TYPE, Exposition};
 pub use histogram::{BOUNDS, Histogram, Observed};
-pub use table::{MetricKind, Metric, Unit};
+pub use table::{Metric, MetricKind, Unit};

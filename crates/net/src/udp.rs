@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use strowger_core::ListenerId;
-use strowger_core::log_limiter::{LogSubject, LogLimiter};
+use strowger_core::log_limiter::{LogLimiter, LogSubject};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 

@@ -4,7 +4,7 @@
 //! machine needs a `Host` that names this machine, like an order by HTTP.
 
 use crate::health::Health;
-use crate::http_connections::{self, Connections, AdmittedConnection};
+use crate::http_connections::{self, AdmittedConnection, Connections};
 use crate::metrics::Metrics;
 use crate::shard::Services;
 use http_body_util::Full;

@@ -5,10 +5,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::Now;
 use strowger_core::shown::shown;
-use strowger_server::rule_targets::NamedUser;
 use strowger_server::process_state::ProcessState;
+use strowger_server::rule_targets::NamedUser;
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{SubscriberAnswer, Question, Subscribers};
+use strowger_store::subscriber::{Question, SubscriberAnswer, Subscribers};
 use strowger_store::ticket::{SinkId, Ticket};
 
 /// Maximum number of questions at a time; it leaves room for the look-ups of calls.

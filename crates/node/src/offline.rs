@@ -13,9 +13,9 @@ use strowger_core::log_limiter::LogLimiter;
 use strowger_core::{Arrival, ListenerId, Transport};
 use strowger_net::clock;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{ProcessStatus, Engine};
+use strowger_server::engine::{Engine, ProcessStatus};
 use strowger_server::explain::Explained;
-use strowger_server::process_state::{ProcessState, ProcessContext};
+use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_store::location::LocationTable;
 
 /// Explains how a server with this configuration would handle a request that arrives by this transport from `source`. `proven`: the sender has shown

@@ -34,7 +34,7 @@ use strowger_net::{Handle, ListenSocket, Net, Node, clock};
 use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
-use strowger_server::process_state::{CALL_SEED, ProcessState, ProcessContext};
+use strowger_server::process_state::{CALL_SEED, ProcessContext, ProcessState};
 use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;

@@ -14,9 +14,9 @@ use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{EngineInput, ProcessStatus, Effect, Engine};
+use strowger_server::engine::{Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
-use strowger_server::process_state::{ProcessState, ProcessContext};
+use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_store::location::{ExistingBindings, LocationTable, Step};
 use strowger_store::ticket::{SinkId, Ticket};
 

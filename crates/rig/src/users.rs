@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{SubscriberAnswer, Asked, Credential, Ha1s, LookupSink, Question, Subscribers};
+use strowger_store::subscriber::{Asked, Credential, Ha1s, LookupSink, Question, SubscriberAnswer, Subscribers};
 use strowger_store::ticket::{Refused, SinkId, Ticket};
 
 /// Database of users.

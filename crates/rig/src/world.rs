@@ -5,7 +5,7 @@ use crate::host::{Host, Sent};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use strowger_core::{Arrival, Now, Outbox, Transport};
-use strowger_server::engine::{EngineInput, Effect, Engine};
+use strowger_server::engine::{Effect, Engine, EngineInput};
 use strowger_server::question::{HostKey, Resolved};
 
 /// Milliseconds between two rounds of upkeep.
@@ -230,7 +230,10 @@ impl World {
                 }
                 Effect::WakePings => self.plan(0, Due::Answer { host, process, shard: 0, answer: EngineInput::Pings }),
                 // Rows and kept calls are for writers, which the rig has not.
-                Effect::Account(_) | Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. } => (),
+                Effect::Account(_)
+                | Effect::PersistCall { .. }
+                | Effect::FinishCall { .. }
+                | Effect::DeleteCall { .. } => (),
                 Effect::SourceVerified(_) | Effect::GiveBack => (),
             }
         }

@@ -85,7 +85,11 @@ impl<'t> Parser<'t> {
         }
     }
 
-    pub(crate) fn number_test(&mut self, field: NumberField, of: &Range<usize>) -> Result<(ExpressionNode, bool), Fault> {
+    pub(crate) fn number_test(
+        &mut self,
+        field: NumberField,
+        of: &Range<usize>,
+    ) -> Result<(ExpressionNode, bool), Fault> {
         let (test, is_negated) = match self.comparison(of, &NUMBER_COMPARISONS)? {
             Comparison::Order(order, _) => {
                 // An absent number is unequal to all, so `!=` is the opposite of `==`.
@@ -133,7 +137,11 @@ impl<'t> Parser<'t> {
         Err(Fault::new(span.clone(), format!("{} is no number", self.named(&span)), cure))
     }
 
-    pub(crate) fn address_test(&mut self, field: AddressField, of: &Range<usize>) -> Result<(ExpressionNode, bool), Fault> {
+    pub(crate) fn address_test(
+        &mut self,
+        field: AddressField,
+        of: &Range<usize>,
+    ) -> Result<(ExpressionNode, bool), Fault> {
         let (test, is_negated) = match self.comparison(of, &ADDRESS_COMPARISONS)? {
             Comparison::Order(order @ (OrderRelation::Equal | OrderRelation::Unequal), _) => {
                 let (token, span) = self.next()?;

@@ -206,7 +206,12 @@ mod tests {
     #[test]
     fn a_condition_names_the_sets_that_it_queries() {
         let mut names = SetNames::default();
-        let kinds = [("a", LookupKind::Texts), ("b", LookupKind::Prefixes), ("c", LookupKind::Networks), ("d", LookupKind::Texts)];
+        let kinds = [
+            ("a", LookupKind::Texts),
+            ("b", LookupKind::Prefixes),
+            ("c", LookupKind::Networks),
+            ("d", LookupKind::Texts),
+        ];
         let [a, b, c, d] = kinds.map(|(name, kind)| names.add(name, kind).expect("a name"));
         for (text, sets) in [
             ("method == 'INVITE' and size > 3", &[][..]),

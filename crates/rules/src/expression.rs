@@ -80,7 +80,9 @@ impl Expression {
             ExpressionNode::Address(_, AddressTest::In(set)) => visit(*set),
             ExpressionNode::Address(_, AddressTest::Within(_)) => {}
             ExpressionNode::Not(part) | ExpressionNode::Opposite(part) => part.each_set(visit),
-            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => parts.iter().for_each(|part| part.each_set(visit)),
+            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => {
+                parts.iter().for_each(|part| part.each_set(visit))
+            }
         }
     }
 
@@ -89,8 +91,14 @@ impl Expression {
         match &self.node {
             ExpressionNode::Text(text, _, test) => visit(text, test),
             ExpressionNode::Not(part) | ExpressionNode::Opposite(part) => part.each_text_test(visit),
-            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => parts.iter().for_each(|part| part.each_text_test(visit)),
-            ExpressionNode::Constant(_) | ExpressionNode::Flag(_) | ExpressionNode::Exists(_) | ExpressionNode::Number(..) | ExpressionNode::Address(..) => {}
+            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => {
+                parts.iter().for_each(|part| part.each_text_test(visit))
+            }
+            ExpressionNode::Constant(_)
+            | ExpressionNode::Flag(_)
+            | ExpressionNode::Exists(_)
+            | ExpressionNode::Number(..)
+            | ExpressionNode::Address(..) => {}
         }
     }
 
@@ -103,7 +111,11 @@ impl Expression {
             ExpressionNode::And(parts) => parts.iter().all(|part| part.constant() == Some(true)).then_some(true),
             ExpressionNode::Or(parts) if parts.iter().any(|part| part.constant() == Some(true)) => Some(true),
             ExpressionNode::Or(parts) => parts.iter().all(|part| part.constant() == Some(false)).then_some(false),
-            ExpressionNode::Flag(_) | ExpressionNode::Exists(_) | ExpressionNode::Text(..) | ExpressionNode::Number(..) | ExpressionNode::Address(..) => None,
+            ExpressionNode::Flag(_)
+            | ExpressionNode::Exists(_)
+            | ExpressionNode::Text(..)
+            | ExpressionNode::Number(..)
+            | ExpressionNode::Address(..) => None,
         }
     }
 
@@ -115,7 +127,9 @@ impl Expression {
             ExpressionNode::Not(part) | ExpressionNode::Opposite(part) => part.needs(!wanted, is_one),
             ExpressionNode::And(parts) if wanted => parts.iter().any(|part| part.needs(wanted, is_one)),
             ExpressionNode::Or(parts) if !wanted => parts.iter().any(|part| part.needs(wanted, is_one)),
-            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => parts.iter().all(|part| part.needs(wanted, is_one)),
+            ExpressionNode::And(parts) | ExpressionNode::Or(parts) => {
+                parts.iter().all(|part| part.needs(wanted, is_one))
+            }
             _ => wanted && self.is_test(is_one),
         }
     }
@@ -124,9 +138,13 @@ impl Expression {
     fn is_test(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
         match &self.node {
             ExpressionNode::Flag(field) => is_one(Test::Flag(*field)),
-            ExpressionNode::Text(Text::Field(field), _, TextTest::Is(_) | TextTest::OneOf(_)) => is_one(Test::Listed(*field)),
+            ExpressionNode::Text(Text::Field(field), _, TextTest::Is(_) | TextTest::OneOf(_)) => {
+                is_one(Test::Listed(*field))
+            }
             ExpressionNode::Text(Text::Field(field), _, TextTest::In(set)) => is_one(Test::In(*field, *set)),
-            ExpressionNode::Text(text, _, TextTest::Same(other)) => [text, other].into_iter().any(|text| text.needs(is_one)),
+            ExpressionNode::Text(text, _, TextTest::Same(other)) => {
+                [text, other].into_iter().any(|text| text.needs(is_one))
+            }
             ExpressionNode::Exists(Value::Text(text)) | ExpressionNode::Text(text, ..) => text.needs(is_one),
             ExpressionNode::Address(field, _) => is_one(Test::Address(*field)),
             _ => false,
@@ -140,7 +158,9 @@ impl Expression {
             ExpressionNode::Flag(field) => input.facts.flag(*field),
             ExpressionNode::Exists(value) => value.is_present(input),
             ExpressionNode::Text(text, case, test) => text.of(input).is_some_and(|text| test.holds(text, *case, input)),
-            ExpressionNode::Number(field, test) => input.facts.number(*field).is_some_and(|number| test.holds(number, input)),
+            ExpressionNode::Number(field, test) => {
+                input.facts.number(*field).is_some_and(|number| test.holds(number, input))
+            }
             ExpressionNode::Address(field, test) => input.facts.address(*field).is_some_and(|address| match test {
                 AddressTest::Within(networks) => networks.longest(address).is_some(),
                 AddressTest::In(set) => input.sets.set(*set).is_some_and(|set| set.has_address(address)),

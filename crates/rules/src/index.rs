@@ -4,7 +4,7 @@
 //! For each value, a column stores the rules that need it; rules without a constraint on the property admit any value. The
 //! candidates are the rules that every column admits: the bitwise AND of one row per column. They must still be evaluated.
 
-use crate::constraint::{ValueRange, Constraint, Question, RequestValue};
+use crate::constraint::{Constraint, Question, RequestValue, ValueRange};
 use crate::field::Facts;
 use crate::networks::Networks;
 use crate::pattern::{Found, Patterns};

@@ -179,8 +179,11 @@ impl<'t> Parser<'t> {
             (Operand::Text(text), LookupKind::Texts | LookupKind::Prefixes) => Ok(Key::Text(text)),
             (Operand::Address(field), LookupKind::Networks) => Ok(Key::Address(field)),
             (_, kind) => {
-                let cure =
-                    if kind == LookupKind::Networks { "ask it for source.address" } else { "ask it for text such as number" };
+                let cure = if kind == LookupKind::Networks {
+                    "ask it for source.address"
+                } else {
+                    "ask it for text such as number"
+                };
                 let message = format!("`{name}` holds {}, which `{}` is not", kind.word(), &self.text[span.clone()]);
                 Err(Fault::new(span, message, cure))
             }
@@ -284,7 +287,9 @@ fn negated(inner: Expression, span: Range<u32>) -> Expression {
 fn joined(mut parts: Vec<Expression>, all: bool) -> Expression {
     let (Some(first), Some(last)) = (parts.first(), parts.last()) else { unreachable!("there is a part at least") };
     let span = first.span.start..last.span.end;
-    if let Some(decides) = parts.iter().position(|part| matches!(part.node, ExpressionNode::Constant(value) if value != all)) {
+    if let Some(decides) =
+        parts.iter().position(|part| matches!(part.node, ExpressionNode::Constant(value) if value != all))
+    {
         return parts.swap_remove(decides);
     }
     if parts.len() > 1 {
@@ -293,6 +298,9 @@ fn joined(mut parts: Vec<Expression>, all: bool) -> Expression {
     match parts.len() {
         0 => Expression { node: ExpressionNode::Constant(all), span },
         1 => parts.remove(0),
-        _ => Expression { node: if all { ExpressionNode::And(parts.into()) } else { ExpressionNode::Or(parts.into()) }, span },
+        _ => Expression {
+            node: if all { ExpressionNode::And(parts.into()) } else { ExpressionNode::Or(parts.into()) },
+            span,
+        },
     }
 }

@@ -162,7 +162,12 @@ impl Set {
     ///
     /// # Errors
     /// The first faulty line, or the read error of the source.
-    pub fn read_csv(kind: LookupKind, file: &str, source: impl BufRead, columns: Columns<'_>) -> Result<Self, FileError> {
+    pub fn read_csv(
+        kind: LookupKind,
+        file: &str,
+        source: impl BufRead,
+        columns: Columns<'_>,
+    ) -> Result<Self, FileError> {
         csv::read(kind, source, columns).map_err(|refusal| match refusal {
             csv::Refusal::Unread(error) => FileError::Unread { file: file.to_owned(), error },
             csv::Refusal::Wrong(EntryFault { place, message, cure }) => {
@@ -401,8 +406,10 @@ mod tests {
 
     #[test]
     fn a_set_of_prefixes_is_searched_by_number() {
-        let set =
-            Set::new(LookupKind::Prefixes, [("49", Some("de")), ("4930", Some("berlin")), ("43", None), ("49", Some("de"))]);
+        let set = Set::new(
+            LookupKind::Prefixes,
+            [("49", Some("de")), ("4930", Some("berlin")), ("43", None), ("49", Some("de"))],
+        );
         let set = set.expect("a set");
         assert_eq!((set.len(), set.kind(), set.is_empty()), (3, LookupKind::Prefixes, false));
         assert_eq!(set.find("4930123"), [entry("4930", "berlin"), entry("49", "de")]);

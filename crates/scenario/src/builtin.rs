@@ -389,7 +389,7 @@ fn constant(text: &str) -> Template {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::{StepKind, Step};
+    use crate::step::{Step, StepKind};
     use crate::{Piece, ThirdParty};
 
     fn environment(name: &str) -> Environment {

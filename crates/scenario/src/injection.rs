@@ -132,9 +132,10 @@ impl Injection {
         }
         let head_end = memchr::memchr(b'\n', &bytes).unwrap_or(bytes.len());
         let head = &bytes[..head_end];
-        let order = [(&b"RANDOM"[..], LineOrder::Random), (b"SEQUENTIAL", LineOrder::Sequential), (b"USER", LineOrder::User)]
-            .into_iter()
-            .find_map(|(word, order)| memchr::memmem::find(head, word).map(|_| order));
+        let order =
+            [(&b"RANDOM"[..], LineOrder::Random), (b"SEQUENTIAL", LineOrder::Sequential), (b"USER", LineOrder::User)]
+                .into_iter()
+                .find_map(|(word, order)| memchr::memmem::find(head, word).map(|_| order));
         let Some(order) = order else {
             return Err(InjectionError::Order { file: name, line: String::from_utf8_lossy(head.trim_ascii()).into() });
         };

@@ -79,7 +79,7 @@ use std::path::{Path, PathBuf};
 pub use action::Action;
 pub use distribution::Distribution;
 pub use refusal::{Cause, Refusal};
-pub use step::{StepKind, Step, StepIndex};
+pub use step::{Step, StepIndex, StepKind};
 pub use template::{Piece, Template};
 pub use variable::{Scope, Slot, Variables};
 

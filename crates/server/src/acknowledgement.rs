@@ -3,9 +3,9 @@
 use crate::contacts::Contacts;
 use crate::decider::Decider;
 use crate::destination::Destination;
+use crate::destination_stage::NoHop;
 use crate::handling::Handling;
 use crate::own_name::OwnName;
-use crate::destination_stage::NoHop;
 use crate::stage::Verdict;
 use strowger_config::RelayFor;
 use strowger_core::routing::Routing;

@@ -21,7 +21,7 @@ use strowger_core::source::counted;
 use strowger_message::{Method, Name, Uri};
 use strowger_store::credential_cache::{Scratch, Whose};
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{self, SubscriberAnswer, CredentialView, parts_of};
+use strowger_store::subscriber::{self, CredentialView, SubscriberAnswer, parts_of};
 
 impl Decider<'_> {
     /// Verifies that the sender is a subscriber and, unless the configuration says otherwise, the subscriber that `party`
@@ -204,7 +204,13 @@ impl Decider<'_> {
     }
 
     /// Challenges again after a verdict. `why`: fault of a response that was judged.
-    fn deny(&self, handling: &Handling<'_, '_>, refusal: &Refusal<'_>, verdict: digest::Authentication, why: &str) -> Reply {
+    fn deny(
+        &self,
+        handling: &Handling<'_, '_>,
+        refusal: &Refusal<'_>,
+        verdict: digest::Authentication,
+        why: &str,
+    ) -> Reply {
         let request = handling.request;
         let source = request.arrival.remote;
         match verdict {

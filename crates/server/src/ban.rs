@@ -5,7 +5,7 @@
 //! while. A right password is always accepted from a source that has not failed, so no user can be locked out of an
 //! account this way.
 
-use crate::failure_threshold::{Count, Rule, FailureCounter};
+use crate::failure_threshold::{Count, FailureCounter, Rule};
 use aho_corasick::AhoCorasick;
 use std::hash::BuildHasher;
 use std::net::IpAddr;

@@ -72,7 +72,12 @@ impl Engine {
     }
 
     /// Enters an INVITE into the table of calls. `legs`: part of this server in its dialogs.
-    pub(crate) fn begin_call(&mut self, handling: &Handling<'_, '_>, legs: Legs, limited: &mut LimitedTargets<'_>) -> Context {
+    pub(crate) fn begin_call(
+        &mut self,
+        handling: &Handling<'_, '_>,
+        legs: Legs,
+        limited: &mut LimitedTargets<'_>,
+    ) -> Context {
         let decider = self.decider();
         let decision = handling.progress.decision.as_deref();
         let claims = decision.map(Decision::all_claims).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use strowger_message::Method;
 use strowger_message::status::KNOWN;
-use strowger_metrics::{Count, Histogram, MetricKind, Metric, Observed, Unit};
+use strowger_metrics::{Count, Histogram, Metric, MetricKind, Observed, Unit};
 
 pub use strowger_metrics::counted;
 

@@ -1,8 +1,8 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
 use crate::anchor::ServerRole;
-use crate::rule_targets::RuleTargets;
 use crate::number_translation::user_part;
+use crate::rule_targets::RuleTargets;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;

@@ -10,11 +10,11 @@ use crate::edits::Edits;
 use crate::engine::Engine;
 use crate::forwarding::Onward;
 use crate::handling::{Handling, Progress};
-use crate::rule_trace::{TraceRequest, rule_results};
 use crate::proof::{Proof, User};
 use crate::question::{Question, Resolved};
 use crate::reply::{Counted, Reply, Why};
 use crate::request_facts::RequestFacts;
+use crate::rule_trace::{TraceRequest, rule_results};
 use crate::stage::{Stage, Verdict};
 use serde::Serialize;
 use std::fmt;
@@ -25,8 +25,8 @@ use strowger_core::{Arrival, Now, Outbox};
 use strowger_message::{Index, Message, Method, Name, status};
 use strowger_store::subscriber;
 
-pub use crate::rule_trace::RuleResult;
 pub use crate::plan_view::{FailureView, GroupView, LimitView, PlaceView, PlanView};
+pub use crate::rule_trace::RuleResult;
 
 /// Explanation of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -294,7 +294,9 @@ impl Decider<'_> {
                 }
                 Verdict::Reply(reply) => {
                     course.outcome = self.outcome_of(&request, &reply);
-                    if let (ExplainedOutcome::Answer { because, .. }, false) = (&mut course.outcome, course.users.is_empty()) {
+                    if let (ExplainedOutcome::Answer { because, .. }, false) =
+                        (&mut course.outcome, course.users.is_empty())
+                    {
                         because.push_str("; 404 if there is no such user");
                     }
                     return Ok(());
@@ -327,7 +329,11 @@ impl Decider<'_> {
                         }
                         Onward::Forward(timer) => {
                             let places = places(*self, &handling, &routing, &contacts, &destination);
-                            ExplainedOutcome::Forward(Box::new(self.plan_view(&handling, &Edits::of(&handling, &timer), places)))
+                            ExplainedOutcome::Forward(Box::new(self.plan_view(
+                                &handling,
+                                &Edits::of(&handling, &timer),
+                                places,
+                            )))
                         }
                     };
                     return Ok(());
@@ -491,7 +497,9 @@ impl Course {
             ExplainedOutcome::Answer { status, because } => writeln!(f, "answer  {status}: {because}"),
             ExplainedOutcome::Drop => writeln!(f, "drop    no answer"),
             ExplainedOutcome::Register => writeln!(f, "answer  by the registrar"),
-            ExplainedOutcome::Redirect { contacts } => contacts.iter().try_for_each(|to| writeln!(f, "redirect to {to}")),
+            ExplainedOutcome::Redirect { contacts } => {
+                contacts.iter().try_for_each(|to| writeln!(f, "redirect to {to}"))
+            }
             ExplainedOutcome::Forward(plan) => write!(f, "{plan}"),
         }
     }

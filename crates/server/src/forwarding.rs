@@ -9,9 +9,9 @@ use crate::edits::Edits;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::identity::names_caller;
-use crate::rule_target_forwarding::limited_targets;
-use crate::rule_target_addresses::rank;
 use crate::reply::{Reply, Why};
+use crate::rule_target_addresses::rank;
+use crate::rule_target_forwarding::limited_targets;
 use crate::session_timer::SessionTimer;
 use smallvec::SmallVec;
 use strowger_calls::Context;
@@ -329,7 +329,10 @@ impl Engine {
     /// Skips the failure in use, because its limits have no room for the call. The next failure for the same status is
     /// used.
     fn pass_over(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
-        let Some(limited_failure) = handling.progress.decision.take().and_then(|decision| decision.limited_failure) else { return };
+        let Some(limited_failure) = handling.progress.decision.take().and_then(|decision| decision.limited_failure)
+        else {
+            return;
+        };
         let (reply, after) = self.decider().after_full(handling, &limited_failure);
         handling.progress.decision = Some(Box::new(limited_failure.before));
         match after {

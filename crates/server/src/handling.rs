@@ -1,10 +1,10 @@
 //! Request in the hands of an engine, and its progress.
 
 use crate::decision::Decision;
-use crate::rule_trace::TraceRequest;
 use crate::policy::ActivePolicy;
 use crate::proof::Proof;
 use crate::question::Answers;
+use crate::rule_trace::TraceRequest;
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -6,11 +6,11 @@ use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, LimitedFailure};
 use crate::handling::Handling;
 use crate::identity::withholds_identity;
-use crate::rule_trace::{self, MatchedRule, TraceRequest, RuleResult, plain};
+use crate::number_translation::{edited, join, user_part};
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
+use crate::rule_trace::{self, MatchedRule, RuleResult, TraceRequest, plain};
 use crate::stage::{Stage, Verdict};
-use crate::number_translation::{edited, join, user_part};
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -249,9 +249,17 @@ impl Decider<'_> {
 
     /// Returns the response to a request that was redirected by a failure whose limits have no more room, and the next
     /// action of rules.
-    pub(crate) fn after_full(&self, handling: &Handling<'_, '_>, limited_failure: &LimitedFailure) -> (Reply, Option<AfterFailure>) {
-        let reply = Reply::not_found(limited_failure.status).because("the failure that leads it on is at a limit of calls");
-        (reply, self.after_failures(handling, &limited_failure.before, limited_failure.status, limited_failure.place + 1))
+    pub(crate) fn after_full(
+        &self,
+        handling: &Handling<'_, '_>,
+        limited_failure: &LimitedFailure,
+    ) -> (Reply, Option<AfterFailure>) {
+        let reply =
+            Reply::not_found(limited_failure.status).because("the failure that leads it on is at a limit of calls");
+        (
+            reply,
+            self.after_failures(handling, &limited_failure.before, limited_failure.status, limited_failure.place + 1),
+        )
     }
 
     /// Returns the index of the first filter that holds, and the status of its response. Without a status the filter drops

@@ -25,7 +25,11 @@ fn questions(to: &RuleTargets, counts: bool) -> Vec<Vec<u8>> {
 }
 
 /// Returns the places to which a request may go, with their limits, if its call counts under limits there.
-pub(crate) fn limited_targets<'a>(handling: &'a Handling<'_, '_>, candidates: &[Candidate<'_>], places: &[usize]) -> LimitedTargets<'a> {
+pub(crate) fn limited_targets<'a>(
+    handling: &'a Handling<'_, '_>,
+    candidates: &[Candidate<'_>],
+    places: &[usize],
+) -> LimitedTargets<'a> {
     let mut limited = LimitedTargets::default();
     if places.is_empty() {
         return limited;
@@ -71,7 +75,8 @@ impl Engine {
         mut targets: Vec<RuleTargetAddresses>,
         timer: &SessionTimer,
     ) {
-        let to = handling.progress.decision.as_deref().map_or_else(RuleTargets::default, |decision| decision.to.clone());
+        let to =
+            handling.progress.decision.as_deref().map_or_else(RuleTargets::default, |decision| decision.to.clone());
         let mut order = self.policy.order_of_groups(handling.request, &to);
         self.decider().order_places(handling, &mut targets, &mut order);
         let edits = Edits::of(handling, timer);

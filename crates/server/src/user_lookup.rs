@@ -11,7 +11,11 @@ use strowger_store::subscriber::{self, SubscriberAnswer};
 impl Decider<'_> {
     /// Returns the answer of the subscribers if the shard need not wait for it. Without subscribers every user is
     /// absent.
-    pub(crate) fn known(&self, question: subscriber::Question<'_>, now: u64) -> Option<Result<SubscriberAnswer, StoreError>> {
+    pub(crate) fn known(
+        &self,
+        question: subscriber::Question<'_>,
+        now: u64,
+    ) -> Option<Result<SubscriberAnswer, StoreError>> {
         match (&self.shared.subscribers, self.sinks.found) {
             (Some(subscribers), Some(_)) => subscribers.cached(question, now),
             _ => Some(Ok(SubscriberAnswer::Absent)),

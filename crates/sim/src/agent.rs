@@ -12,7 +12,7 @@ mod task;
 pub use self::callee::CalleeAnswer;
 use self::callee::IncomingCall;
 pub use self::caller::SentOutcome;
-use self::caller::{SentKind, Sent};
+use self::caller::{Sent, SentKind};
 use self::leg::Leg;
 pub use self::presence::Presence;
 use self::registration::Registration;

@@ -6,18 +6,18 @@
 mod bans;
 mod endings;
 mod memory;
-mod request_order;
 mod policy;
 mod reach;
 pub(crate) mod recent;
 mod replies;
+mod request_order;
 mod wire;
 
 use self::bans::Bans;
 use self::memory::Memory;
-use self::request_order::RequestOrder;
 use self::policy::Policies;
 use self::replies::Replies;
+use self::request_order::RequestOrder;
 use self::wire::Wire;
 use crate::node::SimNode;
 use crate::noise;

@@ -50,7 +50,7 @@ use strowger_core::transaction::Transactions;
 use strowger_core::{Flow, Now, Outbox, Transport};
 use strowger_message::{Index, Limits, Message, scan};
 use strowger_server::counters::Counts;
-use strowger_server::engine::{EngineInput, ProcessStatus, Effect, Engine};
+use strowger_server::engine::{Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::question::{HostKey, Resolved};
 use strowger_store::location::LocationTable;
 
@@ -372,7 +372,9 @@ impl ServerHost {
                     self.submit(now, row);
                 }
                 Effect::SourceVerified(_) | Effect::GiveBack => (),
-                effect @ (Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. }) => self.keep(now, effect),
+                effect @ (Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. }) => {
+                    self.keep(now, effect)
+                }
             }
         }
         self.on_credentials(now);

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::read_through::{
-    Changes, LookupEngine, LocalAsker, LocalEngine, ReadThrough, ReadThroughGauges, ReadThroughSettings, Task, Watch,
+    Changes, LocalAsker, LocalEngine, LookupEngine, ReadThrough, ReadThroughGauges, ReadThroughSettings, Task, Watch,
 };
-use crate::subscriber::{SubscriberAnswer, Asked, LookupSink, Question, Removed, SubscriberWatch, Subscribers};
+use crate::subscriber::{Asked, LookupSink, Question, Removed, SubscriberAnswer, SubscriberWatch, Subscribers};
 use crate::ticket::{Refused, SinkId, Ticket};
 
 /// Subscribers behind the cache; see [the module](self).

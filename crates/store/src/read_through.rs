@@ -40,7 +40,7 @@ use hashbrown::Equivalent;
 use self::asker::Asker;
 pub use self::batch::Batch;
 use self::cache::Cache;
-pub use self::engine::{Changes, LookupEngine, Key, Version, Watch};
+pub use self::engine::{Changes, Key, LookupEngine, Version, Watch};
 use self::flights::Flights;
 use self::keeper::{keep_time, watch};
 pub use self::local::{LocalAsker, LocalEngine, Task};

@@ -31,8 +31,8 @@ use strowger_cache::waiting::{CacheResponse, WaitingCache};
 use self::codec::{decode, encode, key_of};
 use crate::clock::Clock;
 use crate::error::StoreError;
-use crate::read_through::{Changes, LookupEngine, Key, LocalEngine, Task};
-use crate::subscriber::{SubscriberAnswer, Asked, Removed, SubscriberWatch};
+use crate::read_through::{Changes, Key, LocalEngine, LookupEngine, Task};
+use crate::subscriber::{Asked, Removed, SubscriberAnswer, SubscriberWatch};
 
 /// Maximum number of keys with a known time of change. With more of them, all entries from before now are ignored.
 const CHANGED: usize = 10_000;

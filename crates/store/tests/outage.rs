@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::{Changes, LookupEngine, ReadThrough, ReadThroughSettings, Watch};
-use strowger_store::subscriber::{SubscriberAnswer, Asked, Question};
+use strowger_store::subscriber::{Asked, Question, SubscriberAnswer};
 use strowger_store::ticket::{SinkId, Ticket};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

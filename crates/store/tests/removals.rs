@@ -8,7 +8,7 @@ use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::{Changes, LookupEngine, ReadThroughSettings};
-use strowger_store::subscriber::{SubscriberAnswer, Asked, Question, Removed, SubscriberWatch, Subscribers};
+use strowger_store::subscriber::{Asked, Question, Removed, SubscriberAnswer, SubscriberWatch, Subscribers};
 use strowger_store::ticket::Ticket;
 
 /// Database that knows every user, and cannot settle removals.

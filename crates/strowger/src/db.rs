@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde_json::json;
-use strowger_backend::sql::schema::{self, Found, SchemaCommand, Part};
+use strowger_backend::sql::schema::{self, Found, Part, SchemaCommand};
 use strowger_backend::sqlite::accounting;
 use strowger_backend::sqlite::calls::{FileSettings, Sqlite};
 use strowger_backend::sqlite::{OpenError, SqliteSettings, make, pending};

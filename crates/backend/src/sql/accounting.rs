@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::files::form::object;
-use strowger_store::accounting::record::{ValueKind, Row, Table, Value};
+use strowger_store::accounting::record::{Row, Table, Value, ValueKind};
 use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 
 use crate::sql::cell::{Cell, Change};

@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use strowger_store::calls::{Change as Put, CallEngine, Failure as Said, Held, Left, LoadReport, OpenError as NotLoaded};
+use strowger_store::calls::{
+    CallEngine, Change as Put, Failure as Said, Held, Left, LoadReport, OpenError as NotLoaded,
+};
 use strowger_store::database_url::DatabaseKind;
 
 use crate::sql::cell::{Cell, Change};

@@ -314,7 +314,11 @@ mod tests {
     #[test]
     fn a_key_may_be_two_numbers() {
         let column = |name, kind| Column { name, kind, is_optional: false };
-        let columns = vec![column("node", ColumnType::Number), column("number", ColumnType::Number), column("raw", ColumnType::Bytes)];
+        let columns = vec![
+            column("node", ColumnType::Number),
+            column("number", ColumnType::Number),
+            column("raw", ColumnType::Bytes),
+        ];
         let (index, clash) = (None, Clash::Replace);
         let pair = OwnTable { name: "t", columns, key: 2, is_numbered: false, index, clash };
         assert_eq!(

@@ -140,8 +140,9 @@ impl PostgreSql {
         let client = &self.client;
         let mut sent: Vec<PendingStatement<'_>> = Vec::new();
         let is_alone = wanted.len() < 2;
-        let around =
-            |statement| -> Option<PendingStatement<'_>> { (!is_alone).then(|| Box::pin(client.batch_execute(statement)) as _) };
+        let around = |statement| -> Option<PendingStatement<'_>> {
+            (!is_alone).then(|| Box::pin(client.batch_execute(statement)) as _)
+        };
         sent.extend(around("BEGIN"));
         for (prepared, arrays) in &wanted {
             let values: Vec<&(dyn ToSql + Sync)> = arrays.iter().map(Array::as_parameter).collect();

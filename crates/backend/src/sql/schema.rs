@@ -374,7 +374,10 @@ mod tests {
         let all = ["second".to_owned(), version(2), "third".into(), version(3)];
         assert_eq!(of(Found::Version(1), SchemaCommand::Migrate), all);
         assert_eq!(of(Found::Version(2), SchemaCommand::Migrate), all[2..]);
-        assert!(of(Found::Version(2), SchemaCommand::Init).is_empty() && of(Found::Version(3), SchemaCommand::Migrate).is_empty());
+        assert!(
+            of(Found::Version(2), SchemaCommand::Init).is_empty()
+                && of(Found::Version(3), SchemaCommand::Migrate).is_empty()
+        );
         let made = of(Found::Nothing, SchemaCommand::Init);
         assert_eq!(made[made.len() - 6..], [vec!["first".into(), version(1)], all.to_vec()].concat());
     }

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use strowger_store::cached_subscribers::CachedSubscribers;
 use strowger_store::clock::Clock;
 use strowger_store::error::StoreError;
-use strowger_store::read_through::{LookupEngine, LocalEngine, ReadThroughSettings};
+use strowger_store::read_through::{LocalEngine, LookupEngine, ReadThroughSettings};
 use strowger_store::second_level::SecondLevel;
-use strowger_store::subscriber::{SubscriberAnswer, Asked, Ha1s, Question};
+use strowger_store::subscriber::{Asked, Ha1s, Question, SubscriberAnswer};
 use tokio::runtime::Runtime;
 
 use crate::sql::back_off::BackOff;

@@ -10,7 +10,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use strowger_files::{FileLock, FileNumber};
 
 use strowger_store::calls::OpenError;
-use strowger_store::calls::{Change, CallEngine, Failure, Held, Left, LoadReport};
+use strowger_store::calls::{CallEngine, Change, Failure, Held, Left, LoadReport};
 
 /// "STRC".
 const FILE: OwnFile = OwnFile { application: 0x5354_5243, version: VERSION, page: 1_024 };

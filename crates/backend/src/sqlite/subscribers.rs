@@ -16,7 +16,7 @@ use strowger_store::error::StoreError;
 use strowger_store::read_through::{Changes, LookupEngine, ReadThroughSettings};
 use strowger_store::second_level::SecondLevel;
 use strowger_store::subscriber::{
-    AdminError, SubscriberAnswer, Asked, Credential, Ha1s, Listed, Question, Removed, SubscriberAdmin, SubscriberWatch,
+    AdminError, Asked, Credential, Ha1s, Listed, Question, Removed, SubscriberAdmin, SubscriberAnswer, SubscriberWatch,
 };
 
 const CREDENTIAL: &str = "SELECT s.domain, c.algorithm, c.ha1 FROM credential c JOIN subscriber s ON s.id = c.subscriber \

@@ -9,11 +9,11 @@ use strowger_backend::sql::ServerSettings;
 use strowger_backend::sql::bindings::ServerBindings;
 use strowger_backend::sql::calls::{CallSettings, ServerCalls};
 use strowger_backend::sql::lease::{self, Claim, Holder, Lease, Purpose};
-use strowger_backend::sql::schema::{self, SchemaCommand, Part};
+use strowger_backend::sql::schema::{self, Part, SchemaCommand};
 use strowger_lab::backend::{MariaDb, PostgreSql};
 use strowger_lab::program::{MARIADB, MARIADBD, POSTGRESQL, Program};
 use strowger_store::binding::{Binding, BindingId};
-use strowger_store::calls::{Change, CallEngine};
+use strowger_store::calls::{CallEngine, Change};
 use strowger_store::journal::{BindingEngine, Durability, Write};
 
 const PATIENCE: Duration = Duration::from_secs(10);

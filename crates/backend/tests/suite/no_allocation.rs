@@ -10,7 +10,7 @@ use strowger_store::clock::Moment;
 use strowger_store::error::StoreError;
 use strowger_store::location::{ExistingBindings, LocationSettings, LocationTable, Step};
 use strowger_store::read_through::ReadThroughSettings;
-use strowger_store::subscriber::{SubscriberAnswer, Ha1s, Question, SubscriberAdmin, Subscribers};
+use strowger_store::subscriber::{Ha1s, Question, SubscriberAdmin, SubscriberAnswer, Subscribers};
 use strowger_store::ticket::Ticket;
 
 fn allocations(f: impl FnOnce()) -> u64 {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use super::dial::{DialError, Stream, dial};
 use super::eviction;
 use super::link::State;
-use super::topology::{Connection, CacheServer, Topology};
+use super::topology::{CacheServer, Connection, Topology};
 
 /// Pause after the first failed attempt; each further pause is twice as long, up to the bound of the settings.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

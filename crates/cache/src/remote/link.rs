@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::flight::{Flight, Op};
 use super::redis;
-use super::wire::{ReplyMeaning, Read, Wire};
+use super::wire::{Read, ReplyMeaning, Wire};
 use crate::error::CacheError;
 use crate::request::CacheAnswer;
 use crate::ticket::Ticket;

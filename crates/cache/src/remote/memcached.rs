@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sha2::{Digest, Sha256};
 
 use super::flight::{Flight, Op, first};
-use super::wire::{ReplyMeaning, Read, number, write_number};
+use super::wire::{Read, ReplyMeaning, number, write_number};
 use crate::error::CacheError;
 use crate::request::{CacheAnswer, Floor, Life};
 use crate::servers::Credentials;
@@ -155,7 +155,9 @@ pub(super) fn read(input: &[u8], flight: &Flight, token: u32, most: usize) -> Re
 fn failure(line: &[u8], code: &[u8], after: usize) -> Read {
     let has = |text: &[u8]| line.windows(text.len()).any(|part| part == text);
     match code {
-        b"CLIENT_ERROR" if has(b"non-numeric value") => Read::Reply(after, ReplyMeaning::done(Err(CacheError::Refused))),
+        b"CLIENT_ERROR" if has(b"non-numeric value") => {
+            Read::Reply(after, ReplyMeaning::done(Err(CacheError::Refused)))
+        }
         b"SERVER_ERROR" if has(b"too large") => Read::Reply(after, ReplyMeaning::Denied(CacheError::Refused)),
         b"SERVER_ERROR" if has(b"ut of memory") => Read::Reply(after, ReplyMeaning::Denied(CacheError::Full)),
         b"SERVER_ERROR" => Read::Reply(after, ReplyMeaning::Last(CacheError::Unavailable, "SERVER_ERROR")),
@@ -197,7 +199,9 @@ fn value<'a>(
     let outcome = match flight.op {
         Op::Fetch => fetched(value, after, flags, &flight.key),
         // Memcached counts up to 2^64-1, more than counters allow.
-        Op::Count(_) => ReplyMeaning::done(number(value.trim_ascii()).map(CacheAnswer::Count).ok_or(CacheError::Refused)),
+        Op::Count(_) => {
+            ReplyMeaning::done(number(value.trim_ascii()).map(CacheAnswer::Count).ok_or(CacheError::Refused))
+        }
         _ => return Read::Broken("a value that was not asked for"),
     };
     Read::Reply(whole, outcome)

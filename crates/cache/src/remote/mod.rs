@@ -45,22 +45,22 @@
 //! | failures logged once for several observers | `log_once.rs` |
 //! | server of a key; Sentinels | `cluster.rs`; `topology.rs`; `dial.rs` |
 
+mod changes_in_progress;
 mod cluster;
 mod connection;
 mod dial;
 mod eviction;
 mod flight;
 mod link;
+mod log_once;
 mod memcached;
-mod changes_in_progress;
 mod queue;
 mod redis;
 mod resp;
-mod log_once;
 mod settings;
 mod shared;
-mod wire;
 mod topology;
+mod wire;
 
 use std::io;
 use std::net::SocketAddr;

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use super::flight::Op;
 use super::changes_in_progress::Claim;
+use super::flight::Op;
 use crate::ticket::Ticket;
 
 /// Request, whose bytes are in those of its [`Jobs`].

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::flight::{Flight, Op, first};
 use super::resp::{self, Front, Reply};
-use super::wire::{ReplyMeaning, Read, number};
+use super::wire::{Read, ReplyMeaning, number};
 use crate::error::CacheError;
 use crate::request::{CacheAnswer, Floor, Life};
 
@@ -91,7 +91,9 @@ pub(super) fn read(input: &[u8], flight: &Flight, most: usize) -> Read {
         }
         (Op::Fetch, Reply::Nil) | (Op::Remove, Reply::Integer(0)) => Ok(CacheAnswer::Absent),
         (Op::Remove, Reply::Integer(1)) => Ok(CacheAnswer::Removed),
-        (Op::Store(Life::NONE), Reply::Integer(0 | 1)) | (Op::Add(Life::NONE), Reply::Integer(0)) => Ok(CacheAnswer::Stored),
+        (Op::Store(Life::NONE), Reply::Integer(0 | 1)) | (Op::Add(Life::NONE), Reply::Integer(0)) => {
+            Ok(CacheAnswer::Stored)
+        }
         (Op::Add(Life::NONE), Reply::Integer(1)) | (Op::Add(_), Reply::Nil) => Ok(CacheAnswer::Present),
         (Op::Store(life) | Op::Add(life), Reply::Simple(text)) if life != Life::NONE && is_ok(text) => {
             Ok(CacheAnswer::Stored)
@@ -120,12 +122,16 @@ fn failure(input: &[u8], text: Range<usize>, end: usize) -> Read {
             ReplyMeaning::Elsewhere(address..text.end, code == b"ASK")
         }
         b"OOM" => ReplyMeaning::Denied(CacheError::Full),
-        b"LOADING" | b"MASTERDOWN" | b"CLUSTERDOWN" | b"TRYAGAIN" | b"BUSY" => ReplyMeaning::Denied(CacheError::Unavailable),
+        b"LOADING" | b"MASTERDOWN" | b"CLUSTERDOWN" | b"TRYAGAIN" | b"BUSY" => {
+            ReplyMeaning::Denied(CacheError::Unavailable)
+        }
         // Another server has become the master.
         b"READONLY" => ReplyMeaning::Last(CacheError::Unavailable, "READONLY: it is a replica"),
         b"NOAUTH" => ReplyMeaning::Last(CacheError::Unavailable, "NOAUTH: it wants a password"),
         b"ERR" if has(b"Protocol error") => ReplyMeaning::Last(CacheError::Denied, "a protocol error"),
-        b"ERR" if has(b"max number of clients") => ReplyMeaning::Last(CacheError::Unavailable, "it has too many clients"),
+        b"ERR" if has(b"max number of clients") => {
+            ReplyMeaning::Last(CacheError::Unavailable, "it has too many clients")
+        }
         // The value is no counter.
         _ if has(b"not an integer") || has(b"would overflow") => ReplyMeaning::done(Err(CacheError::Refused)),
         _ => ReplyMeaning::Denied(CacheError::Denied),

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use super::flight::Op;
-use super::memcached;
 use super::changes_in_progress::ChangesInProgress;
-use super::queue::Queue;
+use super::flight::Op;
 use super::log_once::LogOnce;
+use super::memcached;
+use super::queue::Queue;
 use super::settings::RemoteSettings;
 use crate::error::CacheError;
 use crate::gauges::{Gauges, RemoteGauges};

@@ -397,7 +397,8 @@ impl Topology {
     /// Returns the known servers; those that answer come first.
     fn servers(&self) -> Vec<Endpoint> {
         let nodes = self.nodes.borrow();
-        let (mut servers, down): (Vec<&Rc<CacheServer>>, Vec<&Rc<CacheServer>>) = nodes.iter().partition(|node| node.is_up());
+        let (mut servers, down): (Vec<&Rc<CacheServer>>, Vec<&Rc<CacheServer>>) =
+            nodes.iter().partition(|node| node.is_up());
         servers.extend(down);
         let mut servers: Vec<Endpoint> = servers.into_iter().map(|node| node.server.clone()).collect();
         for server in &self.shared.settings.servers {

@@ -47,8 +47,8 @@ fn hits_by_zipf_come_near_those_of_the_best_exact_order() {
         let capacity = capacity(&cache);
         let requests = zipf(capacity * 10, 0.9, capacity * 100, 11);
         let ours = serve(&cache, &requests);
-        let [lru, lfu, perfect] =
-            [EvictionOrder::Lru, EvictionOrder::Lfu, EvictionOrder::PerfectLfu].map(|order| hit_rate(order, capacity, &requests));
+        let [lru, lfu, perfect] = [EvictionOrder::Lru, EvictionOrder::Lfu, EvictionOrder::PerfectLfu]
+            .map(|order| hit_rate(order, capacity, &requests));
         println!(
             "{partitions} partitions: {ours:.4}, LRU {lru:.4}, LFU {lfu:.4}, LFU that forgets nothing {perfect:.4}"
         );

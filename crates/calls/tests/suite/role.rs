@@ -6,7 +6,7 @@ use strowger_calls::ended_calls::EndedCalls;
 use strowger_calls::limits::{CallLimits, Claim, LimitScope};
 use strowger_calls::{
     AccountFacts, Admission, Beginning, CallEffect, CallTable, CallTimes, CallView, Context, Environment, Legs,
-    OwnRequest, TableSettings, LimitedTargets,
+    LimitedTargets, OwnRequest, TableSettings,
 };
 use strowger_core::entropy::Entropy;
 use strowger_core::notice::{Notice, NoticeEvent, Party};

@@ -25,8 +25,8 @@ mod replay;
 pub use algorithm::{Algorithm, Hash, HashValue};
 pub use answer::{ChallengeAnswer, ChallengeAnswerError, Secret};
 pub use authenticator::{
-    Authenticator, BadRequest, ChallengeParams, CheckedCredentials, DigestSettings, SignedRequest, Staleness, UriCheck,
-    Authentication,
+    Authentication, Authenticator, BadRequest, ChallengeParams, CheckedCredentials, DigestSettings, SignedRequest,
+    Staleness, UriCheck,
 };
 pub use challenge::{Challenge, ChallengeHeader, QopOffer, strongest};
 pub use compute::{Ha1, Ha1Set, Qop, ResponseInput, a2_hash, response, session_ha1, userhash};

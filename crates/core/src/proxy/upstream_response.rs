@@ -5,7 +5,7 @@ use super::contact::{FromDevice, SenderContact};
 use super::plan::DialogUse;
 use super::response_context::ResponseContext;
 use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
-use crate::routing::{UriTarget, ROUTE_TOKEN};
+use crate::routing::{ROUTE_TOKEN, UriTarget};
 use crate::transaction::{ClientId, Transactions};
 use crate::{Arrival, Now, Target};
 use std::net::{IpAddr, Ipv4Addr};

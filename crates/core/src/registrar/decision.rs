@@ -176,7 +176,12 @@ impl Registrar {
         &self.path
     }
 
-    fn plan(&mut self, now: Now, message: &Message<'_>, current: &[ExistingBinding<'_>]) -> Result<RegisterOutcome, Refusal> {
+    fn plan(
+        &mut self,
+        now: Now,
+        message: &Message<'_>,
+        current: &[ExistingBinding<'_>],
+    ) -> Result<RegisterOutcome, Refusal> {
         self.upserts.clear();
         self.changes.clear();
         self.changes.extend(current.iter().map(|c| if c.expires_at > now.mono { Change::Keep } else { Change::Gone }));

@@ -11,5 +11,5 @@ mod answer;
 mod decision;
 mod settings;
 
-pub use decision::{ExistingBinding, RegisterOutcome, Refusal, Registrar, Upsert};
+pub use decision::{ExistingBinding, Refusal, RegisterOutcome, Registrar, Upsert};
 pub use settings::{PathRule, RegistrarSettings};

@@ -1,10 +1,10 @@
 //! Routing information of a request: its Route headers and its Request-URI (RFC 3261 sections 16.4, 16.6 steps 6 and 12).
 
 use super::account_hash::AccountHash;
-use super::uri_target::UriTarget;
 use super::route_token::{self, Beyond, Grant, Judgement};
 use super::scope::Scope;
 use super::seal::Seal;
+use super::uri_target::UriTarget;
 use super::usage::Usage;
 use super::{ListenerAddress, Request, Router};
 use crate::{ListenerId, Now, Target, Transport};

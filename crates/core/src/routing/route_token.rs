@@ -11,8 +11,8 @@
 
 use super::account_hash::AccountHash;
 use super::clock_steps::ClockSteps;
-use super::uri_target::UriTarget;
 use super::scope::Scope;
+use super::uri_target::UriTarget;
 use super::usage::Usage;
 use crate::siphash::SipKey;
 use crate::{Now, base64};

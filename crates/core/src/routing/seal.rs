@@ -9,9 +9,9 @@
 //! relays (RFC 5589 section 7: attended transfer).
 
 use super::clock_steps::ClockSteps;
-use super::uri_target::UriTarget;
 use super::route_token::{fresh, seconds};
 use super::scope::Scope;
+use super::uri_target::UriTarget;
 use super::usage::Usage;
 use crate::siphash::SipKey;
 use crate::{Flow, Now, Transport, base64};

@@ -57,7 +57,13 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(kind: ClientRequestKind, of: Option<Id>, account: Option<AccountKey>, target: Target, call_hash: u32) -> Self {
+    pub(super) fn new(
+        kind: ClientRequestKind,
+        of: Option<Id>,
+        account: Option<AccountKey>,
+        target: Target,
+        call_hash: u32,
+    ) -> Self {
         Self {
             kind,
             of,
@@ -140,8 +146,13 @@ impl UserAgent {
         self.write_head(&head, &target, &branch, request.body, &mut round.out.bytes);
         round.out.bytes.extend_from_slice(request.headers);
         finish(request.body, &mut round.out.bytes);
-        let open =
-            Request::new(ClientRequestKind::OutOfDialog, None, request.account, target, call::hash(self.call_secret, &call_id));
+        let open = Request::new(
+            ClientRequestKind::OutOfDialog,
+            None,
+            request.account,
+            target,
+            call::hash(self.call_secret, &call_id),
+        );
         Ok(RequestKey(self.submit(round, start, &branch, request.method, open)))
     }
 
@@ -328,7 +339,11 @@ impl UserAgent {
                 }
             }
             ClientRequestKind::Invite | ClientRequestKind::OutOfDialog => (),
-            ClientRequestKind::Reinvite | ClientRequestKind::Update | ClientRequestKind::Bye | ClientRequestKind::Prack | ClientRequestKind::InDialog => {
+            ClientRequestKind::Reinvite
+            | ClientRequestKind::Update
+            | ClientRequestKind::Bye
+            | ClientRequestKind::Prack
+            | ClientRequestKind::InDialog => {
                 if let Some(call) = self.calls.get_mut(of)
                     && let Some(at) = call.position(leg)
                 {
@@ -362,7 +377,9 @@ impl UserAgent {
         let Some(request) = self.requests.get_mut(id) else { return };
         let (kind, of) = (request.kind, request.of);
         match (kind, of) {
-            (ClientRequestKind::Invite, Some(call)) => self.invite_replied(round, id, call, status, message, after_final),
+            (ClientRequestKind::Invite, Some(call)) => {
+                self.invite_replied(round, id, call, status, message, after_final)
+            }
             (ClientRequestKind::Reinvite, Some(call)) => self.reinvite_replied(round, id, call, status, message),
             (ClientRequestKind::Update, Some(call)) => self.update_replied(round, id, call, status, message),
             (ClientRequestKind::Bye, Some(call)) if status >= 200 => {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strowger_message::{Message, Method, NameAddr, Uri, Write};
 
 use super::account::AccountKey;
-use super::client_request::{Head, ClientRequestKind, Request, finish};
+use super::client_request::{ClientRequestKind, Head, Request, finish};
 use super::{BadAddress, Event, RegistrationKey, UserAgent};
 use crate::dialog::RequestRoute;
 use crate::slots::Id;

@@ -107,7 +107,10 @@ impl UserAgent {
         call.accepted = None;
         call.kept = Vec::new();
         let content = Content { headers: &lines, ..Content::default() };
-        if self.send_in_dialog(round, id, None, Outgoing { kind: ClientRequestKind::Bye, method: Method::Bye, content }).is_none() {
+        if self
+            .send_in_dialog(round, id, None, Outgoing { kind: ClientRequestKind::Bye, method: Method::Bye, content })
+            .is_none()
+        {
             self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
         }
@@ -134,7 +137,12 @@ impl UserAgent {
         headers.extend_from_slice(content.headers);
         let content = Content { headers: &headers, ..content };
         let request = self
-            .send_in_dialog(round, id, None, Outgoing { kind: ClientRequestKind::Reinvite, method: Method::Invite, content })
+            .send_in_dialog(
+                round,
+                id,
+                None,
+                Outgoing { kind: ClientRequestKind::Reinvite, method: Method::Invite, content },
+            )
             .ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
             c.inviting = Some(request);
@@ -168,7 +176,12 @@ impl UserAgent {
         headers.extend_from_slice(content.headers);
         let content = Content { headers: &headers, ..content };
         let request = self
-            .send_in_dialog(round, call.0, number, Outgoing { kind: ClientRequestKind::Update, method: Method::Update, content })
+            .send_in_dialog(
+                round,
+                call.0,
+                number,
+                Outgoing { kind: ClientRequestKind::Update, method: Method::Update, content },
+            )
             .ok_or(NotNow::NoDialog)?;
         if let Some(leg) = self.calls.get_mut(call.0).and_then(|c| c.legs.get_mut(at)) {
             leg.updating = Some(request);
@@ -193,7 +206,8 @@ impl UserAgent {
         let LegKey { call, leg } = leg.into();
         self.usable(call.0).ok_or(NotNow::NoDialog)?;
         let content = Content { headers, ..Content::of_body(body) };
-        let request = self.send_in_dialog(round, call.0, leg, Outgoing { kind: ClientRequestKind::InDialog, method, content });
+        let request =
+            self.send_in_dialog(round, call.0, leg, Outgoing { kind: ClientRequestKind::InDialog, method, content });
         request.map(RequestKey).ok_or(NotNow::NoDialog)
     }
 
@@ -235,8 +249,11 @@ impl UserAgent {
         request.before = dialog.exchange;
         request.offered = content.is_description();
         let own = call.capabilities.as_deref().unwrap_or(&self.settings.capabilities);
-        request.is_timed = matches!(kind, ClientRequestKind::Reinvite | ClientRequestKind::Update) && own.session_timer.is_some();
-        if matches!(kind, ClientRequestKind::Reinvite | ClientRequestKind::Update | ClientRequestKind::Prack) && request.offered {
+        request.is_timed =
+            matches!(kind, ClientRequestKind::Reinvite | ClientRequestKind::Update) && own.session_timer.is_some();
+        if matches!(kind, ClientRequestKind::Reinvite | ClientRequestKind::Update | ClientRequestKind::Prack)
+            && request.offered
+        {
             dialog.exchange.send();
         }
         let leg = &self.calls.get(id)?.legs[at];

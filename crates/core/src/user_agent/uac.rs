@@ -7,7 +7,7 @@ use strowger_message::{Message, Method, Name, NameAddr, Write};
 use super::account::AccountKey;
 use super::call::{Call, Leg, LegKey, Stage};
 use super::capabilities::Capabilities;
-use super::client_request::{Head, ClientRequestKind, Request, finish};
+use super::client_request::{ClientRequestKind, Head, Request, finish};
 use super::content::{Content, has_description};
 use super::session::Outgoing;
 use super::{BadAddress, CallKey, Ending, Event, NotNow, UserAgent};
@@ -251,7 +251,12 @@ impl UserAgent {
         lines.extend_from_slice(content.headers);
         self.note_description(id, content);
         let content = Content { headers: &lines, ..content };
-        self.send_in_dialog(round, id, leg, Outgoing { kind: ClientRequestKind::Prack, method: Method::Prack, content });
+        self.send_in_dialog(
+            round,
+            id,
+            leg,
+            Outgoing { kind: ClientRequestKind::Prack, method: Method::Prack, content },
+        );
     }
 
     /// Handles a 2xx (section 13.2.2.4): the first makes the call, its copies are acknowledged again, those of other branches are ended.

@@ -1,7 +1,7 @@
 //! Decisions of the registrar, rule by rule (RFC 3261 section 10.3, RFC 3327, RFC 3608, RFC 5626).
 
 use strowger_core::Now;
-use strowger_core::registrar::{ExistingBinding, RegisterOutcome, PathRule, Refusal, Registrar, RegistrarSettings};
+use strowger_core::registrar::{ExistingBinding, PathRule, Refusal, RegisterOutcome, Registrar, RegistrarSettings};
 use strowger_message::{Index, Limits, Message};
 
 /// Binding in the test's own location table.

@@ -14,7 +14,7 @@ pub use obstacle::Obstacle;
 pub use page::page;
 pub use server::{is_of_this_machine, is_private, owner_of_port};
 
-use crate::finder::{Finder, Goal, Limit, Next, TrialOutcome, Search, Settings};
+use crate::finder::{Finder, Goal, Limit, Next, Search, Settings, TrialOutcome};
 use crate::generator::{Generator, Made, Setting, Traffic, Trial};
 use crate::host::{Host, Party, ProcessHost};
 use crate::row::{Check, Load, LoadUnit, Validity};
@@ -338,7 +338,12 @@ impl Bench<'_> {
     }
 
     /// Makes a trial. Repeats it if it misses the goal because of a generator that was not at its own limit.
-    fn undisturbed(&mut self, load: f64, window: Duration, meets: &dyn Fn(&TrialOutcome) -> bool) -> Result<TrialOutcome, Error> {
+    fn undisturbed(
+        &mut self,
+        load: f64,
+        window: Duration,
+        meets: &dyn Fn(&TrialOutcome) -> bool,
+    ) -> Result<TrialOutcome, Error> {
         let first = self.outcome(load, window)?;
         let own = first.figures.largest("generator.thread/").map_or(0.0, |(_, share)| share);
         let is_disturbed = first.validity.is_limit_of_generator() && own < OWN_LIMIT && !meets(&first);

@@ -165,7 +165,12 @@ pub(super) fn of_generator(error: Error) -> super::Failure {
 }
 
 /// Waits until the server answers promptly again after a load that was too high.
-pub(super) fn recovered(request: &CapacityRequest, answers_options: bool, load: f64, limit: Duration) -> Result<(), Obstacle> {
+pub(super) fn recovered(
+    request: &CapacityRequest,
+    answers_options: bool,
+    load: f64,
+    limit: Duration,
+) -> Result<(), Obstacle> {
     if !answers_options {
         std::thread::sleep(PAUSE.min(limit));
         return Ok(());

@@ -98,7 +98,14 @@ fn series(name: &str, capacity: &Capacity, value: impl Fn(&Step) -> Option<f64>)
     Series { name: name.into(), form: Form::Points, points: loads.into_iter().filter_map(point).collect() }
 }
 
-fn figure(name: &str, title: &str, note: &str, request: &CapacityRequest, y: Axis, series: Vec<Series>) -> Result<Figure, Fault> {
+fn figure(
+    name: &str,
+    title: &str,
+    note: &str,
+    request: &CapacityRequest,
+    y: Axis,
+    series: Vec<Series>,
+) -> Result<Figure, Fault> {
     let series: Vec<Series> = series.into_iter().filter(|series| !series.points.is_empty()).collect();
     if series.is_empty() {
         return Figure::without_data(name, title, "nothing was measured");
@@ -138,7 +145,7 @@ fn shares(request: &CapacityRequest, capacity: &Capacity) -> Result<Figure, Faul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finder::{Cause, Limit, Method, TrialOutcome, Part};
+    use crate::finder::{Cause, Limit, Method, Part, TrialOutcome};
     use std::path::PathBuf;
     use std::time::Duration;
     use strowger_core::Transport;

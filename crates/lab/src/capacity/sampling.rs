@@ -82,7 +82,8 @@ pub(super) fn seen_from_outside(mut limit: Limit, steps: &[Step], request: &Capa
     });
     if let Some((used, machine)) = shown {
         limit.cause.part = Part::Server;
-        let where_to = if matches!(request.server, Server::Unseen) { ", as far as it is seen from outside" } else { "" };
+        let where_to =
+            if matches!(request.server, Server::Unseen) { ", as far as it is seen from outside" } else { "" };
         let machine_of = if matches!(request.server, Server::There(_)) { "its" } else { "this" };
         limit.cause.sign = format!(
             "the generator had {:.0} % of a core left, and {machine_of} machine {:.0} % of its cores{where_to}",

@@ -55,7 +55,7 @@ pub use figure::{Figure, Form, PublishedPoint, PublishedRow, Source};
 pub use gate::{Bound, Gate};
 pub use load::{FinderKind, LoadPlan};
 pub use overrides::Overrides;
-pub use plan::{TrialPosition, Plan, Planned, PlannedLoad, combinations, plan};
+pub use plan::{Plan, Planned, PlannedLoad, TrialPosition, combinations, plan};
 pub(crate) use plan::{REGISTRATIONS, floor_window};
 pub use profile::Steps;
 pub use shipped::SHIPPED;

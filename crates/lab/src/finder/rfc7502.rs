@@ -6,7 +6,7 @@
 //! Three bounds are not of the RFC: no rate is above `most`, a search that falls below a tenth of its first rate ends, and a trial has a least
 //! duration. A server that queues and retransmits establishes each session of a short burst at any rate.
 
-use super::{Cause, Finder, Finding, Limit, Method, Next, TrialOutcome, Trial, cause};
+use super::{Cause, Finder, Finding, Limit, Method, Next, Trial, TrialOutcome, cause};
 use crate::row::Check;
 use std::time::Duration;
 

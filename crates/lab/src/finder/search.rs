@@ -1,7 +1,7 @@
 //! Default finder, in the manner of MLRsearch: several short trials a load instead of a long one.
 
 use super::history::{History, Made};
-use super::{Cause, Finder, Finding, Goal, Judgement, Limit, Method, Next, TrialOutcome, Trial, cause};
+use super::{Cause, Finder, Finding, Goal, Judgement, Limit, Method, Next, Trial, TrialOutcome, cause};
 use std::time::Duration;
 
 /// Settings of a search.

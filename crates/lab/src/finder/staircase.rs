@@ -4,7 +4,7 @@
 //! its boundary: 300 ms for registrations and sessions, 90 ms between media packets. The limit of failures is the last point before IRA
 //! or ISA pass 1 %. The total is the least of them.
 
-use super::{Cause, Finder, Finding, Limit, Method, Next, TrialOutcome, Trial, cause};
+use super::{Cause, Finder, Finding, Limit, Method, Next, Trial, TrialOutcome, cause};
 use crate::formula::methodology::{DELAY_LIMIT, INEFFECTIVE_LIMIT, PACKET_DELAY_LIMIT};
 use crate::row::words;
 use crate::statistics::median;

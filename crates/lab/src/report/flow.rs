@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 use strowger_report::drawing::{Ladder, Step};
-use strowger_scenario::step::{Expected, StepKind, Optional, Pause, Start};
+use strowger_scenario::step::{Expected, Optional, Pause, Start, StepKind};
 use strowger_scenario::{Environment, Scenario};
 
 const CALLER: &str = "caller";

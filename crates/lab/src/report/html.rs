@@ -1,6 +1,6 @@
 //! Page of a report.
 
-use super::{Body, Report, GateVerdict};
+use super::{Body, GateVerdict, Report};
 use crate::row::{Row, Validity, definition};
 use std::collections::BTreeSet;
 use strowger_measure::several;

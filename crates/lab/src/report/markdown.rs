@@ -1,6 +1,6 @@
 //! Text of a report in Markdown.
 
-use super::{Body, Report, GateVerdict, html};
+use super::{Body, GateVerdict, Report, html};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use strowger_measure::Unit;

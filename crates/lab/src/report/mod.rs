@@ -18,12 +18,12 @@
 //! | `bed` | generator, systems and backends |
 //! | `flow` | messages of a call, from the documents of both ends |
 
-mod headline;
 mod bed;
 mod cells;
 mod data;
 mod flow;
 mod gate;
+mod headline;
 mod html;
 mod list;
 mod markdown;
@@ -32,8 +32,8 @@ mod plot;
 mod shape;
 mod table;
 
-pub use headline::Headline;
 pub use gate::{GateVerdict, gates};
+pub use headline::Headline;
 pub use shape::{Content, Shape, expected, missing};
 
 use self::cells::{CellRows, Cells, title_of};

@@ -2,7 +2,7 @@
 
 use super::cells::Cells;
 use super::{Body, Report};
-use crate::experiment::{Experiment, Figure, FinderKind, TrialPosition, Plan, Planned, PlannedLoad, Steps, plan};
+use crate::experiment::{Experiment, Figure, FinderKind, Plan, Planned, PlannedLoad, Steps, TrialPosition, plan};
 use crate::finder::{Finding, Method, Part};
 use crate::row::{DEFINITIONS, FoundLimit, Load, Profile, Row, System, may_lack};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use super::cells::{CellRows, Cells, Offered, Value, title_of};
 use super::plot::{has_several_loads, load_title, of_figures, varied};
 use crate::experiment::{self, Axes, FinderKind, PublishedRow};
-use crate::finder::{Criteria, Criterion, Finding, TrialOutcome, Point, criteria};
+use crate::finder::{Criteria, Criterion, Finding, Point, TrialOutcome, criteria};
 use crate::row::{FoundLimit, definition};
 use crate::run::{Description, Machine};
 use strowger_measure::{Unit, grouped};
@@ -108,8 +108,9 @@ impl Lines {
 /// Limits by criterion of the steps that a system made.
 fn steps(cells: &[&CellRows<'_>], of: &CellRows<'_>) -> Criteria {
     let own = cells.iter().filter(|cell| cell.system == of.system && cell.axes == of.axes);
-    let point =
-        |cell: &&CellRows<'_>| Some(Point { load: cell.offered.load()?, outcome: TrialOutcome::from(*cell.rows.last()?) });
+    let point = |cell: &&CellRows<'_>| {
+        Some(Point { load: cell.offered.load()?, outcome: TrialOutcome::from(*cell.rows.last()?) })
+    };
     criteria(&own.filter_map(point).collect::<Vec<_>>())
 }
 

@@ -4,7 +4,7 @@ use super::description::SystemUsed;
 use super::host_side;
 use crate::Error;
 use crate::document;
-use crate::experiment::{self, Experiment, TrialPosition as PlaceOfTrial, Plan, SystemSpec};
+use crate::experiment::{self, Experiment, Plan, SystemSpec, TrialPosition as PlaceOfTrial};
 use crate::host::{Hosts, ProcessHost};
 use crate::program::{MARIADBD, MEMCACHED, Program, REDIS};
 use crate::row::Digest;

@@ -9,7 +9,7 @@ use super::trial::measure;
 use crate::Error;
 use crate::backend::Beside;
 use crate::document;
-use crate::experiment::{Axes, Course, Experiment, TrialPosition, Planned, PlannedLoad, REGISTRATIONS, Steps, Workers};
+use crate::experiment::{Axes, Course, Experiment, Planned, PlannedLoad, REGISTRATIONS, Steps, TrialPosition, Workers};
 use crate::finder::TrialOutcome;
 use crate::generator::{self, CalleeBehaviour, Generator, Traffic};
 use crate::host::Hosts;
@@ -430,7 +430,8 @@ mod tests {
         let plan = plan(&experiment, Profile::Quick, &["strowger"]);
         let mut laboratory =
             Laboratory::new(experiment.clone(), Profile::Quick, Vec::new(), Path::new("strowger"), scratch.path());
-        let first = plan.trials.iter().position(|planned| planned.place == TrialPosition::Trial).expect("it has trials");
+        let first =
+            plan.trials.iter().position(|planned| planned.place == TrialPosition::Trial).expect("it has trials");
         let schedule =
             Schedule::new(experiment, Profile::Quick, Plan { trials: plan.trials[first..].to_vec(), ..plan });
         let mut order = match schedule.next() {

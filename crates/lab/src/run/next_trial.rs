@@ -1,9 +1,11 @@
 //! Schedule of a run: the next trial from the plan and the rows so far. It reads no clock and starts nothing.
 
-use crate::experiment::{Course, Experiment, FinderKind, TrialPosition, Plan, Planned, PlannedLoad, Steps, floor_window};
+use crate::experiment::{
+    Course, Experiment, FinderKind, Plan, Planned, PlannedLoad, Steps, TrialPosition, floor_window,
+};
 use crate::finder::{
-    Finder, Limit, Method, Next, TrialOutcome, Rfc7502, Rfc7502Settings, Search, Settings, Staircase, StaircaseSettings,
-    Trial, is_carried,
+    Finder, Limit, Method, Next, Rfc7502, Rfc7502Settings, Search, Settings, Staircase, StaircaseSettings, Trial,
+    TrialOutcome, is_carried,
 };
 use crate::row::{Check, Load, LoadUnit, Profile, Reason, Row, Validity};
 use std::time::Duration;

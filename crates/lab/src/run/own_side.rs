@@ -1,7 +1,7 @@
 //! Server's side on this machine.
 
-use super::own_load;
 use super::neighbours::Neighbours;
+use super::own_load;
 use super::processes::Processes;
 use super::sampled::{CACHE, DATABASE, SERVER};
 use super::side::{ServerSide, SideMemory, SideOrder, Watched, Work};

@@ -2,9 +2,9 @@
 
 use super::clients;
 use super::events;
+use super::next_trial::NextTrial;
 use super::over_time::Seconds;
 use super::sampled::Sampled;
-use super::next_trial::NextTrial;
 use super::side::SideMemory;
 use super::site::Site;
 use super::validity::{Evidence, reasons};
@@ -222,7 +222,7 @@ fn pause(time: Duration) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::{Axes, TrialPosition, Planned, PlannedLoad};
+    use crate::experiment::{Axes, Planned, PlannedLoad, TrialPosition};
     use crate::row::{Load, LoadUnit};
 
     fn order(unit: LoadUnit) -> NextTrial {

@@ -1,7 +1,7 @@
 //! Two sides in this process, each on shards of its own.
 
 use super::layer::{Side, layer};
-use super::party::{Calling, Counts, PartyCommand, Party};
+use super::party::{Calling, Counts, Party, PartyCommand};
 use super::{Setting, wait_until};
 use crate::Error;
 use std::hash::BuildHasher;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
-use strowger_lab::experiment::{Action, Axes, Course, Experiment, Overrides, TrialPosition, Planned, TrialEvent, plan};
+use strowger_lab::experiment::{Action, Axes, Course, Experiment, Overrides, Planned, TrialEvent, TrialPosition, plan};
 use strowger_lab::row::{AxisValue, Profile};
 use strowger_lab::run::{Due, Schedule, check, choose};
 
@@ -195,8 +195,8 @@ fn a_server_that_runs_elsewhere_is_not_killed() {
     let text = STORM.replace("name = \"strowger\"", "name = \"there\"\ndriver = \"external\"");
     let (mut experiment, _) = Experiment::read("storm.toml", &text).unwrap_or_else(|report| panic!("{report}"));
     let named = [("there".to_owned(), Some("127.0.0.1:5060".to_owned()))];
-    let systems =
-        choose(&mut experiment, &named, &strowger_lab::host::ProcessHost::Here).unwrap_or_else(|error| panic!("{error}"));
+    let systems = choose(&mut experiment, &named, &strowger_lab::host::ProcessHost::Here)
+        .unwrap_or_else(|error| panic!("{error}"));
     let error = check(&plan(&experiment, Profile::Smoke, &[]), &systems).expect_err("it would be killed").to_string();
     assert!(error.contains("system there") && error.contains("an event of the experiment kills it"), "{error}");
     experiment.events.clear();

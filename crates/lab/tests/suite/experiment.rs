@@ -5,7 +5,7 @@ use std::time::Duration;
 use strowger_core::Transport;
 use strowger_lab::compare::FLOOR;
 use strowger_lab::experiment::{
-    Axes, Bound, Experiment, FinderKind, Form, Overrides, TrialPosition, Plan, Planned, PlannedLoad, Source, plan,
+    Axes, Bound, Experiment, FinderKind, Form, Overrides, Plan, Planned, PlannedLoad, Source, TrialPosition, plan,
 };
 use strowger_lab::row::{AxisValue, LoadUnit, Profile};
 use strowger_load::campaign::Connections;

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::campaign::User;
     use std::time::UNIX_EPOCH;
-    use strowger_measure::{ShardRecorder, CallBook, Clock, Collector, Ending, Heading, CallOutcome};
+    use strowger_measure::{CallBook, CallOutcome, Clock, Collector, Ending, Heading, ShardRecorder};
     use strowger_message::Method;
 
     /// Creates a run of ten calls that fail with `failure`, each after `call` has recorded its events.

@@ -49,7 +49,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
-use strowger_measure::{ShardRecorder, Clock, Collector, Counter, Journal, Level, Log, Page, Run};
+use strowger_measure::{Clock, Collector, Counter, Journal, Level, Log, Page, Run, ShardRecorder};
 use strowger_net::{Snapshot, clock};
 
 /// Progress of a campaign.

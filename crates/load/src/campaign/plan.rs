@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use strowger_core::Transport;
 use strowger_measure::Requirement;
-use strowger_scenario::step::{StepKind, Pause};
+use strowger_scenario::step::{Pause, StepKind};
 use strowger_scenario::{Distribution, Scenario};
 
 /// A user and its password.

@@ -1,6 +1,6 @@
 //! Pre-flight: a few OPTIONS before the calls check that a server answers and that nothing on the path limits the rate.
 
-use super::obstacle::{ProbeAnswer, Obstacle, Preflight, Probe};
+use super::obstacle::{Obstacle, Preflight, Probe, ProbeAnswer};
 use super::target::Target;
 use std::io::{ErrorKind, Read, Result as IoResult, Write};
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, TcpStream, UdpSocket};

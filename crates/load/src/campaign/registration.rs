@@ -141,7 +141,12 @@ impl Registration {
             match self.facts.removal(plan, side.address, wanted) {
                 Ok((run, script)) => {
                     let recorder = removal.collector.recorder(now);
-                    side.send_command(ShardCommand::Follow(Box::new(Following { run, script, recorder, events: told })));
+                    side.send_command(ShardCommand::Follow(Box::new(Following {
+                        run,
+                        script,
+                        recorder,
+                        events: told,
+                    })));
                 }
                 Err(_) => removal.over = true,
             }

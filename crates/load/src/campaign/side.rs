@@ -3,10 +3,10 @@
 use super::plan::{Connections, Plan, User};
 use super::profile;
 use crate::engine::helper::Helper;
-use crate::engine::sipp_stats::SippStats;
 use crate::engine::pace::Part as Pace;
 use crate::engine::run::{Behaviour, Load, Retransmission, Run};
 use crate::engine::script::Script;
+use crate::engine::sipp_stats::SippStats;
 use crate::engine::socket_plan::{Each, Sockets};
 use crate::engine::traffic::{Event, ShardCommand, Traffic};
 use crate::engine::watch::Watch;
@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use strowger_core::Transport;
-use strowger_measure::{ShardRecorder, ReceiveBuffer};
+use strowger_measure::{ReceiveBuffer, ShardRecorder};
 use strowger_net::tls::OnFailure;
 use strowger_net::tls::{Certificate, Client, Server};
 use strowger_net::{
@@ -525,7 +525,12 @@ impl Side {
     }
 
     /// Starts a side that begins with [`ShardCommand::Begin`] and reports to `watch`.
-    pub(super) fn prepare(bound: Bound, mut run: Run, recorder: ShardRecorder, watch: Box<dyn Watch>) -> Result<Self, String> {
+    pub(super) fn prepare(
+        bound: Bound,
+        mut run: Run,
+        recorder: ShardRecorder,
+        watch: Box<dyn Watch>,
+    ) -> Result<Self, String> {
         // The certificate of the target must prove this name.
         run.peer = Some(&*run.target_host).filter(|host| !host.is_empty()).map(|host| bound.net.name(host));
         Self::spawn(bound, run, recorder, Some(watch), true)

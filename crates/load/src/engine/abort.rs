@@ -3,7 +3,7 @@
 use super::call_runner::{CallRunner, Progress, StepResult};
 use super::received_message::ReceivedMessage;
 use super::script::{Line, OF_REFUSAL};
-use strowger_measure::{Counter, Failure, CallOutcome};
+use strowger_measure::{CallOutcome, Counter, Failure};
 use strowger_message::index::Start;
 use strowger_message::{Index, Method};
 use strowger_scenario::step::{Expected, StepKind};

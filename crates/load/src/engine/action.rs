@@ -5,7 +5,7 @@ use super::call_runner::{CallRunner, StepResult};
 use super::shard_context::Halt;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use strowger_measure::{Failure, CallOutcome};
+use strowger_measure::{CallOutcome, Failure};
 use strowger_scenario::action::{Action, Check, Comparison, HeaderSearch, Match, Number, Operator, Source, Stop, Text};
 use strowger_scenario::expression::Span;
 use strowger_scenario::step::Step;

@@ -5,9 +5,9 @@ use super::script::{Line, Script};
 use super::shard_context::{Halt, ShardContext};
 use super::watch::Passage;
 use strowger_core::Outbox;
-use strowger_measure::{Attempt, Failure, CallOutcome};
+use strowger_measure::{Attempt, CallOutcome, Failure};
 use strowger_message::Method;
-use strowger_scenario::step::{StepKind, Pause, Send, Start, Step};
+use strowger_scenario::step::{Pause, Send, Start, Step, StepKind};
 
 /// Running call with everything that its steps use.
 pub(super) struct CallRunner<'a> {

@@ -6,7 +6,7 @@ use super::sockets::{CallSockets, Key};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use strowger_core::Flow;
-use strowger_measure::{Failure, CallOutcome};
+use strowger_measure::{CallOutcome, Failure};
 use strowger_net::Ending;
 use strowger_net::dedicated::{DedicatedSocket, SocketRequest};
 

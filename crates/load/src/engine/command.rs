@@ -3,8 +3,8 @@
 use super::call_runner::{CallRunner, Progress, StepResult};
 use super::watch::Passage;
 use crate::command;
-use strowger_measure::{Failure, CallOutcome};
-use strowger_scenario::step::{StepKind, Optional, PeerIndex, Step};
+use strowger_measure::{CallOutcome, Failure};
+use strowger_scenario::step::{Optional, PeerIndex, Step, StepKind};
 
 impl CallRunner<'_> {
     pub(super) fn send_command(&mut self, step: &Step, to: Option<PeerIndex>) -> StepResult {
@@ -96,7 +96,9 @@ impl CallRunner<'_> {
     /// Handles the departure of another controller: a call that waits for its command waits in vain.
     pub(super) fn lose_controller(&mut self, gone: &str) -> Progress {
         let script = self.script;
-        let Some(StepKind::ReceiveCommand { from }) = self.step().map(|step| &step.kind) else { return Progress::Waits };
+        let Some(StepKind::ReceiveCommand { from }) = self.step().map(|step| &step.kind) else {
+            return Progress::Waits;
+        };
         let name = from.and_then(|from| script.scenario.peers.get(usize::from(from)));
         if name.is_some_and(|name| !gone.is_empty() && name != gone) {
             return Progress::Waits;

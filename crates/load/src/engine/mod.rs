@@ -6,10 +6,10 @@
 mod circuits;
 mod free_places;
 pub mod helper;
-pub mod sipp_stats;
 pub mod pace;
 pub mod run;
 pub mod script;
+pub mod sipp_stats;
 pub mod socket_plan;
 mod sockets;
 mod stall_detector;
@@ -30,7 +30,6 @@ mod command;
 mod credentials;
 mod data;
 mod dead;
-mod step_matching;
 mod late;
 mod leaving;
 mod message_pool;
@@ -39,6 +38,7 @@ mod received_message;
 mod render;
 mod routes;
 mod shard_context;
+mod step_matching;
 mod text;
 
 pub use circuits::Circuits;

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 use strowger_core::Transport;
 use strowger_scenario::Action;
-use strowger_scenario::step::{StepKind, Start};
+use strowger_scenario::step::{Start, StepKind};
 use strowger_scenario::template::Text;
 use strowger_scenario::{Piece, Scenario, Step, Template};
 

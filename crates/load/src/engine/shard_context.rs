@@ -3,14 +3,14 @@
 use super::buffer_pool::BufferPool;
 use super::call::Shared;
 use super::helper::Helper;
-use super::sipp_stats::SippStats;
 use super::message_pool::MessagePool;
 use super::run::Run;
+use super::sipp_stats::SippStats;
 use super::watch::Watch;
 use crate::random::Random;
 use std::fmt::Arguments;
 use std::sync::Arc;
-use strowger_measure::{ShardRecorder, Counter};
+use strowger_measure::{Counter, ShardRecorder};
 use strowger_message::{Index, Limits};
 
 /// State shared by the calls of one shard.

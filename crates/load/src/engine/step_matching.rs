@@ -7,7 +7,7 @@ use super::watch::Passage;
 use strowger_measure::Counter;
 use strowger_message::index::Start as First;
 use strowger_message::{Method, Name};
-use strowger_scenario::step::{Expected, StepKind, Optional, Receive, Start, Step};
+use strowger_scenario::step::{Expected, Optional, Receive, Start, Step, StepKind};
 
 impl CallRunner<'_> {
     /// Handles a message whose offsets are in the index.

@@ -5,7 +5,7 @@ use super::call::Leaving;
 use super::call_runner::{CallRunner, Progress};
 use super::helper::{HelperResult, WaitingCall};
 use super::script::Line;
-use strowger_measure::{Failure, CallOutcome};
+use strowger_measure::{CallOutcome, Failure};
 use strowger_scenario::Template;
 use strowger_scenario::step::StepKind;
 

@@ -6,7 +6,7 @@ use crate::engine::sipp_stats::{SippStats, StepCounts};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use strowger_scenario::Scenario;
-use strowger_scenario::step::{Expected, StepKind, Start, Step};
+use strowger_scenario::step::{Expected, Start, Step, StepKind};
 
 /// Writer of the file.
 pub(super) struct Counts {

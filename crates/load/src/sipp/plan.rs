@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use strowger_core::{ListenerId, Transport};
 use strowger_net::clock;
-use strowger_scenario::step::{StepKind, Pause, Step};
+use strowger_scenario::step::{Pause, Step, StepKind};
 use strowger_scenario::{Distribution, Scenario};
 
 /// Returns the milliseconds between two start times of calls: about six calls each, finer than SIPp's own bunches, at

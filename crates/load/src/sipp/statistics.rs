@@ -1,7 +1,7 @@
 //! `-trace_stat`: SIPp's columns, a line for each period.
 
 use super::trace::Stamp;
-use crate::engine::sipp_stats::{SippStats, Lengths};
+use crate::engine::sipp_stats::{Lengths, SippStats};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use strowger_measure::Failure;

@@ -3,7 +3,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_load::report::Report;
 use strowger_measure::{
-    ShardRecorder, CallBook, Clock, Counter, Delay, Failure, Journal, Log, CallOutcome, Page, Requirement, Run, Thresholds,
+    CallBook, CallOutcome, Clock, Counter, Delay, Failure, Journal, Log, Page, Requirement, Run, ShardRecorder,
+    Thresholds,
 };
 use strowger_message::Method::{Invite, Options};
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_load::report::{Report, exposition};
 use strowger_measure::{
-    Clock, Counter, Delay, Ending, Entry, GeneratorRole, Heading, Journal, Log, LogReader, CallOutcome, Page, Requirement,
-    Row, Run, Sample, ThreadUse, Thresholds, columns,
+    CallOutcome, Clock, Counter, Delay, Ending, Entry, GeneratorRole, Heading, Journal, Log, LogReader, Page,
+    Requirement, Row, Run, Sample, ThreadUse, Thresholds, columns,
 };
 
 fn requirements() -> Vec<Requirement> {

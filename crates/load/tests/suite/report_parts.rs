@@ -5,7 +5,8 @@ use serde_json::Value;
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_load::report::Report;
 use strowger_measure::{
-    Clock, DocumentName, FailedCall, Failure, Heading, Journal, KeptMessage, Log, CallOutcome, Requirement, Run, Thresholds,
+    CallOutcome, Clock, DocumentName, FailedCall, Failure, Heading, Journal, KeptMessage, Log, Requirement, Run,
+    Thresholds,
 };
 use strowger_message::Method::Options;
 
@@ -34,7 +35,8 @@ fn run(log: Log) -> Run {
             let failed = *document == 1 && second == 2;
             recorder.response_received(&mut call, now + 4_000, Options, if failed { 503 } else { 200 }, false, 300);
             recorder.timer(0, 4_000);
-            let outcome = if failed { CallOutcome::Failed(Failure::UnexpectedMessage) } else { CallOutcome::Successful };
+            let outcome =
+                if failed { CallOutcome::Failed(Failure::UnexpectedMessage) } else { CallOutcome::Successful };
             recorder.call_ended(&mut call, now + 4_000, outcome);
         }
         journal.poll(second * S + 900_000);

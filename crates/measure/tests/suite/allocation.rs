@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 use strowger_allocations::of_thread;
-use strowger_measure::{ShardRecorder, Clock, Collector, Counter, Failure, CallOutcome, SendFailure};
+use strowger_measure::{CallOutcome, Clock, Collector, Counter, Failure, SendFailure, ShardRecorder};
 use strowger_message::Method;
 
 /// Records a second of calls, some of which take long and some of which fail.

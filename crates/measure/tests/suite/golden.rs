@@ -1,7 +1,9 @@
 //! Golden flows: sequences of events with known delays, and their results by RFC 6076. Times in microseconds.
 
 use std::time::SystemTime;
-use strowger_measure::{Attempt, ShardRecorder, CallBook, Clock, Collector, Counter, Delay, Failure, CallOutcome, Page};
+use strowger_measure::{
+    Attempt, CallBook, CallOutcome, Clock, Collector, Counter, Delay, Failure, Page, ShardRecorder,
+};
 use strowger_message::Method::{self, Ack, Bye, Invite, Options, Register};
 
 const MS: u64 = 1_000;
@@ -593,7 +595,8 @@ fn register_then_call_is_intended_when_each_is() {
 fn time_outs_within_a_call_that_goes_on() {
     let mut flow = Flow::outgoing().send(10 * MS, Invite);
     flow.recorder.timed_out(&mut flow.call, 32_010 * MS, Invite);
-    let page = flow.send(33_000 * MS, Invite).answer(33_100 * MS, Invite, 200).end(33_200 * MS, CallOutcome::Successful);
+    let page =
+        flow.send(33_000 * MS, Invite).answer(33_100 * MS, Invite, 200).end(33_200 * MS, CallOutcome::Successful);
     balanced(&page);
     delay(&page, Delay::Setup, 100 * MS);
     counts(&page, [(Counter::SessionAttempts, 2), (Counter::SessionTimedOut, 1), (Counter::SessionAnswered, 1)]);

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_measure::{
-    Clock, Counter, Failure, GeneratorRole, Heading, Journal, Level, Log, CallOutcome, ReceiveBuffer, Run,
+    CallOutcome, Clock, Counter, Failure, GeneratorRole, Heading, Journal, Level, Log, ReceiveBuffer, Run,
 };
 use strowger_message::Method::{Ack, Bye, Invite, Register};
 

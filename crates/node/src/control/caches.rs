@@ -12,7 +12,7 @@ use strowger_cache::waiting::WaitingCache;
 use strowger_config::CacheTable;
 use strowger_net::clock;
 use strowger_store::credential_cache::{Whose, key, read_spelled};
-use strowger_store::subscriber::{SubscriberAnswer, Asked, Ha1s, Question};
+use strowger_store::subscriber::{Asked, Ha1s, Question, SubscriberAnswer};
 
 /// Wait for a cache after its own deadline.
 const GRACE: Duration = Duration::from_millis(100);

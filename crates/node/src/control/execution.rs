@@ -1,7 +1,7 @@
 //! Execution of each order.
 
 use super::{
-    Ban, BanList, Controlled, Done, ControlOrder, Page, Registration, Reply, Request, ShardStatus, Status, next_hops,
+    Ban, BanList, ControlOrder, Controlled, Done, Page, Registration, Reply, Request, ShardStatus, Status, next_hops,
     shutting_down,
 };
 use crate::identity::canonical_aor;
@@ -36,7 +36,9 @@ impl Controlled {
             ControlOrder::Call { id } => self.call(&id).await,
             ControlOrder::EndCall { id } => self.end_call(id).await,
             ControlOrder::Sets => self.sets(),
-            ControlOrder::Set { name, beginning, from, most } => self.set(&name, beginning, from, most.clamp(1, MOST)).await,
+            ControlOrder::Set { name, beginning, from, most } => {
+                self.set(&name, beginning, from, most.clamp(1, MOST)).await
+            }
             ControlOrder::Search { name, key } => self.search(&name, &key),
             ControlOrder::ReloadSets { name } => self.reload_sets(name).await,
             ControlOrder::Limits { name, key, most } => self.limits(name, key, most.min(MOST)).await,

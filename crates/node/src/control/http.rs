@@ -3,11 +3,11 @@
 //! A client with `control.secret` may give orders. Without a secret only clients on this machine may, and pages in a browser of this machine may not:
 //! a request with an Origin, or with a Host that is not this machine, is refused.
 
+use super::http_routes::{self, HttpRoute, Miss};
 use super::openapi;
-use super::http_routes::{self, Miss, HttpRoute};
 use super::{CONNECTIONS, Controlled, Reply, SILENCE};
 use crate::http::is_of_this_machine;
-use crate::http_connections::{self, Connections, AdmittedConnection};
+use crate::http_connections::{self, AdmittedConnection, Connections};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
@@ -43,7 +43,12 @@ pub(crate) async fn serve(listener: TcpListener, server: Controlled) {
     }
 }
 
-async fn converse(stream: TcpStream, peer: SocketAddr, server: &Controlled, place: &AdmittedConnection) -> hyper::Result<()> {
+async fn converse(
+    stream: TcpStream,
+    peer: SocketAddr,
+    server: &Controlled,
+    place: &AdmittedConnection,
+) -> hyper::Result<()> {
     let answer = service_fn(|request| async move {
         place.asks();
         Ok::<_, Infallible>(answer(server, peer, &request).await)

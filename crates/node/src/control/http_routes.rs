@@ -1,8 +1,8 @@
 //! Table of orders by HTTP: method and path of each order, for the HTTP server and for its description (`openapi.rs`).
 
 use super::{
-    AccountingState, BanList, CacheEntry, CacheList, CachedUser, Call, CallList, Done, Found, LimitList, ControlOrder, Page,
-    SetList, SetPage, Status,
+    AccountingState, BanList, CacheEntry, CacheList, CachedUser, Call, CallList, ControlOrder, Done, Found, LimitList,
+    Page, SetList, SetPage, Status,
 };
 use schemars::{Schema, SchemaGenerator};
 use std::fmt::Display;
@@ -104,7 +104,9 @@ pub(super) const WAYS: &[HttpRoute] = &[
             Parameter::text("contact", "Only the registration with this contact."),
         ],
         names_one: true,
-        order: |words| Ok(ControlOrder::RemoveRegistrations { user: words.needed("user")?, contact: words.text("contact") }),
+        order: |words| {
+            Ok(ControlOrder::RemoveRegistrations { user: words.needed("user")?, contact: words.text("contact") })
+        },
         reply: |schemas| schemas.subschema_for::<Done>(),
     },
     HttpRoute {

@@ -8,9 +8,10 @@ mod accounting_state;
 mod cache_list;
 mod caches;
 mod calls;
-mod execution;
 mod client;
+mod execution;
 pub(crate) mod http;
+mod http_routes;
 mod limit_list;
 mod limits;
 mod next_hops;
@@ -19,7 +20,6 @@ mod order;
 mod registrations;
 mod sets;
 mod socket;
-mod http_routes;
 
 use crate::caches::Caches;
 use crate::health::Health;
@@ -42,8 +42,8 @@ pub use client::{Client, Unreachable};
 pub use limit_list::{Limit, LimitKey, LimitList};
 pub use next_hops::NextHopAside;
 pub use order::{
-    Ban, BanList, Call, CallList, Change, Dialog, Done, Fault, Found, LONGEST_LINE, ControlOrder, Page, Registration, Reload,
-    Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, ShardStatus, Status, Wrong,
+    Ban, BanList, Call, CallList, Change, ControlOrder, Dialog, Done, Fault, Found, LONGEST_LINE, Page, Registration,
+    Reload, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, ShardStatus, Status, Wrong,
 };
 pub(crate) use socket::Socket;
 

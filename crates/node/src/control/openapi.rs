@@ -2,7 +2,7 @@
 //! `docs/openapi.json` is a copy.
 
 use super::Wrong;
-use super::http_routes::{Parameter, ParameterKind, WAYS, HttpRoute};
+use super::http_routes::{HttpRoute, Parameter, ParameterKind, WAYS};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};

@@ -4,7 +4,7 @@ use super::table;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
-use strowger_metrics::{MetricKind, Metric};
+use strowger_metrics::{Metric, MetricKind};
 
 const BEGIN: &str = "<!-- metrics -->\n";
 const END: &str = "<!-- end of metrics -->\n";

@@ -6,7 +6,7 @@ use super::Metrics;
 use std::collections::HashMap;
 use strowger_config::CallLimitTable;
 use strowger_core::Now;
-use strowger_metrics::{MetricKind, Metric, Unit};
+use strowger_metrics::{Metric, MetricKind, Unit};
 use strowger_net::clock;
 use strowger_server::counters::{ByCode, CodeSums, MethodSums, OTHER, method_names};
 

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use super::program::{NodeKind, NONE, Program, Side, allows_before, allows_behind};
+use super::program::{NONE, NodeKind, Program, Side, allows_before, allows_behind};
 
 /// Step that is not known yet.
 const UNKNOWN: u32 = u32::MAX;

@@ -3,7 +3,7 @@
 //! The search tries all paths from a start in order of preference; the longest match wins, and of several the first. It
 //! may take exponential time, as in every implementation; a bound on its moves ends it.
 
-use super::program::{NodeKind, NONE, Program, Side, allows_before, allows_behind};
+use super::program::{NONE, NodeKind, Program, Side, allows_before, allows_behind};
 use super::submatch::{Register, UNSET, record};
 
 /// Stack of the paths still to be tried.

@@ -408,7 +408,10 @@ impl Builder {
                 }
                 let ProgramNode { kind, conditions, moves, .. } = self.nodes[node as usize];
                 let is_source = conditions != 0
-                    && !matches!(kind, NodeKind::Byte(_) | NodeKind::Set(_) | NodeKind::BackReference(_) | NodeKind::End)
+                    && !matches!(
+                        kind,
+                        NodeKind::Byte(_) | NodeKind::Set(_) | NodeKind::BackReference(_) | NodeKind::End
+                    )
                     && moves[0] != NONE
                     && !self.nodes[moves[0] as usize].later;
                 if is_source {
@@ -486,7 +489,8 @@ impl Builder {
             }
             empty.extend(node.empty_moves().map(|to| (to, at)));
         }
-        let used: Vec<bool> = (0..=255u8).map(|byte| nodes.iter().any(|node| node.kind == NodeKind::Byte(byte))).collect();
+        let used: Vec<bool> =
+            (0..=255u8).map(|byte| nodes.iter().any(|node| node.kind == NodeKind::Byte(byte))).collect();
         let words = conditions
             & (condition::AFTER_WORD | condition::AFTER_NO_WORD | condition::BEFORE_WORD | condition::BEFORE_NO_WORD)
             != 0;

@@ -1,7 +1,7 @@
 //! Finds the path through the expression that gave the match, and so the match of each group.
 
 use super::automaton::Automaton;
-use super::program::{NodeKind, NONE, ProgramNode, Program, Side};
+use super::program::{NONE, NodeKind, Program, ProgramNode, Side};
 
 /// Start and end of a group's match, [`NONE`] without one.
 pub(super) type Register = [u32; 2];

@@ -3,7 +3,7 @@
 use super::{Counting, Program, Reader, Table, classic_without_commands, commands, third_party_fault};
 use crate::ThirdParty;
 use crate::refusal::{Cause, Fault};
-use crate::step::{StepKind, StepIndex};
+use crate::step::{StepIndex, StepKind};
 
 impl Reader<'_> {
     pub(super) fn check(&mut self) -> Result<(), Fault> {

@@ -15,7 +15,7 @@ use super::cleanup::cleanup;
 use super::keyword::{Keywords, Wrong, variable_name};
 use super::names::Names;
 use super::refusal::{Cause, Fault, Refusal};
-use super::step::{StepKind, Step, StepIndex};
+use super::step::{Step, StepIndex, StepKind};
 use super::template::{Piece, Template};
 use super::xml::{Document, Element, Markup, Tree};
 use super::{DefaultMessages, Environment, Limits, Role, Scenario, ThirdParty, ThirdPartyRole, Unexpected, Warning};
@@ -396,7 +396,10 @@ fn third_party(steps: &[Step]) -> Option<ThirdPartyRole> {
 
 /// Returns the first step with a command of 3PCC.
 fn commands(program: &Program) -> Option<&Step> {
-    program.steps.iter().find(|step| matches!(step.kind, StepKind::SendCommand { .. } | StepKind::ReceiveCommand { .. }))
+    program
+        .steps
+        .iter()
+        .find(|step| matches!(step.kind, StepKind::SendCommand { .. } | StepKind::ReceiveCommand { .. }))
 }
 
 /// Returns the literal at the start of a message.

@@ -5,8 +5,8 @@ use crate::ThirdParty;
 use crate::action::Pattern;
 use crate::refusal::{Cause, Fault};
 use crate::step::{
-    Condition, CounterIndex, Expected, Jump, StepKind, Method, Optional, Pause, PeerIndex, Receive, Send, Start, Step,
-    StepIndex, TimerIndex, TransactionIndex,
+    Condition, CounterIndex, Expected, Jump, Method, Optional, Pause, PeerIndex, Receive, Send, Start, Step, StepIndex,
+    StepKind, TimerIndex, TransactionIndex,
 };
 use crate::template::Template;
 use crate::xml::{Attribute, Element};

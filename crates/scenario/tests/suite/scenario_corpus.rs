@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::scenario_oracle::Oracle;
 
-use strowger_scenario::{Cause, Environment, StepKind, Piece, Scenario};
+use strowger_scenario::{Cause, Environment, Piece, Scenario, StepKind};
 
 /// Returns the folder of the documents, if it exists.
 fn corpus() -> Option<PathBuf> {

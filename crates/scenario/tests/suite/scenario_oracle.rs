@@ -85,7 +85,11 @@ impl Oracle {
     }
 
     /// Returns verdicts on all, in their order, eight at a time. `how` returns the document and the options.
-    pub(crate) fn judge<T: Sync>(&self, list: &[T], how: impl Fn(&T) -> (PathBuf, Vec<String>) + Sync) -> Vec<SippReaction> {
+    pub(crate) fn judge<T: Sync>(
+        &self,
+        list: &[T],
+        how: impl Fn(&T) -> (PathBuf, Vec<String>) + Sync,
+    ) -> Vec<SippReaction> {
         let next = AtomicUsize::new(0);
         let verdicts = Mutex::new(BTreeMap::new());
         std::thread::scope(|scope| {

@@ -6,7 +6,7 @@ use crate::destination::Destination;
 use crate::engine::ProcessStatus;
 use crate::handling::Progress;
 use crate::local_address::OneWay;
-use crate::process_state::{ProcessState, ProcessContext};
+use crate::process_state::{ProcessContext, ProcessState};
 use crate::proof::{Proof, User};
 use crate::question::{Answers, Resolved};
 use crate::reply::{Counted, Lines, Party, Why};
@@ -20,7 +20,7 @@ use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::{Index, Message};
 use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
-use strowger_store::subscriber::{SubscriberAnswer, Credential, Ha1s, LookupSink, Subscribers};
+use strowger_store::subscriber::{Credential, Ha1s, LookupSink, SubscriberAnswer, Subscribers};
 use strowger_store::ticket::{Refused, SinkId};
 
 const SERVER: &str = "192.0.2.1:5060";
@@ -35,7 +35,11 @@ impl Subscribers for Silent {
         SinkId::NONE
     }
 
-    fn cached(&self, _question: subscriber::Question<'_>, _now_ms: u64) -> Option<Result<SubscriberAnswer, StoreError>> {
+    fn cached(
+        &self,
+        _question: subscriber::Question<'_>,
+        _now_ms: u64,
+    ) -> Option<Result<SubscriberAnswer, StoreError>> {
         None
     }
 
@@ -205,7 +209,11 @@ fn a_user_may_be_stored_under_each_name_of_its_domain() {
         let says = |user| says(&engine, Stage::Route, Answers { user, ..Answers::default() }, &call);
         assert_eq!(says(None), asks("example.org", 0), "{host}");
         assert_eq!(says(Some((0, Ok(SubscriberAnswer::Absent)))), asks("sip.example.org", 1), "{host}");
-        assert_eq!(says(Some((1, Ok(SubscriberAnswer::Exists)))), not_found(480, "the user is not registered"), "{host}");
+        assert_eq!(
+            says(Some((1, Ok(SubscriberAnswer::Exists)))),
+            not_found(480, "the user is not registered"),
+            "{host}"
+        );
         assert_eq!(says(Some((1, Ok(SubscriberAnswer::Absent)))), not_found(404, "unknown user"), "{host}");
     }
 }

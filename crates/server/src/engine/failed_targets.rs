@@ -109,7 +109,12 @@ impl Decider<'_> {
     }
 
     /// Orders places in the same way: places without a free target come last. A user is never set aside.
-    pub(crate) fn order_places(&self, handling: &Handling<'_, '_>, places: &mut [RuleTargetAddresses], order: &mut TrialOrder) {
+    pub(crate) fn order_places(
+        &self,
+        handling: &Handling<'_, '_>,
+        places: &mut [RuleTargetAddresses],
+        order: &mut TrialOrder,
+    ) {
         if !self.shared.set_aside.holds_any() {
             return;
         }

@@ -101,7 +101,8 @@ impl Engine {
         if self.is_filtered(handling) {
             return;
         }
-        if self.shard.process_status.draining && request.to_tag.is_empty() && !self.decider().is_emergency_of(handling) {
+        if self.shard.process_status.draining && request.to_tag.is_empty() && !self.decider().is_emergency_of(handling)
+        {
             return self.reply(handling, Reply::shutting_down());
         }
         self.advance(handling);

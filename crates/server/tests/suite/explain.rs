@@ -7,7 +7,7 @@ use crate::site::{ALICE, BOB, Site};
 use std::collections::BTreeMap;
 use strowger_core::entropy::Entropy;
 use strowger_core::{Arrival, ListenerId, Transport};
-use strowger_server::explain::{Course, Explained, RuleResult, LimitView, ExplainedOutcome, PlanView};
+use strowger_server::explain::{Course, Explained, ExplainedOutcome, LimitView, PlanView, RuleResult};
 
 /// Configuration with a bit of everything, without names to look up.
 fn everything() -> String {
@@ -465,7 +465,8 @@ fn a_failure_before_the_request_leaves_is_said() {
         panic!("it is refused")
     };
     assert_eq!(status, 422);
-    let ExplainedOutcome::Answer { status, because } = explained(&site, BOB, &invite(3, "tel:49301")).course.outcome else {
+    let ExplainedOutcome::Answer { status, because } = explained(&site, BOB, &invite(3, "tel:49301")).course.outcome
+    else {
         panic!("it has no route")
     };
     assert_eq!((status, &*because), (604, "no route: nothing here leads to this kind of URI"));

@@ -5,7 +5,7 @@ use crate::decisions::{MAILBOX, SECOND, invite, request, site};
 use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
 use crate::site::{ALICE, BOB, CALL_SECRET, Site, line};
 use strowger_core::{Arrival, ListenerId, Transport, call};
-use strowger_server::engine::{EngineInput, Effect};
+use strowger_server::engine::{Effect, EngineInput};
 use strowger_server::question::{HostKey, Resolved};
 
 const BOB_URI: &str = "sip:bob@example.org";

@@ -486,8 +486,9 @@ fn a_call_that_is_kept_counts_where_it_is() {
         kept = engine.effects.drain(..).collect();
     });
     agree(&killed);
-    let states =
-        kept.iter().filter_map(|effect| if let Effect::PersistCall { state, .. } = effect { Some(state) } else { None });
+    let states = kept
+        .iter()
+        .filter_map(|effect| if let Effect::PersistCall { state, .. } = effect { Some(state) } else { None });
     let now = Now { mono: 40, wall: killed.now.wall + 5_000 };
     let calls = states.map(|state| read_kept(now, state).expect("a call")).collect();
     let settings = format!("auth.calls = false\nproxy.relay_for = \"everyone\"\n{settings}");

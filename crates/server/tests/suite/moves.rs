@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use strowger_core::record::{self, Names, Unreadable};
 use strowger_core::{ListenerId, Now, PeerName, Transport, call};
-use strowger_server::engine::{EngineInput, Effect, EngineRecord};
+use strowger_server::engine::{Effect, EngineInput, EngineRecord};
 use strowger_server::question::Resolved;
 
 /// Process with a listener for each of these, in this order. It numbers the names of its peers from `first`.

@@ -6,7 +6,7 @@ use crate::site::{SERVER, Site, line};
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::Transport;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
-use strowger_server::engine::{EngineInput, Effect};
+use strowger_server::engine::{Effect, EngineInput};
 use strowger_server::question::Resolved;
 
 pub(crate) const WORLD: &str = "198.51.100.7:5060";

@@ -15,10 +15,10 @@ use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_rig::Got;
 use strowger_rules::Set;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{EngineInput, ProcessStatus, Engine};
+use strowger_server::engine::{Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
 use strowger_server::policy::Policy;
-use strowger_server::process_state::{ProcessState, ProcessContext};
+use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_store::credential_cache::CredentialCache;
 use strowger_store::error::StoreError;
 use strowger_store::location::LocationTable;
@@ -51,7 +51,11 @@ impl Subscribers for Slow {
         SinkId::NONE
     }
 
-    fn cached(&self, _question: Question<'_>, _now_ms: u64) -> Option<Result<subscriber::SubscriberAnswer, StoreError>> {
+    fn cached(
+        &self,
+        _question: Question<'_>,
+        _now_ms: u64,
+    ) -> Option<Result<subscriber::SubscriberAnswer, StoreError>> {
         None
     }
 

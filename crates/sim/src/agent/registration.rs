@@ -1,7 +1,7 @@
 //! Registration of an agent: renewed when its connection is lost, or a server could not store it.
 
 use super::Agent;
-use super::caller::{SentKind, SentOutcome, Sent};
+use super::caller::{Sent, SentKind, SentOutcome};
 use super::task::Task;
 use strowger_core::{Now, Outbox};
 use strowger_message::Method;

@@ -1,7 +1,7 @@
 //! Counts of an agent, or of all agents of a world.
 
 use super::callee::{CalleeAnswer, IncomingCall};
-use super::caller::{SentKind, SentOutcome, Sent};
+use super::caller::{Sent, SentKind, SentOutcome};
 use super::{Agent, T1};
 use strowger_message::scan;
 
@@ -74,7 +74,8 @@ pub struct InDialog<'a> {
 impl Agent {
     /// Returns the calls and messages of the agent. A retry with credentials replaces the challenged request.
     pub fn called(&self) -> impl Iterator<Item = Called<'_>> {
-        let sent = self.sent.iter().filter(|sent| matches!(sent.kind, SentKind::Call | SentKind::Message) && !sent.challenged);
+        let sent =
+            self.sent.iter().filter(|sent| matches!(sent.kind, SentKind::Call | SentKind::Message) && !sent.challenged);
         sent.filter_map(|sent| {
             let user = sent.to.strip_prefix("sip:")?.split('@').next()?;
             let Sent { outcome: Some(outcome), started, finished, to, .. } = sent else { return None };
@@ -119,7 +120,8 @@ impl Agent {
 
     /// Number of the agent's passwords that a server rejected, and that a server accepted.
     pub fn judged(&self) -> (usize, usize) {
-        let count = |outcome: SentOutcome| self.sent.iter().filter(|s| s.tries > 0 && s.outcome == Some(outcome)).count();
+        let count =
+            |outcome: SentOutcome| self.sent.iter().filter(|s| s.tries > 0 && s.outcome == Some(outcome)).count();
         (count(SentOutcome::Failed(401)), count(SentOutcome::Success))
     }
 
@@ -136,7 +138,9 @@ impl Agent {
     /// True for a REGISTER, or if a REGISTER was confirmed before this request left.
     fn is_of_registered(&self, sent: &Sent) -> bool {
         let is_confirmed = |other: &Sent| {
-            other.kind == SentKind::Register && other.outcome == Some(SentOutcome::Success) && other.finished <= sent.started
+            other.kind == SentKind::Register
+                && other.outcome == Some(SentOutcome::Success)
+                && other.finished <= sent.started
         };
         sent.kind == SentKind::Register || self.sent.iter().any(is_confirmed)
     }

@@ -80,7 +80,8 @@ pub(super) fn unsent(agents: &[&Agent]) -> Result<(), String> {
 /// Checks that an existing user is never unknown.
 pub(super) fn unknown(agents: &[&Agent]) -> Result<(), String> {
     let is_unknown = |call: &Called<'_>| {
-        call.outcome == SentOutcome::Failed(404) && agents.iter().any(|agent| agent.name() == call.user && !agent.guesses())
+        call.outcome == SentOutcome::Failed(404)
+            && agents.iter().any(|agent| agent.name() == call.user && !agent.guesses())
     };
     // A callee may send this response itself.
     let says_so = |call: &Called<'_>| agents.iter().any(|agent| agent.name() == call.user && agent.has_answered(404));

@@ -10,7 +10,7 @@ use super::{End, ServerHost, identity};
 use std::sync::Arc;
 use strowger_calls::CallView;
 use strowger_core::{Now, Outbox};
-use strowger_server::engine::{EngineInput, Effect};
+use strowger_server::engine::{Effect, EngineInput};
 use strowger_store::error::StoreError;
 
 /// Time in ms between two checks whether a draining process has work in progress.

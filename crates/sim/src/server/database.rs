@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_core::digest::{Ha1Set, Hash};
 use strowger_store::error::StoreError;
-use strowger_store::subscriber::{SubscriberAnswer, Asked, Credential, Ha1s, Question};
+use strowger_store::subscriber::{Asked, Credential, Ha1s, Question, SubscriberAnswer};
 
 /// A fault of a database in a period ([`Now::mono`](strowger_core::Now)).
 #[derive(Clone, Copy, Debug)]

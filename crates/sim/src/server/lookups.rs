@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strowger_store::clock::Clock;
 use strowger_store::error::StoreError;
 use strowger_store::read_through::{Batch, Changes, ReadThrough, ReadThroughSettings, Steps};
-use strowger_store::subscriber::{SubscriberAnswer, Asked, LookupSink, Question, Subscribers};
+use strowger_store::subscriber::{Asked, LookupSink, Question, SubscriberAnswer, Subscribers};
 use strowger_store::ticket::{Refused, SinkId, Ticket};
 
 /// Time in ms after its deadline within which a look-up returns.
@@ -255,7 +255,12 @@ impl Asking {
     }
 
     /// Handles the answers of the database to a batch.
-    pub(super) fn answered(&mut self, lookups: &Lookups, asked: AskedBatch, said: Result<Vec<SubscriberAnswer>, StoreError>) {
+    pub(super) fn answered(
+        &mut self,
+        lookups: &Lookups,
+        asked: AskedBatch,
+        said: Result<Vec<SubscriberAnswer>, StoreError>,
+    ) {
         let (now, AskedBatch { number, batch }) = (lookups.now(), asked);
         let at = self.open_batches.iter().position(|batch| batch.number == number).expect("it was asked");
         let since = self.open_batches.remove(at).since;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-pub use engine::{Change, CallEngine, Failure, Held, Left, LoadReport};
+pub use engine::{CallEngine, Change, Failure, Held, Left, LoadReport};
 
 use strowger_files::LockError;
 

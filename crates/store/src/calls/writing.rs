@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::engine::{Change, CallEngine, Failure};
+use super::engine::{CallEngine, Change, Failure};
 use super::{CallStore, Counts, Settings};
 use crate::group::{Commit, GroupFigures, Numbered, Row};
 use crate::queue::RESERVE;

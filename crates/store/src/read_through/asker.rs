@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::batch::Questions;
-use super::{LookupEngine, Key, Shared, StopOnDrop};
+use super::{Key, LookupEngine, Shared, StopOnDrop};
 use crate::error::StoreError;
 
 type Connect<E> = Arc<dyn Fn() -> Result<E, StoreError> + Send + Sync>;

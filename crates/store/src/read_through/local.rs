@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::clock::{Clock, Moment};
     use crate::read_through::{ReadThroughSettings, Steps};
-    use crate::subscriber::{SubscriberAnswer, Asked, Question};
+    use crate::subscriber::{Asked, Question, SubscriberAnswer};
     use crate::ticket::{SinkId, Ticket};
 
     type Answered = (u64, Result<SubscriberAnswer, StoreError>);

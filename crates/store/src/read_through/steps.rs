@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
     use crate::clock::Moment;
-    use crate::subscriber::{SubscriberAnswer, Asked, Question};
+    use crate::subscriber::{Asked, Question, SubscriberAnswer};
     use crate::ticket::{SinkId, Ticket};
 
     fn user(name: &str) -> Question<'_> {
@@ -280,7 +280,10 @@ mod tests {
             assert_eq!(bed.taken(), [(first, Ok(SubscriberAnswer::Exists))]);
             let after = steps.take().expect("it is asked again");
             steps.answered(after, Ok(vec![SubscriberAnswer::Absent]));
-            assert_eq!(bed.taken(), [(first + 1, Ok(SubscriberAnswer::Absent)), (first + 2, Ok(SubscriberAnswer::Absent))]);
+            assert_eq!(
+                bed.taken(),
+                [(first + 1, Ok(SubscriberAnswer::Absent)), (first + 2, Ok(SubscriberAnswer::Absent))]
+            );
             assert_eq!((bed.cache.gauges().in_flight, steps.take().is_none()), (0, true));
             // A question not yet asked is asked after the change.
             steps.hear(Ok(Changes::All));
@@ -289,7 +292,10 @@ mod tests {
             bed.ask_alone(first + 4, "a");
             let only = steps.take().expect("a question");
             steps.answered(only, Ok(vec![SubscriberAnswer::Exists]));
-            assert_eq!(bed.taken(), [(first + 3, Ok(SubscriberAnswer::Exists)), (first + 4, Ok(SubscriberAnswer::Exists))]);
+            assert_eq!(
+                bed.taken(),
+                [(first + 3, Ok(SubscriberAnswer::Exists)), (first + 4, Ok(SubscriberAnswer::Exists))]
+            );
             bed.cache.forget();
         }
     }

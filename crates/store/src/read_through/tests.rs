@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use super::*;
 use crate::clock::Moment;
 use crate::clock::tests::now as real_now;
-use crate::subscriber::{SubscriberAnswer, Asked, Credential, Ha1s, Question};
+use crate::subscriber::{Asked, Credential, Ha1s, Question, SubscriberAnswer};
 
 /// Engine that knows users whose names begin with "u"; fails, blocks and counts on request.
 #[derive(Clone, Default)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::subscriber::{SubscriberAnswer, Asked, Credential, Ha1s, Question};
+use crate::subscriber::{Asked, Credential, Ha1s, Question, SubscriberAnswer};
 
 /// Format version of values. A value of another version is ignored.
 const VERSION: u8 = 2;

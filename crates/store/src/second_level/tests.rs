@@ -30,7 +30,12 @@ struct Database {
 
 fn credential(name: &str, octet: u8) -> SubscriberAnswer {
     let ha1 = Ha1s { md5: Some([octet; 16]), sha256: Some([octet; 32]), sha512_256: None };
-    SubscriberAnswer::Credential(Arc::new(Credential { username: name.into(), realm: "r".into(), domain: "d".into(), ha1 }))
+    SubscriberAnswer::Credential(Arc::new(Credential {
+        username: name.into(),
+        realm: "r".into(),
+        domain: "d".into(),
+        ha1,
+    }))
 }
 
 impl LookupEngine for Database {
@@ -48,7 +53,9 @@ impl LookupEngine for Database {
                 Question::Credential { username, .. } => {
                     find(username).map_or(SubscriberAnswer::Absent, |(name, octet)| credential(name, *octet))
                 }
-                Question::User { username, .. } => find(username).map_or(SubscriberAnswer::Absent, |_| SubscriberAnswer::Exists),
+                Question::User { username, .. } => {
+                    find(username).map_or(SubscriberAnswer::Absent, |_| SubscriberAnswer::Exists)
+                }
             });
         }
         if let Some(meanwhile) = self.meanwhile.lock().unwrap().take() {
@@ -180,7 +187,10 @@ fn what_is_known_and_what_is_not_come_in_the_order_of_the_questions() {
     for asked in [4, 1] {
         let mut answers = Vec::new();
         LookupEngine::answer(&mut bed.level.before(bed.database.clone()), &questions, &mut answers).unwrap();
-        assert_eq!(answers, [credential("alice", 1), credential("bob", 2), SubscriberAnswer::Exists, SubscriberAnswer::Absent]);
+        assert_eq!(
+            answers,
+            [credential("alice", 1), credential("bob", 2), SubscriberAnswer::Exists, SubscriberAnswer::Absent]
+        );
         assert_eq!(bed.asked(), asked);
     }
 }

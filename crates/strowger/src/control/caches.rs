@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use strowger_node::control::{CacheList, CacheSummary, CachedUser, Done, KeptAnswer, ControlOrder, Reply, SubscriberCache};
+use strowger_node::control::{
+    CacheList, CacheSummary, CachedUser, ControlOrder, Done, KeptAnswer, Reply, SubscriberCache,
+};
 
 use super::arguments::{
     CacheEntryArguments, CachedUserArguments, CachesArguments, CachesCommand, DropSubscribersArguments, ServerArgument,

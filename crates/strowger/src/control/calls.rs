@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use strowger_node::control::{Call, CallList, Done, ControlOrder, Reply};
+use strowger_node::control::{Call, CallList, ControlOrder, Done, Reply};
 
 use super::arguments::{CallArguments, CallsArguments, CallsCommand, ListCallsArguments};
 use super::{List, PAGE, as_json, ask, duration, printable, reach, unexpected};

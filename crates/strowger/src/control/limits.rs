@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use strowger_node::control::{Limit, LimitList, ControlOrder, Reply};
+use strowger_node::control::{ControlOrder, Limit, LimitList, Reply};
 
 use super::arguments::LimitsArguments;
 use super::{as_json, ask, printable, reach, unexpected};

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use serde_json::json;
 use strowger_core::shown::shown;
-use strowger_node::control::{Ban, BanList, Client, Done, ControlOrder, Reply, Unreachable};
+use strowger_node::control::{Ban, BanList, Client, ControlOrder, Done, Reply, Unreachable};
 use strowger_node::preflight;
 
 pub(crate) use self::accounting::accounting;
@@ -156,7 +156,10 @@ pub(crate) fn reload(arguments: &ReloadArguments) -> anyhow::Result<CommandOutco
 }
 
 /// Connects to the selected server and speaks with it.
-fn reach(argument: &ServerArgument, speak: impl FnOnce(&mut Client) -> anyhow::Result<()>) -> anyhow::Result<CommandOutcome> {
+fn reach(
+    argument: &ServerArgument,
+    speak: impl FnOnce(&mut Client) -> anyhow::Result<()>,
+) -> anyhow::Result<CommandOutcome> {
     reach_at(argument.socket.as_ref(), &argument.config, speak)
 }
 

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use strowger_node::control::{Done, ControlOrder, Page, Registration, Reply};
+use strowger_node::control::{ControlOrder, Done, Page, Registration, Reply};
 
 use super::arguments::ServerArgument;
 use super::{List, PAGE, as_json, ask, duration, printable, reach, reach_at, unexpected};

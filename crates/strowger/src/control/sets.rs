@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use strowger_node::control::{Done, Found, ControlOrder, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary};
+use strowger_node::control::{ControlOrder, Done, Found, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary};
 
 use super::arguments::{
     ReloadSetsArguments, SearchSetArguments, ServerArgument, SetsArguments, SetsCommand, ShowSetArguments,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::{Args, ValueHint};
 use console::{Term, style};
 use strowger_core::Transport;
-use strowger_lab::capacity::{self, Capacity, Failure, LONGEST, News, Obstacle, CapacityRequest, Server, Work};
+use strowger_lab::capacity::{self, Capacity, CapacityRequest, Failure, LONGEST, News, Obstacle, Server, Work};
 use strowger_lab::finder::{Finding, Part};
 use strowger_lab::host::ProcessHost;
 use strowger_lab::{Error, guard, process};
@@ -216,7 +216,12 @@ fn exit_code(capacity: &Capacity, is_written: bool) -> u8 {
 }
 
 /// Writes the reports. False: one could not be written.
-fn write(arguments: &CapacityArguments, request: &CapacityRequest, capacity: &Capacity, when: SystemTime) -> Result<bool, Refusal> {
+fn write(
+    arguments: &CapacityArguments,
+    request: &CapacityRequest,
+    capacity: &Capacity,
+    when: SystemTime,
+) -> Result<bool, Refusal> {
     let outputs = [&arguments.json, &arguments.html];
     let is_taken = outputs.into_iter().flatten().any(|path| path == Path::new("-"));
     let columns = |term: &Term| term.size_checked().map_or(strowger_report::WIDTH, |(_, columns)| usize::from(columns));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use strowger_lab::experiment::{Experiment, Overrides, TrialPosition, Plan, plan};
+use strowger_lab::experiment::{Experiment, Overrides, Plan, TrialPosition, plan};
 use strowger_lab::row::Profile;
 use strowger_load::campaign::period;
 

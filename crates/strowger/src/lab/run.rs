@@ -12,7 +12,7 @@ use strowger_lab::experiment::{Experiment, Plan};
 use strowger_lab::report;
 use strowger_lab::row::{Digest, Row};
 use strowger_lab::run::{
-    self, Chosen, Description, Ending, Folder, FolderError, Laboratory, Machine, Schedule, PlanVerdict,
+    self, Chosen, Description, Ending, Folder, FolderError, Laboratory, Machine, PlanVerdict, Schedule,
 };
 use strowger_lab::{Error, guard, process};
 

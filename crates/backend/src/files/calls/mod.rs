@@ -18,7 +18,7 @@ use strowger_records::{Segment, Writer};
 
 use crate::files::calls::record_location::{Index, RecordLocation};
 use crate::files::calls::segments::{BESIDE, CLOSED, MAGIC, REMOVED, Records, STATE};
-use strowger_store::calls::{Change, CallEngine, Failure, Held, Left, LoadReport, OpenError};
+use strowger_store::calls::{CallEngine, Change, Failure, Held, Left, LoadReport, OpenError};
 
 /// Folder and its settings.
 #[derive(Clone, Debug)]

@@ -105,7 +105,9 @@ fn wrong_orders_change_nothing() {
     let listed = admin.list(None).unwrap();
     assert_eq!(listed.len(), 1, "{listed:?}");
     let mut engine = SqliteSubscribers::open(&settings(&dir)).unwrap();
-    let SubscriberAnswer::Credential(alice) = ask(&mut engine, credential("alice", "r")) else { panic!("alice is gone") };
+    let SubscriberAnswer::Credential(alice) = ask(&mut engine, credential("alice", "r")) else {
+        panic!("alice is gone")
+    };
     assert_eq!(alice.ha1, secret(1));
 }
 

@@ -3,7 +3,7 @@
 use super::{read, write};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use strowger_store::calls::{Change, CallEngine, Failure, Held, Left, LoadReport, OpenError};
+use strowger_store::calls::{CallEngine, Change, Failure, Held, Left, LoadReport, OpenError};
 
 pub(super) struct Toy {
     path: PathBuf,

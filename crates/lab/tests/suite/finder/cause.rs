@@ -1,6 +1,6 @@
 //! Causes of limits.
 
-use strowger_lab::finder::{Cause, TrialOutcome, Part, cause};
+use strowger_lab::finder::{Cause, Part, TrialOutcome, cause};
 use strowger_lab::row::{Check, Reason, Validity};
 
 fn outcome(figures: &[(&str, f64)]) -> TrialOutcome {

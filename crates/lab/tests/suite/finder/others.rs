@@ -4,8 +4,8 @@ use super::search;
 use super::server::{Fixed, Server, outcome};
 use std::time::Duration;
 use strowger_lab::finder::{
-    Criterion, Finder, Finding, Method, Next, TrialOutcome, Point, Rfc7502, Rfc7502Settings, Staircase, StaircaseSettings,
-    criteria,
+    Criterion, Finder, Finding, Method, Next, Point, Rfc7502, Rfc7502Settings, Staircase, StaircaseSettings,
+    TrialOutcome, criteria,
 };
 use strowger_lab::row::{Check, Reason, Validity};
 

@@ -9,7 +9,7 @@ use strowger_lab::compare::FLOOR;
 use strowger_lab::experiment::{Experiment, PlannedLoad, plan};
 use strowger_lab::finder::{Finding, Part};
 use strowger_lab::row::{AxisValue, Check, Profile, Row};
-use strowger_lab::run::{Due, Ending, Event, Folder, Recorded, Schedule, PlanVerdict, conduct, replay};
+use strowger_lab::run::{Due, Ending, Event, Folder, PlanVerdict, Recorded, Schedule, conduct, replay};
 
 /// Conducts a run to its end, or until `stop_after` rows are written.
 fn run(path: &Path, schedule: &mut Schedule, bed: &mut Bed, stop_after: usize) -> Result<Ending, String> {

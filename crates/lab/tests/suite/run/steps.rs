@@ -1,7 +1,7 @@
 //! Parts of a trial: warm-up, window, load after it, and the reading of memory.
 
 use std::time::Duration;
-use strowger_lab::experiment::{Experiment, TrialPosition, Plan, Planned, plan};
+use strowger_lab::experiment::{Experiment, Plan, Planned, TrialPosition, plan};
 use strowger_lab::row::{LoadUnit, Profile};
 use strowger_lab::run::{Due, NextTrial, Schedule};
 
@@ -82,7 +82,9 @@ fn the_floor_registers_where_the_experiment_does() {
         let (experiment, _) = Experiment::read("mine.toml", &text).unwrap_or_else(|report| panic!("{report}"));
         let plan = plan(&experiment, Profile::Quick, &[]);
         match Schedule::new(experiment, Profile::Quick, plan).next() {
-            Due::Trial(order) => assert_eq!((order.planned.place, order.load.unit), (TrialPosition::FloorAtStart, wanted)),
+            Due::Trial(order) => {
+                assert_eq!((order.planned.place, order.load.unit), (TrialPosition::FloorAtStart, wanted))
+            }
             other => panic!("{other:?}"),
         }
     }

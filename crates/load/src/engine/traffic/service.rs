@@ -1,6 +1,6 @@
 //! The shard's service interface of the calls.
 
-use super::{FLOOD, ShardCommand, PARTING, Traffic, known};
+use super::{FLOOD, PARTING, ShardCommand, Traffic, known};
 use crate::engine::bound::Bound;
 use crate::engine::call::{Call, CallKind};
 use crate::engine::call_runner::Progress;
@@ -11,7 +11,7 @@ use crate::engine::watch::Passage;
 use crate::wheel::{Alarm, Fate};
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_measure::{Failure, CallOutcome, SendFailure};
+use strowger_measure::{CallOutcome, Failure, SendFailure};
 use strowger_message::Name;
 use strowger_net::dedicated::{self, DedicatedSockets};
 use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
@@ -274,7 +274,8 @@ impl Service for Traffic {
         let keep = self.shard.run.behaviour.keep_slashes;
         let name = known(name, keep);
         let calls = &self.calls;
-        let found = self.table.find(received_message::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
+        let found =
+            self.table.find(received_message::hash(name), |&s| known(calls[s as usize].id(), keep) == name).copied();
         let waits = |call: &Call| call.target.address == to && !call.counted && call.waits_for_answer_to(quoted);
         let Some(slot) = found.filter(|&slot| waits(&self.calls[slot as usize])) else { return };
         self.shard.recorder.send_failed(SendFailure::Remote);

@@ -3,7 +3,7 @@
 use super::{Arrival, View, head};
 use crate::engine::sipp_stats::StepCounts;
 use std::fmt::Write;
-use strowger_scenario::step::{Expected, StepKind, Pause, Start, Step};
+use strowger_scenario::step::{Expected, Pause, Start, Step, StepKind};
 use strowger_scenario::{Distribution, Role};
 
 impl View<'_> {
