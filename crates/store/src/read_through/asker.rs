@@ -40,7 +40,7 @@ impl<E: LookupEngine> Asker<E> {
         }
     }
 
-    fn ask(&mut self, keys: &[E::Key], answers: &mut Vec<<E::Key>::Value>) -> Result<(), StoreError> {
+    fn ask(&mut self, keys: &[E::Key], answers: &mut Vec<<E::Key as Key>::Value>) -> Result<(), StoreError> {
         let Self { engine, connect, .. } = self;
         let ask = || {
             let engine = match engine {

@@ -29,7 +29,7 @@ pub trait LocalEngine: 'static {
     fn answer(
         &mut self,
         questions: &[Self::Key],
-        answers: &mut Vec<<Self::Key>::Value>,
+        answers: &mut Vec<<Self::Key as Key>::Value>,
     ) -> impl Future<Output = Result<(), StoreError>>;
 }
 
