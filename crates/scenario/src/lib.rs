@@ -40,7 +40,7 @@
 //!
 //! # Design
 //!
-//! * *Documents*: a tolerant reader accepts the documents of SIPp does, one in ten of which is no well-formed
+//! * *Documents*: a tolerant reader accepts the documents of SIPp as SIPp does, one in ten of which is no well-formed
 //!   XML. A refusal has a place and a cure, and SIPp refuses the document too.
 //! * *Programs* are immutable: labels become places, variables slots, texts templates.
 //! * *Expressions* are those of POSIX, leftmost and longest, as in the C library, for which scenarios were written.
