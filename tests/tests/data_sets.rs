@@ -193,7 +193,7 @@ pub(crate) fn of_server(url: &str, certificate: &Certificate, backend: &Backend,
     // A server with a certificate of an untrusted authority counts as unreachable.
     let folder = tempfile::tempdir().expect("a folder");
     let foreign = Certificate::in_folder(folder.path(), &["db.example"]);
-    let [own, other] = [&certificate.authority, &foreign.authority].map(|file| format!("{file:?}"));
+    let [own, other] = [&certificate.authority, &foreign.authority].map(|file| file.display().to_string());
     server.rewrite(&own, &other);
     let (code, text) = order(&server, &["reload"]);
     assert!(code == Some(0) && text.contains("certificate") && text.contains("was read before"), "{text}");

@@ -30,10 +30,10 @@ const AT_ONCE: usize = 4;
 /// Length of a phase with or without the fault, in the long variant.
 const PHASE: Duration = Duration::from_secs(3);
 /// Length in the short variant, where all run at once. A wait of a shard would exceed the effects of that.
-const SHORT_PHASE: Duration = Duration::from_millis(1500);
+const SHORT_PHASE: Duration = Duration::from_secs(2);
 const SHORT_LATE: Duration = Duration::from_millis(500);
 /// `store.lookup_timeout` of the short variant: a phase has several.
-const SHORT_LOOKUP_TIMEOUT: Duration = Duration::from_millis(500);
+const SHORT_LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between two calls of the trunk.
 const PAUSE: Duration = Duration::from_millis(4);
 /// Delay of each answer of a slow server.

@@ -192,7 +192,7 @@ fn lines_that_find_no_room_are_counted() {
     let (mut reader, writer) = pipe();
     let mut launched = Launched::new("log.refusals_per_minute = 1000000", Stdio::from(writer));
     let socket = socket(1, launched.address());
-    let sent = 6_000;
+    let sent = 12_000;
     for n in 0..sent {
         let here = socket.local_addr().expect("it is bound");
         let request = Request::new("OPTIONS", "sip:example.org", "udp", here)

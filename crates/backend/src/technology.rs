@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_technology_is_told_the_known_ones() {
+    fn the_error_of_an_unknown_technology_names_the_known_ones() {
         assert!(find("sqlite", |technology| technology.bindings).is_ok());
         let error = |name| find(name, |technology| technology.bindings).map(drop).unwrap_err().to_string();
         assert_eq!(error("redis"), "no storage technology \"redis\" has such data: name sqlite, sql");

@@ -132,7 +132,7 @@ impl ReceivedStream {
         let order = self.count(header);
         match order {
             PacketOrder::Jump => return order,
-            // The timestamps begin anew as well.
+            // The timestamps restart as well.
             PacketOrder::Restart => self.jitter.pause(),
             _ => (),
         }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_source_begins_anew() {
+    fn a_new_source_starts_again() {
         let mut stream = ReceivedStream::new(8_000);
         heard(&mut stream, &[1, 3]);
         stream.receive_report(0, 7, &SenderInfo { ntp: 5 << 16, timestamp: 0, packets: 0, octets: 0 });
@@ -399,7 +399,7 @@ mod tests {
             let (mut lost, mut duplicates) = (0, 0);
             let last = fates.len() - 1;
             for (place, (fate, delay)) in fates.iter().enumerate() {
-                // The first and the last come in time: otherwise nobody can know of them.
+                // The first and the last come in time: otherwise no receiver can know of them.
                 match fate {
                     0 if place != 0 && place != last => lost += 1,
                     1 => {

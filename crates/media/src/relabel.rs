@@ -54,7 +54,7 @@ impl Relabel {
         self.from = None;
     }
 
-    /// Makes the next packet begin a source, even one with the same SSRC: another peer, or one that began anew.
+    /// Makes the next packet begin a source, even one with the same SSRC: another peer, or one that restarted.
     pub const fn cut(&mut self) {
         self.from = None;
     }

@@ -21,7 +21,7 @@ pub enum PacketOrder {
     /// Packet with a distant sequence number. The stream goes on there if the packet after it comes next; otherwise the packet is none of the
     /// stream.
     Jump,
-    /// Second packet in a row after a jump: the numbers begin anew with the packet of the jump.
+    /// Second packet in a row after a jump: the numbers restart with the packet of the jump.
     Restart,
 }
 

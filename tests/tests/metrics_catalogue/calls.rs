@@ -337,7 +337,7 @@ fn reserve() {
 }
 
 fn pings() {
-    let setup = Setup::on(&[Tcp]).open_registrar().in_memory().with("nat.ping_interval = \"3s\"");
+    let setup = Setup::on(&[Tcp]).open_registrar().in_memory().with("nat.ping_interval = \"20s\"");
     let mut stage = Stage::start(setup);
     let mut phone = stage.server.connect(Tcp);
     let contact = format!("sip:bob@{};transport=tcp", phone.local());

@@ -32,7 +32,11 @@ pub trait LookupEngine: Send + 'static {
     ///
     /// # Errors
     /// None of the questions was answered; nothing is cached then.
-    fn answer(&mut self, questions: &[Self::Key], answers: &mut Vec<<Self::Key as Key>::Value>) -> Result<(), StoreError>;
+    fn answer(
+        &mut self,
+        questions: &[Self::Key],
+        answers: &mut Vec<<Self::Key as Key>::Value>,
+    ) -> Result<(), StoreError>;
 }
 
 /// Changes in a database since the last check.

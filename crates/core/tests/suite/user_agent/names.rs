@@ -47,7 +47,7 @@ fn requests_in_a_dialog_go_to_the_address_of_the_contact() {
     net.is_clean();
 }
 
-/// A called phone is told too; with an outbound proxy no name matters.
+/// A called phone reports the name too; with an outbound proxy no name matters.
 #[test]
 fn a_name_of_the_caller_is_reported_unless_all_goes_to_a_proxy() {
     for outbound in [false, true] {

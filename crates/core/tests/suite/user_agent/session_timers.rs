@@ -281,7 +281,7 @@ fn a_refused_update_becomes_a_re_invite() {
     end(net, caller);
 }
 
-/// Sections 7.2 and 9: a caller without session timers has the callee refresh; a callee without them, nobody.
+/// Sections 7.2 and 9: a caller without session timers has the callee refresh; a callee without them, no side.
 #[test]
 fn one_side_may_lack_session_timers() {
     let mut net = Net::new([quiet(), timed(600)]);
