@@ -17,7 +17,7 @@ use strowger_backend::sql::lease::{self, Claim, Holder, Lease, Purpose};
 use strowger_backend::sql::schema::{self, Part, SchemaCommand};
 use strowger_lab::backend::{Backend, MariaDb, PostgreSql};
 use strowger_measure::process::Usage;
-use strowger_store::accounting::record::{Cdr, Row};
+use strowger_store::accounting::cdr::{Cdr, Row};
 use strowger_store::accounting::sink::Sink;
 use strowger_store::binding::{Binding, BindingId, Received};
 use strowger_store::calls::{CallEngine, Change};

@@ -1,7 +1,7 @@
 //! INVITE that begins a call, or comes again in one: its place in the table, its limits, its account.
 
-use crate::account::{Account, AccountFacts, CallNames};
 use crate::call::Call;
+use crate::cdr::{Account, AccountFacts, CallNames};
 use crate::cdr_fields::cause_of;
 use crate::context::{NO_CALL, Purpose};
 use crate::effect::CallEffect;

@@ -4,7 +4,7 @@
 //! the callee's tag in addition (RFC 3261 section 12). The INVITE alone names the parties, and the call ends only by a
 //! BYE that a route token of this server admits.
 
-use crate::account::{Account, CallNames};
+use crate::cdr::{Account, CallNames};
 use crate::context::{BELOW_KEY, Purpose, SALTS};
 use crate::dialog::Dialog;
 use crate::legs::Legs;

@@ -1,7 +1,7 @@
 //! Calls whose deadline has passed: end of their lifetime, end of their session timer, or time to probe their parties.
 
-use crate::account::Ender;
 use crate::call::{CHALLENGE, Call};
+use crate::cdr::Ender;
 use crate::dialog::Dialog;
 use crate::dialog_end::Ending;
 use crate::effect::CallEffect;

@@ -4,8 +4,8 @@
 //! (RFC 3261 sections 12.2.1.2 and 15.1.1). After any other answer the party gets another BYE with a higher CSeq, [`MOST_BYES`] in all.
 //! Meanwhile the call counts under its limits, and nothing passes in the dialog but a BYE.
 
-use crate::account::Ender;
 use crate::bye::Bye;
+use crate::cdr::Ender;
 use crate::times::moment;
 use serde::{Deserialize, Serialize};
 use strowger_core::Now;

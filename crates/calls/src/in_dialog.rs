@@ -1,9 +1,9 @@
 //! Requests within the dialogs of calls, on their way to the other party.
 
-use crate::account::NORMAL;
 use crate::bye::Bye;
 use crate::call::{Call, LONGEST_WAY};
 use crate::call_log::log_ended;
+use crate::cdr::NORMAL;
 use crate::cdr_fields::reason;
 use crate::context::Purpose;
 use crate::dialog::{Dialog, Renewal};

@@ -119,7 +119,7 @@
 //! | ended calls of the process | `ended_calls.rs`, `recall` |
 //! | limits; of a gateway or group; shared by servers | `limits.rs`; `scopes.rs`; `target_limits.rs`; `table.rs`, `change_target`; `shared_counts.rs`, `Member` |
 //! | shares of the table | `shares.rs`, `are_used_up` |
-//! | account of a call; texts of its rows | `account.rs`, `Account`; `cdr_fields.rs` |
+//! | account of a call; texts of its rows | `cdr.rs`, `Account`; `cdr_fields.rs` |
 //! | log of calls | `call_log.rs` |
 //! | kept state, its format | `persisted_call.rs`, `VERSION` |
 //! | list | `list.rs`, `CallView` |
@@ -127,11 +127,11 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod account;
 mod beginning;
 mod bye;
 mod call;
 mod call_log;
+mod cdr;
 pub mod cdr_fields;
 mod context;
 mod counts;
@@ -166,9 +166,9 @@ mod texts;
 mod times;
 mod unendable;
 
-pub use account::AccountFacts;
 pub use beginning::{Admission, Again, Beginning, Context, LimitedTargets, passes_again};
 pub use call::{Call, parties};
+pub use cdr::AccountFacts;
 pub use context::{NO_CALL, begins_call};
 pub use counts::CallCounts;
 pub use deadlines::AT_ONCE;

@@ -1,7 +1,7 @@
 //! Tracked calls as operators see them, and the end of calls by operators.
 
-use crate::account::Ender;
 use crate::call::Call;
+use crate::cdr::Ender;
 use crate::effect::CallEffect;
 use crate::environment::Environment;
 use crate::table::CallTable;

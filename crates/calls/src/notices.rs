@@ -1,9 +1,9 @@
 //! Notices of roles about the requests of calls.
 
-use crate::account::NORMAL;
 use crate::bye::Bye;
 use crate::call::Call;
 use crate::call_log::{log_ended, log_outcome};
+use crate::cdr::NORMAL;
 use crate::cdr_fields::cause;
 use crate::context::Purpose;
 use crate::dialog::{CallAnswer, Dialog};

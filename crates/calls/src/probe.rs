@@ -1,8 +1,8 @@
 //! Questions to the parties of doubted dialogs, and the requests and responses that raise or settle a doubt ([`Doubt`]).
 
-use crate::account::{Ender, NORMAL};
 use crate::bye::Bye;
 use crate::call::Call;
+use crate::cdr::{Ender, NORMAL};
 use crate::cdr_fields::reason;
 use crate::context::Purpose;
 use crate::dialog::Dialog;

@@ -1,7 +1,7 @@
 //! Table of the calls of a shard, by key and by deadline.
 
-use crate::account::{Account, CallNames};
 use crate::call::{Call, names};
+use crate::cdr::{Account, CallNames};
 use crate::context::{BELOW_KEY, Purpose};
 use crate::counts::CallCounts;
 use crate::effect::CallEffect;

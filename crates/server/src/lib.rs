@@ -152,7 +152,7 @@
 //! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
 //! | settings of the table of calls, of shared counts; bounds without a key | `call_settings.rs`; `bounds.rs`, `EngineBounds` |
 //! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |
-//! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `line_rate.rs`; `refusals.rs` |
+//! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `log_line_rate.rs`; `refusals.rs` |
 //! | listener at an address of several | `local_address.rs` |
 //! | own name by look-up | `own_name.rs` |
 //! | policy of a request; freed policies | `engine/policy.rs`; `process_state.rs`, `drop_retired` |
@@ -196,8 +196,8 @@ mod forwarding;
 pub mod gateways;
 mod handling;
 mod identity;
-mod line_rate;
 pub mod local_address;
+mod log_line_rate;
 mod methods;
 mod number_translation;
 mod own_name;

@@ -1,6 +1,6 @@
 //! Log of registrations: made, refreshed, removed, expired.
 
-use crate::line_rate::LineRate;
+use crate::log_line_rate::LineRate;
 use crate::process_state::ProcessState;
 use std::net::SocketAddr;
 use strowger_core::registrar::{ExistingBinding, Registrar};

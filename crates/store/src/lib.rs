@@ -72,7 +72,7 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | cached answers, slow and dead databases | `read_through.rs`, `cached`; `read_through/keeper.rs`; `asker.rs`; `local.rs` |
+//! | cached answers, slow and dead databases | `read_through.rs`, `cached`; `read_through/deadlines.rs`; `change_watch.rs`; `asker.rs`; `local.rs` |
 //! | answers that a changed user voids | `backend/src/sqlite/schema.rs`, `THIRD`; `read_through/cache.rs`, `void` |
 //! | spelling of a user | `subscriber.rs`, `parts_of` |
 //! | cache between memory and database | `second_level.rs`; `second_level/codec.rs` |
@@ -81,7 +81,7 @@
 //! | domain that becomes an alias | `location/rename.rs` |
 //! | writing in groups | `group.rs` |
 //! | kept calls: groups, failures, final rows (last words) | `calls/writing.rs` |
-//! | rows and columns of accounting; masks | `accounting/record.rs`; `mask.rs` |
+//! | rows and columns of accounting; masks | `accounting/cdr.rs`; `mask.rs` |
 //! | URL of a database server | `database_url.rs` |
 
 #![forbid(unsafe_code)]

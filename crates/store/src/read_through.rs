@@ -22,10 +22,11 @@
 mod asker;
 mod batch;
 mod cache;
+mod change_watch;
+mod deadlines;
 mod engine;
 mod flights;
 mod generations;
-mod keeper;
 mod local;
 mod steps;
 
@@ -40,9 +41,10 @@ use hashbrown::Equivalent;
 use self::asker::Asker;
 pub use self::batch::Batch;
 use self::cache::Cache;
+use self::change_watch::watch;
+use self::deadlines::keep_time;
 pub use self::engine::{Changes, Key, LookupEngine, Version, Watch};
 use self::flights::Flights;
-use self::keeper::{keep_time, watch};
 pub use self::local::{LocalAsker, LocalEngine, Task};
 pub use self::steps::Steps;
 use crate::clock::Clock;

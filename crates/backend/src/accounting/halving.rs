@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
-use strowger_store::accounting::record::Row;
+use strowger_store::accounting::cdr::Row;
 use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 
 /// Results of the first rows of a group, in order. The other rows were not written.
@@ -53,7 +53,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, SinkError>) -> Result<T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_store::accounting::record::Cdr;
+    use strowger_store::accounting::cdr::Cdr;
 
     /// Table that refuses some rows, and all rows after `most` attempts.
     struct Picky {

@@ -11,7 +11,7 @@
 //! * [`writer`]: the public interface; `work.rs` has its thread.
 //!
 //! ```
-//! use strowger_store::accounting::record::{Cdr, Row};
+//! use strowger_store::accounting::cdr::{Cdr, Row};
 //! use strowger_backend::accounting::writer::{Accounting, Settings};
 //! use strowger_backend::files::accounting::Files;
 //! use strowger_backend::files::form::Form;
@@ -36,7 +36,7 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | rows and columns; masks | `store/src/accounting/record.rs`; `mask.rs` |
+//! | rows and columns; masks | `store/src/accounting/cdr.rs`; `mask.rs` |
 //! | writer thread; halving of a refused group | `writer.rs`; `work.rs`; `halving.rs` |
 //! | spool; quarantine | `backend/src/files/spool.rs`; `quarantine.rs` |
 

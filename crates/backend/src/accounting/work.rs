@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-use strowger_store::accounting::record::Row;
+use strowger_store::accounting::cdr::Row;
 use strowger_store::accounting::sink::{Sink, SinkError};
 use strowger_store::group::{Commit, GroupFigures, Numbered};
 use strowger_store::lasting_failure::LastingFailure;

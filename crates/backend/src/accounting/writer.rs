@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use strowger_store::accounting::record::Row;
+use strowger_store::accounting::cdr::Row;
 use strowger_store::accounting::sink::{GROUP_ROWS, Sink, SinkError, Trouble};
 use strowger_store::group::{GroupSettings, GroupWriter};
 use strowger_store::ticket::Refused;

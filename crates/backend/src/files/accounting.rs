@@ -13,7 +13,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use strowger_files::{FileLock, FileNumber, LockError, private};
-use strowger_store::accounting::record::{Row, Table};
+use strowger_store::accounting::cdr::{Row, Table};
 use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 
 /// Folder of such files.
@@ -259,7 +259,7 @@ fn day_of(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use strowger_store::accounting::record::{Cdr, Event};
+    use strowger_store::accounting::cdr::{Cdr, Event};
 
     /// 2026-11-25.
     const NOW: u64 = 20_782 * DAY + 5_000;

@@ -1,7 +1,7 @@
 //! Rows as lines of text: JSON (RFC 8259), an object per line, and CSV (RFC 4180) with a header line.
 
 use serde_json::Map;
-use strowger_store::accounting::record::{Row, Table, Value};
+use strowger_store::accounting::cdr::{Row, Table, Value};
 
 /// Text format of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ fn write_csv_text(text: &str, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_store::accounting::record::{Cdr, Event};
+    use strowger_store::accounting::cdr::{Cdr, Event};
 
     fn line(form: Form, row: &Row) -> String {
         let mut out = Vec::new();

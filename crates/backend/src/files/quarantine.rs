@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use strowger_records::{HEAD, Magic, OpenError, Reader, Writer};
-use strowger_store::accounting::record::Row;
+use strowger_store::accounting::cdr::Row;
 
 const MAGIC: Magic = *b"STRQUAR\x01";
 const NAME: [u8; 7] = *b"STRQUAR";
@@ -265,7 +265,7 @@ fn next(reader: &mut Reader) -> Option<Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_store::accounting::record::Cdr;
+    use strowger_store::accounting::cdr::Cdr;
 
     fn entry(n: u64, reason: &str) -> Entry {
         let cdr = Cdr { identity: n.to_string(), setup: 1_000 + n, ..Cdr::default() };

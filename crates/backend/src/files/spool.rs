@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use strowger_files::{FileLock, LockError};
 use strowger_records::{HEAD, Magic, OpenError as Unread, Reader, Writer};
-use strowger_store::accounting::record::Row;
+use strowger_store::accounting::cdr::Row;
 
 const MAGIC: Magic = *b"STRACCT\x01";
 const NAME: [u8; 7] = *b"STRACCT";
@@ -269,7 +269,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use strowger_records::Medium;
-    use strowger_store::accounting::record::{Cdr, Event};
+    use strowger_store::accounting::cdr::{Cdr, Event};
 
     #[expect(clippy::vec_box, reason = "a spool gives them so")]
     fn rows(numbers: std::ops::Range<u32>) -> Vec<Box<Row>> {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::files::form::object;
-use strowger_store::accounting::record::{Row, Table, Value, ValueKind};
+use strowger_store::accounting::cdr::{Row, Table, Value, ValueKind};
 use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 
 use crate::sql::cell::{Cell, Change};
@@ -135,7 +135,7 @@ fn cells(row: &Row) -> Vec<Cell<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use strowger_store::accounting::record::{Cdr, Event};
+    use strowger_store::accounting::cdr::{Cdr, Event};
 
     use super::*;
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use strowger_files::FileNumber;
-use strowger_store::accounting::record::{Row, Table, Value};
+use strowger_store::accounting::cdr::{Row, Table, Value};
 use strowger_store::accounting::sink::{Sink, SinkError, Trouble};
 
 /// Database file: opened when needed, and again if the path names another file.
@@ -192,7 +192,7 @@ impl ToSql for Cell<'_> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use strowger_store::accounting::record::{Cdr, Event};
+    use strowger_store::accounting::cdr::{Cdr, Event};
 
     fn cdr(identity: &str, setup: u64) -> Box<Row> {
         let fields = vec![("User-Agent".into(), "phone".into())];

@@ -1,6 +1,6 @@
 //! Tables and statements. A [`Dialect`] has the differences between databases.
 
-use strowger_store::accounting::record::{Table, ValueKind};
+use strowger_store::accounting::cdr::{Table, ValueKind};
 
 /// SQL words of a database.
 #[derive(Clone, Copy, Debug)]

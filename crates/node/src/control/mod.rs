@@ -9,6 +9,7 @@ mod cache_list;
 mod caches;
 mod calls;
 mod client;
+mod end_registrations;
 mod execution;
 pub(crate) mod http;
 mod http_routes;
@@ -17,7 +18,6 @@ mod limits;
 mod next_hops;
 mod openapi;
 mod order;
-mod registrations;
 mod sets;
 mod socket;
 

@@ -4,8 +4,8 @@
 //! * [`mask`]: masks of numbers and addresses.
 //! * [`sink`]: contract of the sinks; `strowger-backend` has the writer and the sinks.
 
+pub mod cdr;
 pub mod mask;
-pub mod record;
 pub mod sink;
 
-pub use self::record::{Cdr, Event, Row};
+pub use self::cdr::{Cdr, Event, Row};

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::record::Row;
+use super::cdr::Row;
 
 /// Maximum number of rows in a group, the most that a sink gets at a time.
 pub const GROUP_ROWS: usize = 4_096;

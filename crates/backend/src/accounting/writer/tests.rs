@@ -5,7 +5,7 @@ use crate::accounting::work::CHUNK;
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::Instant;
-use strowger_store::accounting::record::Cdr;
+use strowger_store::accounting::cdr::Cdr;
 
 /// Sink in memory that fails on request.
 #[derive(Clone, Default)]
