@@ -392,7 +392,7 @@ pub struct ShardStatus {
 pub struct Page {
     /// Registrations in no particular order.
     pub registrations: Vec<Registration>,
-    /// Place of the next page, for [`ControlOrder::Registrations`].
+    /// Place of the next page of the list of registrations.
     pub next: Option<u64>,
 }
 
@@ -426,7 +426,7 @@ pub struct Registration {
 pub struct CallList {
     /// Calls in no particular order.
     pub calls: Vec<Call>,
-    /// Place of the next page, for [`ControlOrder::Calls`].
+    /// Place of the next page of the list of calls.
     pub next: Option<u64>,
     /// True: the configuration tracks calls. False: the list does not show the calls in progress; set `dialogs.track = true`.
     pub tracked: bool,
@@ -495,7 +495,7 @@ pub struct SetSummary {
 pub struct SetPage {
     /// Entries ordered by key.
     pub entries: Vec<SetEntry>,
-    /// Place of the next page, for [`ControlOrder::Set`]. A set that was read again meanwhile may show an entry twice or not
+    /// Place of the next page of the entries of a set. A set that was read again meanwhile may show an entry twice or not
     /// at all.
     pub next: Option<u64>,
 }
@@ -523,7 +523,7 @@ pub struct BanList {
     pub bans: Vec<Ban>,
     /// Number of all bans.
     pub banned: usize,
-    /// Begin of the next page, for [`ControlOrder::Bans`]; none: this was the last.
+    /// Begin of the next page of the list of bans; none: this was the last.
     pub next: Option<IpAddr>,
 }
 
