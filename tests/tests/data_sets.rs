@@ -190,13 +190,13 @@ pub(crate) fn of_server(url: &str, certificate: &Certificate, backend: &Backend,
     backend.thaw();
     done(&server, &["sets", "reload"]);
     assert_eq!(answers(["491", "331"]), [Some(503), Some(604)]);
-    // A server with a certificate of an untrusted authority counts as unreachable.
+    // Another authority is another URL, and so another source: nothing of it was read before.
     let folder = tempfile::tempdir().expect("a folder");
     let foreign = Certificate::in_folder(folder.path(), &["db.example"]);
     let [own, other] = [&certificate.authority, &foreign.authority].map(|file| file.display().to_string());
     server.rewrite(&own, &other);
     let (code, text) = order(&server, &["reload"]);
-    assert!(code == Some(0) && text.contains("certificate") && text.contains("was read before"), "{text}");
+    assert!(code == Some(1) && text.contains("certificate") && text.contains("keeps its own"), "{text}");
     server.rewrite(&other, &own);
     // A refusal is no outage: the query is wrong.
     server.rewrite("FROM carriers", "FROM nothing");

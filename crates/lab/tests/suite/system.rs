@@ -352,7 +352,10 @@ fn opensips_and_pjsip_perf_are_started_by_their_paths() {
     for driver in ["opensips", "pjsip-perf"] {
         let system = SystemFolder::open(driver, program.to_str()).unwrap_or_else(|error| panic!("{error}"));
         let version = system.version().expect("it says one");
-        assert_eq!(version, if driver == "opensips" { "version: opensips 3.4.2" } else { "unknown" });
+        assert_eq!(
+            version,
+            if driver == "opensips" { "version: opensips 3.4.2" } else { "PJSIP Performance Measurement Tool v2.17" }
+        );
         for scenario in &system.driver().scenarios {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let setting = Setting { workers: Some(4), ..Setting::new(folder.path(), &scenario.name) };
