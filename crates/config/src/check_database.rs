@@ -17,7 +17,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     check_calls(config, reader);
 }
 
-/// Checks as [`check_mixed`](super::check::check_mixed) requires.
+/// Notes contradictions between keys of databases as [`check_mixed`](super::check::check_mixed) does.
 pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
     check_durability(config, reader);
     check_accounted(config, reader);
@@ -37,7 +37,7 @@ fn check_durability(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Checks the database server of subscribers as far as the file describes it; the connection is tried at the start.
+/// Notes faults in the keys of the database server of subscribers. The connection itself is tried at the start of the server.
 fn check_subscribers(config: &Config, reader: &mut Reader) {
     const KEY: ServerKey = ServerKey {
         url: "store.subscribers",
@@ -72,7 +72,7 @@ fn warn_of_shared_realm(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Checks the database server of bindings.
+/// Notes contradictory keys of the database server of bindings.
 fn check_bindings(config: &Config, reader: &mut Reader) {
     const KEY: ServerKey = ServerKey {
         url: "store.bindings",
@@ -87,7 +87,7 @@ fn check_bindings(config: &Config, reader: &mut Reader) {
     check_server(server, &KEY, reader);
 }
 
-/// Checks the database server of calls.
+/// Notes contradictory keys of the database server of calls.
 fn check_calls(config: &Config, reader: &mut Reader) {
     const KEY: ServerKey = ServerKey {
         url: "dialogs.database",
@@ -216,7 +216,8 @@ fn check_accounting_files(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Warns of database servers whose URL has no password. A server reached by a local socket learns the client's user from the kernel.
+/// Warns of each database server whose URL names a host and no password. A URL with a local socket needs none: the kernel tells the server the user
+/// of the client.
 pub(super) fn warn_of_open(config: &Config, reader: &mut Reader) {
     let tables = [
         ("store.subscribers".to_owned(), config.store.subscribers.as_ref()),
