@@ -57,8 +57,8 @@ fn check_subscribers(config: &Config, reader: &mut Reader) {
     check_server(server, &KEY, reader);
 }
 
-/// Warns of one realm for several domains: OpenSIPS and Kamailio compute the HA1s of each domain with a realm of its
-/// name. A realm set in the file is intended.
+/// Warns if several domains share one realm, because OpenSIPS and Kamailio compute the HA1s of each domain with the name of the domain as realm.
+/// There is no warning if the file sets the realm.
 fn warn_of_shared_realm(config: &Config, reader: &mut Reader) {
     let short: Vec<&str> =
         config.domains.iter().filter(|domain| !domain.has_table).map(|domain| domain.name.as_str()).collect();
@@ -105,7 +105,7 @@ struct ServerKey {
     harm: &'static str,
 }
 
-/// Warns of a key without effect. `missing`: the setting that would give it one.
+/// Warns that a key has no effect. `missing` names the setting without which the key has none.
 fn warn_of_unused(key: &str, missing: &str, reason: &str, reader: &mut Reader) {
     if reader.has(key) {
         let message = format!("{key} has no effect: {reason}");
@@ -128,7 +128,7 @@ fn check_accounting(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Checks the selection of accounted calls and their longest duration.
+/// Notes contradictory keys for the selection of accounted calls and their longest duration.
 fn check_accounted(config: &Config, reader: &mut Reader) {
     let accounting = &config.accounting;
     let is_on = accounting.is_on();
@@ -175,7 +175,7 @@ fn check_accounted(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Checks the database server of accounting rows.
+/// Notes contradictory keys of the database server of accounting rows.
 fn check_accounting_server(config: &Config, reader: &mut Reader) {
     const KEY: ServerKey = ServerKey {
         url: "accounting.database",
