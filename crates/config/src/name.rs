@@ -98,8 +98,8 @@ impl<L> Reference<L> {
     }
 }
 
-/// Reads a reference to a table of the list `L`. If no table has the name or a similar one, the fault says that the text may also be meant as
-/// `otherwise`.
+/// Reads a reference to a table of the list `L`. `otherwise` is another possible meaning of the text; the cure names it if no table has a similar
+/// name.
 pub(super) fn read_reference<L: Section>(
     path: &str,
     value: &Spanned<DeValue<'_>>,
