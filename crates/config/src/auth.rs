@@ -92,8 +92,8 @@ section! {
         pub used_nonces: usize = 1_000_000, Rule::number(1_024, 1 << 28).fixed();
         /// Accept credentials without qop, as phones of RFC 2069 send them; each such request uses up a nonce.
         pub without_qop: bool = true, ANY;
-        /// Comparison of the `uri` of an answer with the Request-URI (RFC 7616 section 3.4.6), so that intercepted credentials cannot be used to call
-        /// another number. "off" if a proxy before this server rewrites numbers or domains.
+        /// Comparison of the `uri` in credentials with the Request-URI (RFC 7616 section 3.4.6), so that intercepted credentials cannot be used to
+        /// call another number. "off" if a proxy before this server rewrites numbers or domains.
         pub uri_check: UriCheck = UriCheck::Loose, ANY;
         /// Key for nonces and for the route tokens of calls; servers that replace one another need the same secret. At least 16 characters. The
         /// environment variable STROWGER_AUTH_SECRET takes precedence. "": the server draws a secret at its first start and keeps it next to the
@@ -110,15 +110,15 @@ section! {
         /// account's own number. "*" is any number. Each account may also show its own address-of-record. "": an account may show only its
         /// address-of-record.
         pub identities: Option<Reference<SetTable>> = None, ANY.or("");
-        /// A user may register for another user, whom the To of the REGISTER names: for a PBX that registers the numbers behind it by one password.
-        /// Each user can then take the calls of every other user of the same realm. False: To must be the authenticated user.
+        /// Allow a user to register for another user, whom the To of the REGISTER names; for a PBX that registers its numbers by one password. Each
+        /// user can then receive the calls of every other user of the same realm. False: To must name the authenticated user.
         pub register_for_others: bool = false, ANY;
         /// Callers whose From is of a local domain must authenticate (RFC 3261 section 22.3).
         pub calls: bool = true, ANY;
-        /// A `[[cache]]` with the credentials of registered users. A verified REGISTER stores them there for as long as the registration lasts, and
-        /// its 200 leaves once they are stored. Other requests of users are verified from the cache alone, without the database: a user without an
-        /// entry is challenged again, like an unknown one. The end of the registration removes the entry. Servers that share the cache accept users
-        /// whom one of them has registered. The cache holds HA1s: an attacker who can read the cache can act as any user in it.
+        /// A `[[cache]]` with the credentials of registered users. A verified REGISTER stores the credentials there for the lifetime of the
+        /// registration, and its 200 is sent when they are stored. Other requests of users are verified from the cache alone, without the database: a
+        /// user without an entry is challenged again, like an unknown user. The end of the registration removes the entry. Servers that share the
+        /// cache accept users whom one of them has registered. The cache holds HA1s: an attacker who can read the cache can act as any user in it.
         pub credential_cache: Option<Reference<CacheTable>> = None, ANY.or("").fixed();
         /// A REGISTER whose credentials cannot be stored in `credential_cache` is answered 500. False: it is answered 200. The user can then be
         /// called, but the server challenges each request of the user until the phone registers again.

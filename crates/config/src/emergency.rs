@@ -5,8 +5,8 @@ use super::identity::{EmergencyNumber, Identities};
 use super::reader::{ANY, section};
 
 section! {
-    /// Emergency calls: requests for `urn:service:sos` and its kind (RFC 5031), and calls of users to the numbers named here. They need no password,
-    /// count under no limit, skip rules and filters, and are accepted from a banned source. By default no number and no target is set.
+    /// Emergency calls: requests for `urn:service:sos` and its subservices (RFC 5031), and calls of users to the numbers in `numbers`. They need no
+    /// password, count under no limit, skip rules and filters, and are accepted from a banned source. By default no number and no target is set.
     pub struct Emergency = "emergency" {
         /// Numbers that are dialled in an emergency, such as "112" and "110". They are emergency numbers for callers whose From is of a local domain
         /// or anonymous (RFC 3323), for a phone at the address from which it registered, and for a trusted `[[source]]`.

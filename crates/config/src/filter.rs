@@ -19,7 +19,7 @@ section! {
         pub when: String = String::new(), ANY.required();
         /// Status of the answer to the request; "none": the request gets no answer.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
-        /// Reason phrase of that answer; "": the usual one.
+        /// Reason phrase of the answer; "": the usual phrase of its status.
         pub reason: String = String::new(), ANY;
     }
 }

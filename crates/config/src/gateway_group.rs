@@ -26,10 +26,10 @@ words! {
 }
 
 section! {
-    /// Targets under one name, such as the gateways of a carrier or the servers of a cluster, which `to` of rules and failures names in
-    /// place of a URI; repeat the table for each.
+    /// Targets under one name, such as the gateways of a carrier or the servers of a cluster, which `to` of rules and failures can name in place of a
+    /// URI; repeat the table for each group.
     pub struct GatewayGroupTable = "gateway_group" {
-        /// Name in `to`.
+        /// Name of the group, for `to` of rules and failures.
         pub name: Name = Name::UNSET, ANY.required();
         /// At least one target, as a URI as in `rule.to`.
         pub to: Vec<SipUri> = Vec::new(), ANY.required();

@@ -8,8 +8,8 @@ use super::reader::section;
 section! {
     /// Bounds of everything that a peer can make grow.
     pub struct Limits = "limits" {
-        /// Largest message; a larger one is answered 513 (RFC 3261 section 21.5.7) or its connection closed. A request with all its branches may use
-        /// 64 KiB of memory: for a large request fewer contacts are tried at the same time, and a request of more than about 52 KB is sent once,
+        /// Largest message; a larger one is answered 513 (RFC 3261 section 21.5.7) or its connection is closed. A request with all its branches may
+        /// use 64 KiB of memory: for a large request fewer contacts are tried at the same time, and a request of more than about 52 KB is sent once,
         /// without retransmissions.
         pub message_size: usize = 65_535, Rule::bytes(1_300, 16 << 20);
         /// Most connections of all streams together; further ones are closed at once.

@@ -199,7 +199,7 @@ pub struct Listener {
     pub transport: Transport,
     /// Address and port to bind; port 0 lets the system choose.
     pub address: SocketAddr,
-    /// Name by which peers know it; `None`: the bound address.
+    /// Name by which peers know the listener; `None`: the bound address.
     pub advertise: Option<Advertised>,
     /// Name of its network (RFC 5658).
     pub network: String,
@@ -220,8 +220,8 @@ impl Listener {
         }
     }
 
-    /// Returns the host by which peers know this listener, IPv6 in brackets; `None` if it is bound to all addresses and
-    /// nothing is advertised.
+    /// Returns the host by which peers know this listener, an IPv6 address in brackets; `None` if the listener is bound to all addresses and
+    /// `advertise` is not set.
     pub fn host(&self) -> Option<String> {
         match (&self.advertise, self.address.ip()) {
             (Some(advertised), _) => Some(advertised.host.clone()),

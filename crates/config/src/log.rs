@@ -52,7 +52,7 @@ section! {
         /// logged in one burst. Suppressed lines are counted, and the number is logged after the minute. Refreshed registrations are logged at the
         /// level debug. 0: no line.
         pub registrations_per_minute: u32 = 600, Rule::number(0, 1_000_000);
-        /// Interval at which all counters and gauges other than 0 are logged; "never": only when the server ends.
+        /// Interval at which all counters and gauges other than 0 are logged; "never": they are logged only when the server ends.
         pub statistics: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("never");
     }
 }

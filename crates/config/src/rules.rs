@@ -50,9 +50,9 @@ section! {
         pub name: Name = Name::UNSET, ANY.required();
         /// Condition, such as "method == 'INVITE' and request.local and not exists request.user"; docs/rules.md has the fields and the language.
         pub when: String = "true".into(), ANY;
-        /// Status of the answer that the request gets; "none": this rule does not answer it.
+        /// Status of the answer to the request; "none": this rule does not answer the request.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
-        /// Reason phrase of that answer; "": the usual one.
+        /// Reason phrase of the answer; "": the usual phrase of its status.
         pub reason: String = String::new(), ANY;
         /// Drop the request without an answer, for senders that only scan for servers.
         pub drop: bool = false, ANY;
@@ -108,7 +108,7 @@ section! {
         /// Longest ringing of one target. After this time the next target is tried; after the last, the caller gets 408. "as-set": the value of
         /// `proxy.fork_timeout`, without a bound for the last target.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
-        /// Longest silence of a target before the next is tried; "as-set": until its transaction ends.
+        /// Longest silence of a target before the next target is tried; "as-set": until the transaction with the target ends.
         pub answer_timeout: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(60)).or("as-set");
         /// Evaluate no further rule.
         pub stop: bool = false, ANY;

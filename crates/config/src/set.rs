@@ -42,21 +42,21 @@ impl SetKind {
 }
 
 section! {
-    /// A data set that conditions of rules query: `number in NAME`, or with values `NAME[number] == 'west'`; repeat the table for each. Its entries
-    /// are here, in a file or in a database.
+    /// A data set that conditions of rules query: `number in NAME`, or with values `NAME[number] == 'west'`. The entries are in this table, in a file
+    /// or in a database. Repeat the table for each set.
     pub struct SetTable = "set" {
         /// Name in conditions.
         pub name: Name = Name::UNSET, ANY.required();
-        /// Look-up of its keys.
+        /// Kind of look-up of the keys of the set.
         pub kind: SetKind = SetKind::Texts, ANY;
-        /// Its keys, with or without values.
+        /// Keys of the set, with or without values.
         pub entries: Entries = Entries::default(), ANY;
         /// A CSV file (RFC 4180) with the entries; the first line of the file names the columns. `strowger reload` and `strowger sets reload` read it
         /// again.
         pub file: Option<PathBuf> = None, ANY.or("");
-        /// A database that has its entries: "sqlite:FILE", or the URL of a MariaDB, MySQL or PostgreSQL server as in `store.subscribers`. It is
-        /// queried at the start, which fails without an answer, and at each occasion at which a file would be read again; if there is no answer then,
-        /// the set keeps its entries.
+        /// A database with the entries: "sqlite:FILE", or the URL of a MariaDB, MySQL or PostgreSQL server as in `store.subscribers`. It is queried
+        /// at the start, which fails without an answer, and at each occasion at which a file would be read again; if there is no answer then, the set
+        /// keeps its entries.
         pub database: Option<Database> = None, ANY.or("");
         /// Query for `database`, such as "SELECT prefix, carrier FROM carriers". The server writes nothing to the database.
         pub query: String = String::new(), ANY;
