@@ -24,33 +24,34 @@ words! {
 }
 
 section! {
-    /// Records of calls and their destination: docs/accounting.md has the columns. An accounted call is tracked if this server stays in its
-    /// path, also without `dialogs.track`.
+    /// Records of calls and their destination; docs/accounting.md describes the columns. An accounted call is tracked if this server stays in its
+    /// path, even if `dialogs.track` is false.
     pub struct Accounting = "accounting" {
-        /// Write a row for each call when it has ended, also for one that failed: table `cdr`.
+        /// Write a row to the table `cdr` for each ended call, including failed calls.
         pub cdr: bool = false, ANY.fixed();
-        /// Write a row for each answered INVITE, each BYE, and each call that was missed or failed: table `events`.
+        /// Write a row to the table `events` for each answered INVITE, each BYE, and each missed or failed call.
         pub events: bool = false, ANY.fixed();
-        /// Account every call that no rule exempts (`account = false`); false: only calls of rules with `account = true` or `account_as`.
+        /// Account every call except those of rules with `account = false`. False: only calls of rules with `account = true` or `account_as` are
+        /// accounted.
         pub all: bool = true, ANY;
         /// Destination of the rows.
         pub to: AccountingTarget = AccountingTarget::Sqlite, ANY.fixed();
         /// Database for "sql", as a URL (see `store.subscribers`). `strowger db init` makes the tables there, `strowger_cdr` and `strowger_events`.
         pub database: Option<DatabaseUrl> = None, ANY.or("none").fixed();
-        /// Path for "sqlite": the database file; for "json" and "csv": the folder of the files, one a day (UTC) and
-        /// table, such as `cdr-2026-11-25.jsonl`. Made if it is missing; its mode lets only this user read.
+        /// Path for "sqlite": the database file; for "json" and "csv": the folder of the files, one for each day (UTC) and table, such as
+        /// `cdr-2026-11-25.jsonl`. The file or folder is created if it is missing; only the user of the server can read it.
         pub path: PathBuf = PathBuf::from("accounting"), ANY.fixed();
-        /// File of the rows that cannot be written yet: in order, each once. `store.busy_timeout` bounds the earlier wait for a locked database or a
-        /// silent server.
+        /// File for rows that cannot be written yet; they are written later, in their order, each once. `store.busy_timeout` bounds the wait for a
+        /// locked database or a silent server before a row goes to this file.
         pub spool: PathBuf = PathBuf::from("accounting.spool"), ANY.fixed();
         /// Largest size of this file. Beyond it rows wait in memory, and beyond 100,000 they are lost and counted.
         pub spool_size: u64 = 256 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
-        /// Longest wait of the first row of a group for others: `kill -9` loses the rows of that time.
+        /// Longest wait of the first row of a group for further rows. `kill -9` loses the rows of that time.
         pub group_interval: Duration = Duration::from_millis(100), Rule::time(Duration::from_millis(1), Duration::from_secs(60)).fixed();
-        /// Rows older than this are removed, for "json" and "csv" the files of whole days; "forever": none.
+        /// Age at which rows are removed, for "json" and "csv" the files of whole days; "forever": no rows are removed.
         pub retention: Option<Duration> = None, Rule::time(Duration::from_secs(60), Duration::from_secs(3_650 * 86_400)).or("forever").fixed();
-        /// Digits at the end of each number in URIs, users and `fields` that are written as `*`. A number has five digits or more, with `-`, `.`, `(`
-        /// and `)` allowed between them.
+        /// Number of digits at the end of each number in URIs, users and `fields` that are replaced by `*`. A number has five digits or more, with
+        /// `-`, `.`, `(` and `)` allowed between them.
         pub mask_numbers: usize = 0, Rule::number(0, 32);
         /// Write zeros in place of the last octet of IPv4 addresses, and of all but the first 48 bits of IPv6 addresses.
         pub mask_addresses: bool = false, ANY;

@@ -12,7 +12,7 @@ use super::report::Fault;
 use super::tls::Tls;
 use super::{Auth, Config, SECRET_VARIABLE, Secret, Source, Tables, rules};
 
-/// Builds the configuration from tables whose paths are resolved.
+/// Builds the configuration from tables whose paths are already absolute.
 pub(super) fn assemble(mut tables: Tables, source: Source<'_>, reader: &mut Reader) -> Config {
     let listeners = listeners(&mut tables, source.listen, reader);
     let (domains, realm) = domains(&mut tables, &listeners, reader);
@@ -95,7 +95,7 @@ fn check_forms(table: &ListenerTable, path: &str, reader: &mut Reader) {
     }
 }
 
-/// Certificates and client authorities of a listener, with `[tls]` as default for those that it does not name.
+/// Returns the certificates and client authorities of a listener. The values of `[tls]` are the defaults.
 fn identity(listener: &Listener, tls: &Tls, named: &[Certificate]) -> Option<Identity> {
     if !listener.transport.is_secure() {
         return None;
@@ -113,7 +113,7 @@ fn identity(listener: &Listener, tls: &Tls, named: &[Certificate]) -> Option<Ide
     (!certificates.is_empty()).then_some(Identity { certificates, client_ca })
 }
 
-/// Local domains, those of the short form first, and the realm that the short form shares.
+/// Returns the local domains, those of the short form first, and the realm that all domains of the short form have.
 fn domains(tables: &mut Tables, listeners: &[Listener], reader: &Reader) -> (Vec<LocalDomain>, String) {
     let own: Vec<LocalDomain> = std::mem::take(&mut tables.domain).into_iter().filter_map(LocalDomain::of).collect();
     let short = tables.top.domains.take().unwrap_or_else(|| {
@@ -131,7 +131,8 @@ fn domains(tables: &mut Tables, listeners: &[Listener], reader: &Reader) -> (Vec
     (short.chain(own).collect(), realm)
 }
 
-/// Secret of `auth`: the environment precedes the file, the file precedes the key. None for a file, which is not read here.
+/// Returns the secret of `auth`. The environment variable takes precedence. Otherwise `secret` and `secret_file` must not both be set. Returns `None`
+/// for `secret_file`, because this crate opens no file.
 fn secret(auth: &Auth, source: Source<'_>, reader: &mut Reader) -> Option<Secret> {
     if let Some(text) = (source.environment)(SECRET_VARIABLE) {
         return match Secret::new(text.trim_end_matches(['\r', '\n'])) {

@@ -15,7 +15,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Tells whether an address lies in it. An IPv4 address mapped into IPv6 counts as IPv4.
+    /// Tells whether an address is in the network. An IPv4 address mapped into IPv6 counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let (network, address, width) = match (self.address, address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -29,7 +29,7 @@ impl Network {
         host_bits == 128 || network >> host_bits == address >> host_bits
     }
 
-    /// Returns its first address.
+    /// Returns the first address of the network.
     pub fn first(&self) -> IpAddr {
         let host_bits = |width: u8| u32::from(width - self.prefix);
         match self.address {
@@ -42,13 +42,13 @@ impl Network {
         }
     }
 
-    /// Returns its address, if it is a single one.
+    /// Returns the address of a network that has only one.
     pub fn single(&self) -> Option<IpAddr> {
         let width = if self.address.is_ipv4() { 32 } else { 128 };
         (self.prefix == width).then_some(self.address.to_canonical())
     }
 
-    /// Tells whether it lies in a loopback network.
+    /// Tells whether the network is part of a loopback network.
     pub const fn is_loopback(&self) -> bool {
         match self.address {
             IpAddr::V4(address) => address.is_loopback() && self.prefix >= 8,
@@ -87,25 +87,25 @@ impl Text for Network {
 }
 
 section! {
-    /// Sources that fail too often, and scanners. An IPv6 source is a network (`limits.ipv6_prefix`). Over UDP, whose
-    /// sources can be forged, only a response to a nonce that was issued to that very source is judged, and can fail.
+    /// Sources that fail too often, and scanners. An IPv6 source is a network (`limits.ipv6_prefix`). The source of a UDP request can be forged, so
+    /// over UDP only credentials with a nonce that was issued to the same source are verified, and only these count as failures.
     pub struct Ban = "ban" {
-        /// Ban at all.
+        /// Ban sources; false: no source is banned.
         pub enabled: bool = true, ANY;
-        /// Failed authentications of one source within `window` that ban it.
+        /// Number of failed authentications of one source within `window` after which the source is banned.
         pub failures: u32 = 10, Rule::number(1, 1_000_000);
-        /// Failed authentications as one user within `window`, from all sources together, after which that user's password counts as being guessed.
-        /// From then on, after one failure of a source its further attempts for that user are not judged, until no failure has come for `duration`.
-        /// The right password is accepted from any other source.
+        /// Number of failed authentications as one user within `window`, from all sources together, after which the server assumes that the password
+        /// of this user is being guessed. From then on, a source that has failed once as this user is not verified again for this user, until there
+        /// has been no failure for `duration`. Any other source is accepted with the right password.
         pub account_failures: u32 = 50, Rule::number(1, 1_000_000);
-        /// Time in which the failures are counted.
+        /// Time within which failures are counted.
         pub window: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
         /// Duration of the ban of a source.
         pub duration: Duration = Duration::from_secs(600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// User-Agent texts of scanners. A request whose User-Agent contains one in its first 256 bytes, in upper or lower case, is dropped. Its
         /// source is banned if the request came over a connection and not through another proxy.
         pub scanners: Vec<String> = ["friendly-scanner", "sipvicious", "sipcli", "sip-scan", "sundayddr", "vaxsipuseragent", "pplsip"].map(String::from).to_vec(), ANY;
-        /// Networks that are never banned. The limits of one source hold for them too.
+        /// Networks that are never banned. The limits for each source apply to these networks too.
         pub exempt: Vec<Network> = ["127.0.0.0/8", "::1/128"].map(|text| Network::from_text(text).expect("both are networks")).to_vec(), ANY;
     }
 }

@@ -41,8 +41,8 @@ section! {
         pub name: Name = Name::UNSET, ANY.required().fixed();
         /// Location of the cache.
         pub engine: CacheEngine = CacheEngine::Local, ANY.fixed();
-        /// Servers for "memcached" and "redis". Each of several Memcached servers has its share of the keys; all SIP servers that share the cache
-        /// need the same list.
+        /// Servers for "memcached" and "redis". Several Memcached servers share the keys among them; all SIP servers that share the cache need the
+        /// same list.
         pub servers: Vec<Endpoint> = Vec::new(), ANY.fixed();
         /// Topology for "redis".
         pub mode: CacheMode = CacheMode::Single, ANY.fixed();
@@ -50,27 +50,28 @@ section! {
         pub group: String = "mymaster".into(), ANY.fixed();
         /// Number of the database, for "redis" with "single" or "sentinel".
         pub database: u32 = 0, Rule::number(0, 65_535).fixed();
-        /// User name for the servers; "": none, or for Redis the user who needs only a password.
+        /// User name for the servers; "": no user name. Redis then uses its default user, which needs only a password.
         pub user: String = String::new(), ANY.fixed();
         /// Password of that user; "": none. Without TLS it crosses the network in clear text.
         pub password: Option<Password> = None, ANY.or("").fixed();
-        /// User that the Sentinels know, for "sentinel"; like `user` for the servers.
+        /// User name for the Sentinels, for "sentinel"; "" as for `user`.
         pub sentinel_user: String = String::new(), ANY.fixed();
         /// Password of the Sentinels, for "sentinel"; "": none. The Sentinels do not get the password of the servers.
         pub sentinel_password: Option<Password> = None, ANY.or("").fixed();
         /// Connect by TLS: servers must show a certificate for their host from `tls.outbound_ca`, which is read at the start.
         pub tls: bool = false, ANY.fixed();
-        /// Longest wait for an answer of a server, for "memcached" and "redis"; then this server continues without it.
+        /// Longest wait for an answer of a cache server, for "memcached" and "redis"; then the request continues without the answer.
         pub timeout: Duration = Duration::from_millis(200), Rule::time(Duration::from_millis(5), Duration::from_secs(30)).fixed();
         /// Most memory, for "local".
         pub memory: usize = 64 << 20, Rule::bytes(64 << 10, 1 << 40).fixed();
-        /// Folder of the files by which entries outlive the process, for "local"; made if it is missing; "memory": entries do not outlive it.
+        /// Folder of the files that keep entries over a restart, for "local"; created if it is missing; "memory": entries are lost when the process
+        /// ends.
         pub folder: Option<PathBuf> = None, ANY.or("memory").fixed();
     }
 }
 
 impl CacheTable {
-    /// Returns the protocol of its servers; `None`: it is in this process.
+    /// Returns the protocol of the servers of the cache; `None`: the cache is in this process.
     pub fn service(&self) -> Option<Service> {
         Some(match (self.engine, self.mode) {
             (CacheEngine::Local, _) => return None,
@@ -85,7 +86,7 @@ impl CacheTable {
         })
     }
 
-    /// Returns the credentials for its servers.
+    /// Returns the credentials for the servers of the cache.
     pub fn credentials(&self) -> Option<Credentials> {
         shown(&self.user, self.password.as_ref())
     }

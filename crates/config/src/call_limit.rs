@@ -32,7 +32,7 @@ words! {
     pub enum OverLimit {
         /// The server answers it with the status of the limit.
         Answer = "answer",
-        /// The rule does not apply to it; the next rule is evaluated: another gateway.
+        /// The rule does not apply to the request, and the next rule is evaluated, which may name another gateway.
         NextRule = "next-rule",
     }
 }
@@ -40,7 +40,7 @@ words! {
 words! {
     /// Counting while the counts of other servers are unknown.
     pub enum WithoutCache {
-        /// Only the calls of this server count.
+        /// Only the calls of this server are counted.
         Local = "local",
         /// Each call exceeds the limit.
         Refuse = "refuse",
@@ -48,31 +48,33 @@ words! {
 }
 
 section! {
-    /// Limit of concurrent calls, from their INVITE to their end, of all rules, failures and gateway groups together that name this limit; repeat the
-    /// table for each.
+    /// Limit of concurrent calls, each counted from its INVITE to its end. All rules, failures and gateway groups that name the limit share its
+    /// count. Repeat the table for each limit.
     pub struct CallLimitTable = "call_limit" {
         /// Name in rules, failures and gateway groups.
         pub name: Name = Name::UNSET, ANY.required();
-        /// Property by which calls are counted: the limit applies to each value of it. A call without this property is not counted.
-        /// "gateway": a call counts under its current next hop, until it ends or is tried at another; a next hop without room is skipped.
+        /// Property by which calls are counted: the limit applies to each value of the property separately. A call without this property is not
+        /// counted. "gateway": a call counts under its current next hop, until the call ends or is tried at another next hop; a next hop without room
+        /// is skipped.
         pub per: CountedPer = CountedPer::All, ANY;
         /// Most calls at a time.
         pub most: u32 = 1, Rule::number(1, 100_000_000).required();
         /// Status of the answer to a call beyond the limit.
         pub status: u16 = 503, Rule::number(400, 699);
-        /// Result for a call of a rule beyond the limit, also if no target of the rule has room. A failure without room is skipped.
+        /// Effect on a call of a rule if the limit is full, or if no target of the rule has room. A failure whose limit is full is skipped in any
+        /// case.
         pub over: OverLimit = OverLimit::Answer, ANY;
-        /// A `[[cache]]` in which several servers count their calls together: each stores its number and reads those of the others, every
-        /// 0.1 s. The calls that several servers begin within that time may exceed `most`. "": this server counts alone.
+        /// A `[[cache]]` through which several servers count their calls together: every 0.1 s each server stores the number of its calls and reads
+        /// the numbers of the other servers. Calls that several servers begin within that time may exceed `most`. "": this server counts alone.
         pub cache: Option<Reference<CacheTable>> = None, ANY.or("");
-        /// `server.node` of each server that counts together by `cache`, including this one; all differ.
+        /// `server.node` of each server that counts through `cache`, including this server; each needs another value.
         pub servers: Vec<u16> = Vec::new(), Rule::number(0, 65_535);
-        /// Counting while the cache has not answered for 5 s.
+        /// Counting after the cache has not answered for 5 s.
         pub without_cache: WithoutCache = WithoutCache::Local, ANY;
     }
 }
 
-/// Returns the named ones of these limits.
+/// Returns those limits of `all` that `names` names.
 pub(super) fn named(names: &[Reference<CallLimitTable>], all: &[Arc<CallLimitTable>]) -> Box<[Arc<CallLimitTable>]> {
     let limit = |name: &Reference<CallLimitTable>| all.iter().find(|limit| limit.name == *name.name()).cloned();
     names.iter().filter_map(limit).collect()

@@ -7,11 +7,11 @@ use super::name::Name;
 use super::reader::{ANY, section};
 
 section! {
-    /// A certificate that tls and wss listeners show, by its name; repeat the table for each.
+    /// A certificate that tls and wss listeners name and show; repeat the table for each certificate.
     pub struct Certificate = "certificate" {
         /// Name in `certificates` of a `[[listener]]`.
         pub name: Name = Name::UNSET, ANY.required();
-        /// Certificate chain in PEM, the server's own first.
+        /// Certificate chain in PEM; the certificate of the server is the first.
         pub certificate: PathBuf = PathBuf::new(), ANY.required();
         /// Private key in PEM, not encrypted; protect it by the rights of the file.
         pub key: PathBuf = PathBuf::new(), ANY.required();
@@ -21,7 +21,7 @@ section! {
 impl Eq for Certificate {}
 
 impl Certificate {
-    /// Returns its files.
+    /// Returns the files of the certificate and its key.
     pub fn files(&self) -> CertificateFiles {
         CertificateFiles { certificate: self.certificate.clone(), key: self.key.clone() }
     }
@@ -40,7 +40,7 @@ pub struct CertificateFiles {
 pub(super) type Span = Option<Range<usize>>;
 
 impl CertificateFiles {
-    /// Pairs two keys of the file, if both are set.
+    /// Returns the pair of both files; `None` unless both are set.
     pub(super) fn of(certificate: Option<PathBuf>, key: Option<PathBuf>) -> Option<Self> {
         certificate.zip(key).map(|(certificate, key)| Self { certificate, key })
     }

@@ -36,8 +36,8 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     reader.check_unused();
 }
 
-/// Notes contradictions between keys that need a restart and keys that do not: after a reload a process can have such a
-/// pair though no file has it.
+/// Notes contradictions between keys that need a restart and keys that do not. After a reload a process can have such a pair of values even though no
+/// file ever had it.
 pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
     check_registering(config, reader);
     check_relay::check(config, reader);
@@ -47,7 +47,7 @@ pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
     check_control(config, reader);
 }
 
-/// Warns of an empty file: it was probably truncated during a write, and does not ask for the defaults.
+/// Warns of an empty file, which probably was truncated during a write and is no intended choice of the defaults.
 fn warn_if_empty(source: Source<'_>, reader: &mut Reader) {
     let is_file = source.file != Source::default().file;
     let says_nothing = source.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
@@ -87,7 +87,7 @@ fn check_domains(config: &Config, reader: &mut Reader) {
             let message = format!("the domain {name} is named twice: {lines}");
             reader.push(match *other == of {
                 true => Fault::warning(span, message, "name it once"),
-                // The name would belong to two sets of users.
+                // Otherwise the name would belong to two sets of users.
                 false => Fault::error(
                     span,
                     message,
@@ -136,7 +136,7 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
     }
 }
 
-/// Tells whether two listeners need the same socket: UDP ports are separate from those of streams.
+/// Tells whether two listeners need the same socket. A UDP port and a TCP port of the same number do not conflict.
 fn clash(a: &Listener, b: &Listener) -> bool {
     use super::Transport::Udp;
     let same_kind = (a.transport == Udp) == (b.transport == Udp);
@@ -250,7 +250,7 @@ fn check_registering(config: &Config, reader: &mut Reader) {
         let cure = "set auth.register_for_others = false, unless each user of this server may do that";
         reader.push(Fault::warning(span, message, cure));
     }
-    // With "local-domains" it is an open relay, which `check_relay` reports.
+    // With "local-domains" this is an open relay, which `check_relay` reports.
     if !config.auth.calls && is_open && config.proxy.relay_for != super::RelayFor::LocalDomains {
         let span = reader.value_of("auth.calls");
         let message = "auth.calls = false lets anyone who reaches this server call as any of its users";
@@ -284,7 +284,7 @@ fn check_list<T: Copy + PartialEq>(
     }
 }
 
-/// Warns of phones that cannot use a list of algorithms.
+/// Warns of the tested phones that cannot register if `offered` is the list of algorithms of the table or listener `name`.
 fn check_phones(name: &str, offered: &[super::Algorithm], reader: &mut Reader) {
     let phones = super::Algorithm::shuts_out(offered);
     if reader.has(name) && !offered.is_empty() && !phones.is_empty() {
@@ -294,7 +294,7 @@ fn check_phones(name: &str, offered: &[super::Algorithm], reader: &mut Reader) {
     }
 }
 
-/// Any host that reaches the HTTP address could shut the server down.
+/// Notes an HTTP address beyond loopback without a secret: any host that reaches the address could shut the server down.
 fn check_control(config: &Config, reader: &mut Reader) {
     if let Some(listen) = config.control.listen.filter(|listen| !listen.ip().is_loopback())
         && config.control.secret.is_none()

@@ -12,7 +12,7 @@ use super::report::Fault;
 use super::rules::{RuleTable, rule_shown};
 use super::set::{SetKind, SetTable};
 
-/// Tables that rules name.
+/// Tables that rules can refer to.
 pub(super) struct Named<'a> {
     pub(super) sets: &'a [SetTable],
     pub(super) failures: &'a [Arc<FailureAction>],
@@ -106,21 +106,21 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
     }
 }
 
-/// Tells whether targets that ring at once have limits of their own: a call counts at one target at a time.
+/// Tells whether targets that ring at once have limits by gateway. Such limits cannot be kept, because a call counts at one target at a time.
 pub(super) fn counts_each_place(to: &Targets, limits: &[Arc<CallLimitTable>]) -> bool {
     to.at_once && (to.call_limits().next().is_some() || limits.iter().any(|limit| limit.per == CountedPer::Gateway))
 }
 
-/// Fault: targets that ring at once have limits of their own.
+/// Message of the fault that targets which ring at once have limits by gateway.
 pub(super) const COUNTS_EACH_PLACE: &str = "rings all of `to` at once, and a limit counts the calls of each";
 
 /// Cure of [`COUNTS_EACH_PLACE`].
 pub(super) const COUNT_ONCE: &str = "name a limit of another `per` than \"gateway\" in `call_limits`, and no gateway group with limits, or remove `at_once`";
 
-/// Cure of a set without values for texts.
+/// Cure for a set that cannot translate because it has no values or does not contain texts.
 pub(super) const NOT_TRANSLATING: &str = "name a set of kind \"texts\" with `value`, or with values in its `entries`";
 
-/// Tells whether a set has values for texts. A set that does not exist has been noted elsewhere.
+/// Tells whether a set maps texts to values. A set that does not exist is noted elsewhere.
 pub(super) fn translates(set: &Reference<SetTable>, sets: &[SetTable]) -> bool {
     let named = sets.iter().find(|other| other.name == *set.name());
     named.is_none_or(|set| set.kind == SetKind::Texts && set.has_values())

@@ -84,7 +84,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Warns of caches that ask for no password. For a socket in the file system its permissions suffice.
+/// Warns of each cache without a password, except those reached by a socket in the file system, whose permissions protect it.
 pub(super) fn warn_of_open(config: &Config, reader: &mut Reader) {
     let is_tcp = |server: &Endpoint| matches!(server, Endpoint::Tcp(..));
     for (index, table) in config.caches.iter().enumerate().filter(|(_, table)| table.servers.iter().any(is_tcp)) {

@@ -5,7 +5,7 @@ use super::cache::CacheEngine;
 use super::reader::Reader;
 use super::report::Fault;
 
-/// Notes limits that servers cannot count together.
+/// Notes limits whose keys do not allow several servers to count calls together.
 pub(super) fn check(config: &Config, reader: &mut Reader) {
     let own = config.server.node;
     for (index, limit) in config.call_limits.iter().enumerate() {

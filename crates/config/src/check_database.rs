@@ -17,7 +17,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     check_calls(config, reader);
 }
 
-/// Checks as [`check_mixed`](super::check::check_mixed) requires.
+/// Notes contradictions between keys of databases as [`check_mixed`](super::check::check_mixed) does.
 pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
     check_durability(config, reader);
     check_accounted(config, reader);
@@ -37,7 +37,7 @@ fn check_durability(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Checks the database server of subscribers as far as the file describes it; the connection is tried at the start.
+/// Notes faults in the keys of the database server of subscribers. The connection itself is tried at the start of the server.
 fn check_subscribers(config: &Config, reader: &mut Reader) {
     const KEY: ServerKey = ServerKey {
         url: "store.subscribers",
@@ -57,8 +57,8 @@ fn check_subscribers(config: &Config, reader: &mut Reader) {
     check_server(server, &KEY, reader);
 }
 
-/// Warns of one realm for several domains: OpenSIPS and Kamailio compute the HA1s of each domain with a realm of its
-/// name. A realm set in the file is intended.
+/// Warns if several domains share one realm, because OpenSIPS and Kamailio compute the HA1s of each domain with the name of the domain as realm.
+/// There is no warning if the file sets the realm.
 fn warn_of_shared_realm(config: &Config, reader: &mut Reader) {
     let short: Vec<&str> =
         config.domains.iter().filter(|domain| !domain.has_table).map(|domain| domain.name.as_str()).collect();
@@ -72,7 +72,7 @@ fn warn_of_shared_realm(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Checks the database server of bindings.
+/// Notes contradictory keys of the database server of bindings.
 fn check_bindings(config: &Config, reader: &mut Reader) {
     const KEY: ServerKey = ServerKey {
         url: "store.bindings",
@@ -87,7 +87,7 @@ fn check_bindings(config: &Config, reader: &mut Reader) {
     check_server(server, &KEY, reader);
 }
 
-/// Checks the database server of calls.
+/// Notes contradictory keys of the database server of calls.
 fn check_calls(config: &Config, reader: &mut Reader) {
     const KEY: ServerKey = ServerKey {
         url: "dialogs.database",
@@ -105,7 +105,7 @@ struct ServerKey {
     harm: &'static str,
 }
 
-/// Warns of a key without effect. `missing`: the setting that would give it one.
+/// Warns that a key has no effect. `missing` names the setting without which the key has none.
 fn warn_of_unused(key: &str, missing: &str, reason: &str, reader: &mut Reader) {
     if reader.has(key) {
         let message = format!("{key} has no effect: {reason}");
@@ -128,7 +128,7 @@ fn check_accounting(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Checks the selection of accounted calls and their longest duration.
+/// Notes contradictory keys for the selection of accounted calls and their longest duration.
 fn check_accounted(config: &Config, reader: &mut Reader) {
     let accounting = &config.accounting;
     let is_on = accounting.is_on();
@@ -175,7 +175,7 @@ fn check_accounted(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Checks the database server of accounting rows.
+/// Notes contradictory keys of the database server of accounting rows.
 fn check_accounting_server(config: &Config, reader: &mut Reader) {
     const KEY: ServerKey = ServerKey {
         url: "accounting.database",
@@ -216,7 +216,8 @@ fn check_accounting_files(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Warns of database servers whose URL has no password. A server reached by a local socket learns the client's user from the kernel.
+/// Warns of each database server whose URL names a host and no password. A URL with a local socket needs none: the kernel tells the server the user
+/// of the client.
 pub(super) fn warn_of_open(config: &Config, reader: &mut Reader) {
     let tables = [
         ("store.subscribers".to_owned(), config.store.subscribers.as_ref()),

@@ -4,7 +4,7 @@ use super::Config;
 use super::reader::Reader;
 use super::report::Fault;
 
-/// Checks the place of kept calls, except a server, which [`check_database`](super::check_database) checks.
+/// Notes contradictory keys for the place of kept calls. [`check_database`](super::check_database) checks a database server.
 pub(super) fn check(config: &Config, reader: &mut Reader) {
     let Some(place) = config.dialogs.place() else { return };
     check_places(config, reader);
@@ -15,7 +15,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     }
 }
 
-/// Warns of a place for calls when no calls are kept.
+/// Warns if the file names a place for calls but no call is tracked or accounted.
 pub(super) fn check_use(config: &Config, reader: &mut Reader) {
     let Some(place) = config.dialogs.place() else { return };
     if !config.tracks_calls() {

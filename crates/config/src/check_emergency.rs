@@ -4,7 +4,7 @@ use super::Config;
 use super::reader::Reader;
 use super::report::Fault;
 
-/// Notes numbers without a target.
+/// Notes emergency numbers for which there is no target.
 pub(super) fn check(config: &Config, reader: &mut Reader) {
     let emergency = &config.emergency;
     if emergency.target.is_none() && (!emergency.numbers.is_empty() || emergency.identity.is_some()) {

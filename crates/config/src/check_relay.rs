@@ -84,7 +84,7 @@ fn check_rules(config: &Config, open: &Listener, reader: &mut Reader) {
                         leave relay_for out";
             reader.push(Fault::warning(reader.value_of(&format!("rule[{index}].relay_for")), message, cure));
         }
-        // Access to targets outside is checked before the request can fail there.
+        // Access to targets outside the local domains is checked before the request can fail at such a target.
         if place.is_some() && !is_for_all {
             continue;
         }
@@ -108,7 +108,7 @@ fn check_rules(config: &Config, open: &Listener, reader: &mut Reader) {
     }
 }
 
-/// Tells whether the URI leads to another server with the Request-URI of the caller.
+/// Tells whether a request to this target goes to another server with the Request-URI of the caller.
 fn leads_outside(config: &Config, uri: &SipUri) -> bool {
     let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_str().as_bytes()) else { return false };
     let mut host = Vec::new();
@@ -121,7 +121,7 @@ fn leads_outside(config: &Config, uri: &SipUri) -> bool {
     uri.user.is_none() && !(is_name && is_port)
 }
 
-/// Tells whether the condition holds only for known callers, or only for listed users and numbers.
+/// Tells whether the condition holds only for authenticated or trusted callers, or only for listed users and numbers.
 fn is_narrow(config: &Config, condition: &Condition) -> bool {
     let is_target = |field| matches!(field, TextField::RequestUser | TextField::RequestUri | TextField::Number);
     let is_caller = |field| matches!(field, TextField::User | TextField::SourceGroup);
@@ -137,7 +137,7 @@ fn is_narrow(config: &Config, condition: &Condition) -> bool {
     })
 }
 
-/// Tells whether it applies to calls to unknown users: 404, or 500 if the look-up fails.
+/// Tells whether the failure applies to calls to unknown users, which fail with 404, or with 500 if the look-up fails.
 fn is_for_unknown_users(table: &FailureTable) -> bool {
     let has = |status: u16| table.statuses.iter().any(|range| (range.first..=range.last).contains(&status));
     has(404) || has(500)

@@ -29,7 +29,7 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
     check_sets(config, reader);
 }
 
-/// Warns of the first unreachable rule: a rule before it holds for all requests and ends the evaluation.
+/// Warns of the first unreachable rule. A rule is unreachable if an earlier rule holds for all requests and ends the evaluation.
 fn check_order(config: &Config, reader: &mut Reader) {
     let is_last = |action: &Action| action.ends && !action.limits().any(|limit| limit.over == OverLimit::NextRule);
     let mut rules = config.decisions.rules.iter().enumerate();
@@ -57,7 +57,7 @@ fn does_nothing(action: &Action) -> bool {
     !(leads || changes || sets || times || !on_failure.is_empty() || !call_limits.is_empty())
 }
 
-/// Warns of texts that a field never has.
+/// Warns if a condition compares a field with a text that the field can never have.
 fn check_condition(condition: &Condition, path: &str, shown: &str, reader: &mut Reader) {
     let span = reader.value_of(&format!("{path}.when"));
     for text in condition.texts_of(TextField::Method) {
@@ -75,8 +75,8 @@ fn check_condition(condition: &Condition, path: &str, shown: &str, reader: &mut 
     }
 }
 
-/// Warns of keys in a set of prefixes, looked up by `number`, with which no number begins. The contents of databases
-/// are not known here.
+/// Warns of sets of prefixes that conditions look up by `number` and that have a key with which no number can begin. Entries in databases are not
+/// checked.
 fn check_sets(config: &Config, reader: &mut Reader) {
     let decisions = &config.decisions;
     let rules = decisions.rules.iter().map(|rule| &rule.condition);

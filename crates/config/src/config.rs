@@ -34,8 +34,8 @@ use super::tables::document;
 use super::timers::Timers;
 use super::tls::Tls;
 
-/// Names the tables once. From this come the fields of [`Config`] and the code that reads, names and writes tables. Right of the arrow: the field and
-/// type made of a list.
+/// Names all tables. The macro makes from this list the fields of [`Config`] and the code that reads, names and writes tables. The field and the type
+/// that a list becomes are right of the arrow.
 macro_rules! tables {
     ($make:ident) => {
         $make! {
@@ -121,27 +121,27 @@ macro_rules! config {
         }
 
         impl Config {
-            /// Each table with its values as TOML, in the order of the documentation.
+            /// Returns each table with its values as TOML, in the order of the documentation.
             pub(crate) fn tables(&self) -> Vec<TableText> {
                 vec![$( TableText::new(&self.$field) ),+]
             }
 
-            /// The lists as TOML, in the order of the documentation.
+            /// Returns the lists as TOML, in the order of the documentation.
             pub(crate) fn lists(&self) -> String {
                 [$( table_text::list(&self.$items) ),+].concat()
             }
 
-            /// Tables of the items of lists, with their defaults.
+            /// Returns a table with the defaults for each kind of list item.
             pub(crate) fn list_items() -> Vec<TableText> {
                 vec![$( TableText::item::<$item>() ),+]
             }
 
-            /// Keys of all tables whose values differ from those in `running`.
+            /// Returns the keys of all single tables whose values differ from those in `running`.
             pub(crate) fn table_changes(&self, running: &Self) -> Vec<Change> {
                 [$( self.$field.changes(&running.$field, $type::NAME) ),+].concat()
             }
 
-            /// Keys of all lists whose values differ from those in `running`.
+            /// Returns the keys of all lists whose values differ from those in `running`.
             pub(crate) fn list_changes(&self, running: &Self) -> Vec<Change> {
                 [$( table_text::list_changes(&self.$items, &running.$items) ),+].concat()
             }

@@ -10,7 +10,7 @@ use super::secret::Secret;
 /// Location of the control socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ControlSocket {
-    /// Next to the database; none without a database.
+    /// Next to the database; no socket if the database is in memory.
     Database,
     /// At this path.
     At(PathBuf),
@@ -45,18 +45,18 @@ impl Text for ControlSocket {
 }
 
 section! {
-    /// The socket by which `strowger status`, `registrations`, `calls`, `limits`, `sets`, `caches`, `accounting`, `ban`, `log`, `reload` and `drain`
-    /// reach the running server. Its file has mode 0600: the user of the server and root may give orders. Programs may give the same orders by HTTP
-    /// (docs/openapi.json).
+    /// The socket through which `strowger status`, `registrations`, `calls`, `limits`, `sets`, `caches`, `accounting`, `ban`, `log`, `reload` and
+    /// `drain` reach the running server. Its file has mode 0600: the user of the server and root may give orders. Programs may give the same orders
+    /// by HTTP (docs/openapi.json).
     pub struct Control = "control" {
-        /// Path of the socket. "database": the path of `store.database` with `.control` in place of its ending; a server whose database is in memory
-        /// has none then.
+        /// Path of the socket. "database": the path of `store.database` with `.control` in place of its ending; then a server whose database is in
+        /// memory has no socket.
         pub socket: ControlSocket = ControlSocket::Database, ANY.fixed();
-        /// Address for orders by HTTP, as JSON; "none": no address. They are not encrypted: beyond this machine, only in a network of your own, or
-        /// behind a proxy with TLS.
+        /// Address for orders by HTTP, as JSON; "none": no address. The orders are not encrypted: use an address that other machines can reach only
+        /// in a network of your own, or behind a proxy with TLS.
         pub listen: Option<SocketAddr> = None, ANY.or("none").fixed();
-        /// Secret that each request by HTTP must carry, as `Authorization: Bearer SECRET`; "": none, which is allowed only on a loopback address: all
-        /// users of this machine may give orders.
+        /// Secret that each request by HTTP must carry, as `Authorization: Bearer SECRET`; "": no secret, which is allowed only on a loopback
+        /// address; all users of this machine may then give orders.
         pub secret: Option<Secret> = None, ANY.or("");
     }
 }

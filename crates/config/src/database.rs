@@ -17,7 +17,7 @@ pub enum Database {
 }
 
 impl Database {
-    /// Returns the server, if it is one.
+    /// Returns the server, if the value names a server.
     pub const fn server(&self) -> Option<&DatabaseUrl> {
         match self {
             Self::Server(url) => Some(url),
@@ -25,7 +25,7 @@ impl Database {
         }
     }
 
-    /// Returns the file, if it is one.
+    /// Returns the file, if the value names a SQLite file.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Server(_) => None,
@@ -34,7 +34,7 @@ impl Database {
     }
 }
 
-/// Shows no password.
+/// Writes the value without its password.
 impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

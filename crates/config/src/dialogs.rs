@@ -16,48 +16,49 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 section! {
     /// Calls that the server keeps track of, from their INVITE to the end of their dialogs.
     pub struct Dialogs = "dialogs" {
-        /// Keep track of each call that this server forwards and stays in the path of (`proxy.record_route`): its dialogs, early ones too, and the
-        /// routes to both parties. They are counted, listed and ended by operators, and end after `lifetime`.
+        /// Keep track of each call that this server forwards while it stays in the path of the call (`proxy.record_route`). The server stores the
+        /// dialogs of the call, early dialogs included, and the routes to both parties. Tracked calls are counted, can be listed and ended by
+        /// operators, and end after `lifetime`.
         pub track: bool = false, ANY;
-        /// Longest duration of a tracked dialog after its answer; then the server sends a BYE to both parties. At most
-        /// `proxy.route_lifetime`, which lets that BYE pass like one of a party.
+        /// Longest duration of a tracked dialog after its answer; then the server sends a BYE to both parties. The value is at most
+        /// `proxy.route_lifetime`, because this BYE needs a valid route token as the BYE of a party does.
         pub lifetime: Duration = Duration::from_secs(12 * 3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
-        /// Session timer (RFC 4028) that the server requests in a tracked call if the parties request none or a longer one, unless their Min-SE is
-        /// higher: a call that they do not refresh in this time has ended. "never": the server requests none. A timer that the parties agree on
-        /// counts in any case, if it is at least Min-SE and 90 s, and at most the offered one. At its end the server sends a BYE to both parties.
+        /// Session timer (RFC 4028) that the server requests in a tracked call if the parties request no timer or a longer one, unless their Min-SE
+        /// is higher. If the parties do not refresh the call within this time, the server sends a BYE to both. "never": the server requests no timer.
+        /// A timer that the parties agree on is enforced in any case, if it is at least Min-SE and 90 s, and at most the offered timer.
         pub session_expires: Option<Duration> = None, Rule::time(SHORTEST, LONGEST).or("never");
-        /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or continues
-        /// with this one if its sender knows no session timers (RFC 4028 section 8.1).
+        /// Shortest session timer that the server accepts in a tracked call: an INVITE or UPDATE with a shorter one is answered 422, or gets this
+        /// value if its sender does not support session timers (RFC 4028 section 8.1).
         pub min_session_expires: Duration = SHORTEST, Rule::time(SHORTEST, LONGEST);
-        /// Folder in which answered calls are kept, made if it is missing: a process that starts with it continues the calls of the earlier one,
-        /// however that ended. They are still counted, limited, accounted and ended when their time is over (docs/running.md). "": they are not kept
-        /// in a folder. Only one process at a time may use it.
+        /// Folder in which answered calls are stored, created if it is missing. A process that starts with this folder continues the calls of the
+        /// previous process, even if that process was killed: the calls are still counted, limited, accounted, and ended after `lifetime`
+        /// (docs/running.md). "": calls are not stored in a folder. Only one process at a time may use the folder.
         pub folder: Option<PathBuf> = None, ANY.or("").fixed();
-        /// Database in which answered calls are kept, in place of a folder: "sqlite:FILE", a separate file, made if it is missing, that one process
-        /// at a time may use, or the URL of a server (see `store.subscribers`). In a server `strowger db init` makes the table, `strowger_call`; each
-        /// server that shares it needs another `server.node`. The database must be available at the start, when the calls are read. If it is later
-        /// unavailable, locked, full or silent, calls continue, and changes are written afterwards. `store.busy_timeout` bounds the time of a group
-        /// of changes.
+        /// Database in which answered calls are stored, in place of a folder. "sqlite:FILE": a separate file, created if it is missing; only one
+        /// process at a time may use it. A URL: a database server (see `store.subscribers`); `strowger db init` creates its table `strowger_call`,
+        /// and each SIP server that shares the table needs another `server.node`. The database must be available at the start, when the calls are
+        /// read. If the database is unavailable, locked, full or silent later, calls continue, and the changes are written when it works again.
+        /// `store.busy_timeout` bounds the time of a group of changes.
         pub database: Option<Database> = None, ANY.or("none").fixed();
-        /// Most tracked calls at a time, of all shards together; a further one is answered 503. So is a call of an account, or of a source without a
-        /// password, that has as many calls as are still free (and at least 8 in the shard), and a call to such an address. Calls of a trusted
-        /// `[[source]]`, such as a proxy in front, count for no party.
+        /// Most tracked calls at a time, of all shards together; a further call is answered 503. One account, and one source without a password, may
+        /// have at most as many calls as are still free (but at least 8 in each shard); a further call of such a party, or to its address, is also
+        /// answered 503. Calls of a trusted `[[source]]`, such as a proxy in front, count for no party.
         pub calls: usize = 1_000_000, Rule::number(1, 100_000_000);
     }
 }
 
 impl Dialogs {
-    /// Returns the database server of calls, if they are kept on one.
+    /// Returns the database server that stores calls, if there is one.
     pub fn server(&self) -> Option<&DatabaseUrl> {
         self.database.as_ref()?.server()
     }
 
-    /// Returns the SQLite file of calls, if they are kept in one.
+    /// Returns the SQLite file that stores calls, if there is one.
     pub fn file(&self) -> Option<&Path> {
         self.database.as_ref()?.file()
     }
 
-    /// Returns the key that names the place of answered calls; `None`: they are kept in memory only.
+    /// Returns the key that names the place of answered calls; `None`: calls are kept in memory only.
     pub const fn place(&self) -> Option<&'static str> {
         match (&self.folder, &self.database) {
             (Some(_), _) => Some("dialogs.folder"),

@@ -11,17 +11,18 @@ use super::proxy::SipUri;
 use super::{Config, own_addresses};
 
 impl Config {
-    /// Tells whether a domain, in any case, is local: a name or an alias of a domain whose users live here.
+    /// Tells whether a domain is local: a name or an alias of a domain whose users live here. Letter case is ignored.
     pub fn is_local(&self, domain: &str) -> bool {
         self.local_domain(domain).is_some()
     }
 
-    /// Returns the realm of the passwords of a domain's users; the domain in any case. [`Config::realm`] for a domain that is not local.
+    /// Returns the realm of the passwords of a domain's users, or [`Config::realm`] if the domain is not local. Letter case is ignored.
     pub fn realm_of(&self, domain: &str) -> &str {
         self.local_domain(domain).map_or(&self.realm, |local| &local.realm)
     }
 
-    /// Returns the domain of a user name without a domain: of the domains with this realm, the one with the name of the realm, else the first.
+    /// Returns the domain for user names without a domain in this realm: the domain that has the name of the realm, or else the first domain with
+    /// this realm.
     pub fn first_domain_of(&self, realm: &str) -> Option<&str> {
         let all = self.domains.iter().filter(|domain| domain.realm == realm);
         let first = all.min_by_key(|domain| !domain.name.eq_ignore_ascii_case(realm))?;
@@ -47,7 +48,7 @@ impl Config {
         }
     }
 
-    /// Returns further names of domains, each with the canonical name: aliases, and all names of `domains` after the
+    /// Returns each further name of a domain with the canonical name of that domain. Further names are aliases, and all names of `domains` after the
     /// first.
     pub fn aliases(&self) -> impl Iterator<Item = (&str, &str)> {
         self.domains.iter().flat_map(|domain| {
@@ -68,7 +69,7 @@ impl Config {
         all
     }
 
-    /// Returns the canonical name of the domain, if there is only one.
+    /// Returns the canonical name of the only local domain; `None` if there are several or none.
     pub fn only_domain(&self) -> Option<&str> {
         let first = self.canonical_name(self.domains.first()?);
         self.domains.iter().all(|domain| self.canonical_name(domain) == first).then_some(first).flatten()

@@ -73,7 +73,7 @@ pub(super) fn host(text: &str) -> Result<String, String> {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // A name that ends in a number would be an address, and is none (RFC 3696 section 2).
+    // A name whose last label is a number could be confused with an address, so it is no host name (RFC 3696 section 2).
     let last_is_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
     if name.len() > 253 || !name.split('.').all(label) || last_is_number {
         return wrong();
@@ -86,16 +86,16 @@ pub(super) fn host(text: &str) -> Result<String, String> {
 pub struct LocalDomain {
     /// Part after the `@` of its users.
     pub name: Domain,
-    /// Realm of its users' passwords. In domains with the same realm, one name is one user.
+    /// Realm of its users' passwords. In domains with the same realm, a user name means the same user.
     pub realm: String,
-    /// True: a `[[domain]]` table defines the domain and its realm. The realm of others is [`Config::realm`](super::Config::realm).
+    /// True: a `[[domain]]` table defines the domain and its realm. The realm of other domains is [`Config::realm`](super::Config::realm).
     pub has_table: bool,
     /// Further names from the table.
     pub aliases: Vec<Domain>,
 }
 
 impl LocalDomain {
-    /// Builds the domain of a table that has a name.
+    /// Builds the domain of a table; `None` if the table has no name.
     pub(super) fn of(table: DomainTable) -> Option<Self> {
         let name = table.name?;
         let realm = table.realm.unwrap_or_else(|| name.to_string());
@@ -118,15 +118,15 @@ section! {
     pub(crate) struct DomainTable = "domain" {
         /// Domain part of its users' addresses of record, after the `@` (RFC 3261 section 16.4).
         pub name: Option<Domain> = None, ANY.required();
-        /// Realm of its users (RFC 7616 section 3.3), which phones may show; "auto": the name of the domain. A user is known by name and
-        /// realm: `alice` of two domains with a realm each are two users, each with a password of its own. Passwords are stored hashed with
-        /// it: after a change each password must be set again.
+        /// Realm of its users (RFC 7616 section 3.3), which phones may show; "auto": the name of the domain. Name and realm identify a user: `alice`
+        /// in two domains with different realms is two users, each with a password of its own. Passwords are stored hashed with the realm: after a
+        /// change of the realm each password must be set again.
         pub realm: Option<String> = None, ANY.or("auto");
         /// Further names of this domain: `alice@ALIAS` is the same user as `alice@NAME`, wherever a request names her. If the file has no other
-        /// domain, the addresses and names of this server (`listen`, `advertise`, `server.names`) are such names without an entry here, and so is
-        /// `sip.NAME`, unless a target of rules has that host. If it has several domains, an address belongs only to the domain that lists it. A
-        /// reload that turns a domain into an alias of another moves its registrations there. After a reload that turns an alias into a domain,
-        /// phones must register again: the server does not know which name they used.
+        /// domain, the addresses and names of this server (`listen`, `advertise`, `server.names`) are aliases without an entry here, and so is
+        /// `sip.NAME`, unless a target of rules has that host. If the file has several domains, an address belongs only to the domain that lists the
+        /// address. A reload that turns a domain into an alias of another domain moves the registrations to that domain. After a reload that turns an
+        /// alias into a domain, phones must register again: the server does not know which name they used.
         pub aliases: Vec<Domain> = Vec::new(), ANY;
     }
 }
@@ -134,22 +134,22 @@ section! {
 section! {
     /// The keys above the first table.
     pub(crate) struct Top = "" {
-        /// Listeners in short form; a listener with more to say is a `[[listener]]` table.
+        /// Listeners in short form; a listener that needs further keys is a `[[listener]]` table.
         pub listen: Vec<ListenAddress> = default_listen(), ANY;
-        /// Names of the domain whose users live here (RFC 3261 section 16.4), the main one first: `alice@` any of them is one user. A domain with
-        /// users of its own is a `[[domain]]` table. Without such a table the addresses and names of this server (`listen`, `advertise`,
+        /// Names of the domain whose users live here (RFC 3261 section 16.4), the canonical name first: `alice@` any of these names is one user. A
+        /// domain with users of its own is a `[[domain]]` table. Without such a table the addresses and names of this server (`listen`, `advertise`,
         /// `server.names`) are further names without an entry here. Each name with `sip.` before it is a further name too, unless a target of rules
-        /// has that host. "auto": the hosts of the listeners, or none if there is a `[[domain]]`; `[]`: none, which without a `[[domain]]` is a pure
-        /// relay.
+        /// has that host. "auto": the hosts of the listeners, or none if there is a `[[domain]]`; `[]`: no names; without a `[[domain]]` the server
+        /// is then a pure relay.
         pub domains: Option<Vec<Domain>> = None, ANY.or("auto");
-        /// Realm of digest authentication (RFC 7616 section 3.3), which phones may show; "auto": the first of `domains`, or the realm of the
-        /// first `[[domain]]`. It is that of all `domains`, and of callers whose From is of no local domain. Passwords are stored hashed with
-        /// it: after a change each password must be set again.
+        /// Realm of digest authentication (RFC 7616 section 3.3), which phones may show; "auto": the first of `domains`, or the realm of the first
+        /// `[[domain]]`. This realm applies to all `domains`, and to callers whose From is of no local domain. Passwords are stored hashed with the
+        /// realm: after a change of the realm each password must be set again.
         pub realm: Option<String> = None, ANY.or("auto");
     }
 }
 
-/// UDP and TCP on the loopback interface: no other machine reaches a server without a configuration.
+/// Returns the default listeners: UDP and TCP on the loopback interface, so that no other machine reaches a server without a configuration.
 fn default_listen() -> Vec<ListenAddress> {
     ["udp:127.0.0.1:5060", "tcp:127.0.0.1:5060"].map(|text| text.parse().expect("both are well formed")).to_vec()
 }

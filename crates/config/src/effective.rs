@@ -8,7 +8,7 @@ use super::reader::{KeyDoc, join};
 use super::table_text::{TableText, write_comment};
 
 impl Config {
-    /// Writes the whole configuration in force as a commented file, secrets masked.
+    /// Writes the whole configuration in force as a commented file. Secrets are masked.
     ///
     /// Reading the file gives the same configuration, apart from the secrets.
     pub fn effective(&self) -> String {
@@ -56,8 +56,8 @@ const FIRST_KEYS: [(&str, &str, &str); 20] = [
     ("metrics", "listen", "Address at which Prometheus reads the metrics."),
 ];
 
-/// Writes [`FIRST_KEYS`] as Markdown, each with a link to the section of its table. No row begins with a key between backticks, as those of the
-/// reference do.
+/// Writes [`FIRST_KEYS`] as Markdown, each with a link to the section of its table. Its rows begin with a link, so that no row is mistaken for a row
+/// of the reference, which begins with a key between backticks.
 fn write_first_keys(out: &mut String, tables: &[TableText]) {
     out.push_str(
         "## Keys that most servers set\n\nA proxy and registrar with TLS, users, gateways, rules, accounting and a database rarely needs more than \

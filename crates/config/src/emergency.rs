@@ -5,18 +5,18 @@ use super::identity::{EmergencyNumber, Identities};
 use super::reader::{ANY, section};
 
 section! {
-    /// Emergency calls: requests for `urn:service:sos` and its kind (RFC 5031), and calls of users to the numbers named here. They need no
-    /// password, count under no limit, skip rules and filters, and pass from a banned source. Nothing is set by default.
+    /// Emergency calls: requests for `urn:service:sos` and its subservices (RFC 5031), and calls of users to the numbers in `numbers`. They need no
+    /// password, count under no limit, skip rules and filters, and are accepted from a banned source. By default no number and no target is set.
     pub struct Emergency = "emergency" {
-        /// Numbers that are dialled in an emergency, such as "112" and "110". Callers are those whose From is of a local domain or anonymous
-        /// (RFC 3323), a phone at the address that it registered from, and a `[[source]]` that is trusted.
+        /// Numbers that are dialled in an emergency, such as "112" and "110". They are emergency numbers for callers whose From is of a local domain
+        /// or anonymous (RFC 3323), for a phone at the address from which it registered, and for a trusted `[[source]]`.
         pub numbers: Vec<EmergencyNumber> = Vec::new(), ANY;
-        /// Next hop of emergency calls: a URI, which replaces the Request-URI if it has a user, or the name of a `[[gateway_group]]`,
-        /// whose targets are tried in order. A request for a service URN keeps its Request-URI and gets a Route that names the target. "":
-        /// emergency calls are treated as other calls.
+        /// Next hop of emergency calls: a URI, which replaces the Request-URI if it has a user, or the name of a `[[gateway_group]]`, whose targets
+        /// are tried in order. A request for a service URN keeps its Request-URI and gets a Route that names the target. "": emergency calls are
+        /// treated like other calls.
         pub target: Option<RouteTarget> = None, ANY.or("");
-        /// P-Asserted-Identity of emergency calls, in the form of `rule.identity`; the account is the user of From, which has shown no
-        /// password. "": the P-Asserted-Identity of the caller stays.
+        /// P-Asserted-Identity of emergency calls, in the form of `rule.identity`; the account is the user of From, although no password proves it.
+        /// "": the P-Asserted-Identity of the caller is forwarded.
         pub identity: Option<Identities> = None, ANY.or("");
     }
 }

@@ -18,41 +18,41 @@ use super::rules::UserEdit;
 use super::set::SetTable;
 
 section! {
-    /// Action for a failed request, for rules that name it in `on_failure`; repeat the table for each. It is used once a request at most: when every
-    /// target has failed and the caller has not cancelled it.
+    /// Action for a failed request, for rules that name it in `on_failure`; repeat the table for each. A table is used at most once for a request,
+    /// when every target has failed and the caller has not cancelled the request.
     pub struct FailureTable = "failure" {
         /// Name in rules.
         pub name: Name = Name::UNSET, ANY.required();
-        /// Status codes and classes of the failures, such as ["408", "480", "6xx"]: those of the response that the caller would get; 408 if no target
-        /// has answered in time.
+        /// Status codes and classes of the failures, such as ["408", "480", "6xx"]. They are compared with the response that the caller would
+        /// otherwise get, which is 408 if no target has answered in time.
         pub statuses: Vec<StatusRange> = Vec::new(), ANY.required();
-        /// Next targets of the request, in order of trying, as in `rule.to`: voicemail, another user, another gateway or group of them. `[]`: it is
-        /// tried no further.
+        /// Next targets of the request, in order of trying, as in `rule.to`: voicemail, another user, another gateway or a gateway group. `[]`: no
+        /// further target is tried.
         pub to: Vec<RouteTarget> = Vec::new(), ANY;
         /// All of `to` ring at once (ring group), as in `rule.at_once`.
         pub at_once: bool = false, ANY;
-        /// Status of the answer that the caller gets in place of the failure; "none": the failure's own.
+        /// Status of the answer that the caller gets in place of the failed response; "none": the caller gets the failed response.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
         /// Status codes after which the next of `to` is tried, as in `rule.try_next`.
         pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
-        /// Number of characters to remove from the beginning of the user part of the Request-URI for these targets. The change applies to
-        /// the user part that the rules have made, as with `rule.strip`: the next gateway may need numbers in another form. A URI of `to`
-        /// with a user stays unchanged.
+        /// Number of characters to remove from the beginning of the user part of the Request-URI for these targets, because the next gateway may need
+        /// numbers in another form. Characters are removed from the user part that the rules have made, as with `rule.strip`. A URI of `to` with a
+        /// user stays unchanged.
         pub strip: u8 = 0, ANY;
-        /// Text to put before it afterwards, such as "+49".
+        /// Text to insert before the user part after `strip`, such as "+49".
         pub prepend: UserText = UserText::default(), ANY;
-        /// Name of a `[[set]]` of texts with another value for the user part; applied before `strip` and `prepend`.
+        /// Name of a `[[set]]` of texts whose value replaces the user part; applied before `strip` and `prepend`.
         pub translate: Option<Reference<SetTable>> = None, ANY.or("");
-        /// Header lines that the request gets on its way to these targets, such as a Diversion.
+        /// Header lines to add to the request for these targets, such as a Diversion.
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
-        /// Names of header fields to remove on the way to these targets.
+        /// Names of header fields to remove from the request for these targets.
         pub remove_headers: Vec<RemovableHeader> = Vec::new(), ANY;
-        /// Longest ringing of one of these targets, as in `rule.ring_timeout`; "as-set": as for the targets before them.
+        /// Longest ringing of one of these targets, as in `rule.ring_timeout`; "as-set": the value for the previous targets.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
-        /// Longest silence of one of these targets before the next is tried; "as-set": as for the targets before them.
+        /// Longest silence of one of these targets before the next is tried; "as-set": the value for the previous targets.
         pub answer_timeout: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(60)).or("as-set");
-        /// Names of `[[call_limit]]` tables that its call counts under from then on, to the end: such a call is tracked. If one of them is full, this
-        /// failure is skipped as if its `statuses` did not match, even if `over` of the limit is "answer".
+        /// Names of `[[call_limit]]` tables under which the call counts from the use of this failure to its end; such a call is tracked. If one of
+        /// these limits is full, the failure is skipped as if its `statuses` did not match, even if `over` of the limit is "answer".
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
     }
 }
@@ -114,7 +114,7 @@ pub struct FailureAction {
 }
 
 impl FailureAction {
-    /// Limits that a call may count under: those of the failure, and those of the gateway groups of its targets.
+    /// Returns the limits that a call may count under: the limits of the failure, and the limits of the gateway groups of its targets.
     pub fn limits(&self) -> impl Iterator<Item = &Arc<CallLimitTable>> {
         self.call_limits.iter().chain(self.to.call_limits())
     }
@@ -141,7 +141,7 @@ impl FailureAction {
     }
 }
 
-/// Returns the named ones of these failures.
+/// Returns those failures of `all` that `names` names.
 pub(super) fn named(names: &[Reference<FailureTable>], all: &[Arc<FailureAction>]) -> Box<[Arc<FailureAction>]> {
     let failure = |name: &Reference<FailureTable>| all.iter().find(|failure| failure.name == *name.name()).cloned();
     names.iter().filter_map(failure).collect()
@@ -161,7 +161,7 @@ pub(super) fn check(tables: &[FailureTable], actions: &[Arc<FailureAction>], set
             let span = reader.value_of(&format!("failure[{index}].at_once"));
             reader.push(Fault::error(span, message, COUNT_ONCE));
         }
-        // Keys for a forwarded request; without `to` none is forwarded.
+        // These keys apply to a forwarded request; without `to` no request is forwarded.
         let of_requests = [
             ("at_once", table.at_once),
             ("try_next", table.try_next.is_some()),

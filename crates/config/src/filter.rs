@@ -9,17 +9,17 @@ use super::report::Fault;
 use super::rules::condition;
 
 section! {
-    /// Requests that are refused before any other check: also registrations, and requests of established calls. Their senders have not been
-    /// authenticated. Repeat the table for each; the first that holds counts.
+    /// Filter for requests that are refused before any other check, also for registrations and for requests of established calls. The senders are not
+    /// yet authenticated. Repeat the table for each filter; the first one whose condition holds is used.
     pub struct FilterTable = "filter" {
         /// Name in the log.
         pub name: Name = Name::UNSET, ANY.required();
-        /// When it holds, such as "header.User-Agent starts_with 'friendly-scanner'"; docs/rules.md has the fields and the language. `user` is not
-        /// known yet.
+        /// Condition, such as "header.User-Agent starts_with 'friendly-scanner'"; docs/rules.md has the fields and the language. The field `user` is
+        /// always absent here.
         pub when: String = String::new(), ANY.required();
-        /// Status of the answer that the request gets; "none": it gets none.
+        /// Status of the answer to the request; "none": the request gets no answer.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
-        /// Reason phrase of that answer; "": the usual one.
+        /// Reason phrase of the answer; "": the usual phrase of its status.
         pub reason: String = String::new(), ANY;
     }
 }
@@ -31,7 +31,7 @@ pub struct FilterAction {
     pub answer: Option<(u16, Box<str>)>,
 }
 
-/// Compiles the tables. Notes each fault and compiles the rest.
+/// Compiles the tables. Notes each fault, and continues with the next table.
 pub(super) fn compile(
     tables: &[FilterTable],
     names: &SetNames,

@@ -14,31 +14,31 @@ use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
 
 words! {
-    /// First target of a request. The others follow in the order of the list, and after its end from its beginning.
+    /// Choice of the first target. The other targets follow in the order of the list, which continues at its beginning after its end.
     pub enum Pick {
         /// First of the list.
         InOrder = "in_order",
         /// Next one with each request.
         InTurn = "in_turn",
-        /// Target selected by a hash of the Call-ID: all requests of a call go to the same one.
+        /// Target selected by a hash of the Call-ID, so that all requests of a call go to the same target.
         ByCall = "by_call",
     }
 }
 
 section! {
-    /// Targets under one name, such as the gateways of a carrier or the servers of a cluster, which `to` of rules and failures names in
-    /// place of a URI; repeat the table for each.
+    /// Targets under one name, such as the gateways of a carrier or the servers of a cluster, which `to` of rules and failures can name in place of a
+    /// URI; repeat the table for each group.
     pub struct GatewayGroupTable = "gateway_group" {
-        /// Name in `to`.
+        /// Name of the group, for `to` of rules and failures.
         pub name: Name = Name::UNSET, ANY.required();
-        /// Its targets, at least one: URIs as in `rule.to`.
+        /// At least one target, as a URI as in `rule.to`.
         pub to: Vec<SipUri> = Vec::new(), ANY.required();
-        /// First target to try: the first of the list, the next one with each request, or one selected by a hash of the Call-ID. The others follow in
-        /// the order of the list, and after its end from its beginning.
+        /// First target to try: the first of the list, the next one with each request, or one selected by a hash of the Call-ID. The other targets
+        /// follow in the order of the list, which continues at its beginning after its end.
         pub pick: Pick = Pick::InOrder, ANY;
-        /// Names of `[[call_limit]]` tables under which a call counts while it is led to this group, until it ends or is tried at a target
-        /// after the group. A group without room is skipped; if no other target is left, `over` and `status` of the limit decide about the
-        /// call.
+        /// Names of `[[call_limit]]` tables under which a call counts while a target of this group is tried or has the call, until the call ends or
+        /// is tried at a target after the group. A group without room is skipped; if no other target is left, `over` and `status` of the limit decide
+        /// about the call.
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
     }
 }
@@ -151,7 +151,7 @@ impl Targets {
         Self { uris: uris.into(), groups: parts.into(), at_once }
     }
 
-    /// Returns the limits of its groups.
+    /// Returns the limits of the groups among the targets.
     pub fn call_limits(&self) -> impl Iterator<Item = &Arc<CallLimitTable>> {
         self.groups.iter().flat_map(|part| &part.group.call_limits)
     }
@@ -163,7 +163,7 @@ pub(super) fn all(tables: &[GatewayGroupTable], call_limits: &[Arc<CallLimitTabl
     tables.iter().enumerate().map(of).collect()
 }
 
-/// Notes groups without targets. Unreadable targets were noted before.
+/// Notes groups without targets, except groups whose targets could not be read, which were noted before.
 pub(super) fn check(tables: &[GatewayGroupTable], reader: &mut Reader) {
     for (index, table) in tables.iter().enumerate().filter(|(_, table)| table.to.is_empty()) {
         let span = reader.value_of(&format!("gateway_group[{index}].to"));

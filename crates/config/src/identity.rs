@@ -65,7 +65,7 @@ fn is_number(text: &str) -> bool {
 }
 
 impl<'a> IdentityList<'a> {
-    /// Reads a text as a list. An entry that cannot be read admits nothing.
+    /// Reads a text as a list. An entry that cannot be read admits no identity.
     pub const fn of(text: &'a str) -> Self {
         Self(text)
     }
@@ -176,7 +176,7 @@ impl IdentitySource {
     }
 }
 
-/// Reports a set without values, and values of its inline entries that are no list. Entries of a file or database are not checked.
+/// Notes a set without values, and each value of its inline entries that is no list of identities. Entries of a file or database are not checked.
 pub(super) fn check_set(set: &Reference<SetTable>, path: &str, sets: &[SetTable], reader: &mut Reader) {
     let span = reader.value_of(path);
     if !translates(set, sets) {

@@ -9,7 +9,7 @@ use toml::de::DeValue;
 
 use super::reader::Reader;
 
-/// Range, unit and properties of a key besides its type. A constant next to the key.
+/// Range, unit and other properties of a key, written as a constant next to the key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
     unit: Unit,
@@ -28,22 +28,22 @@ enum Unit {
 }
 
 impl Rule {
-    /// Any value of the type.
+    /// Returns the rule that admits any value of the type.
     pub(crate) const fn any() -> Self {
         Self { unit: Unit::Plain, low: 0, high: u64::MAX, word: None, fixed: false, required: false }
     }
 
-    /// A whole number from `low` to `high`, both included.
+    /// Returns the rule for a whole number from `low` to `high`, both included.
     pub(crate) const fn number(low: u64, high: u64) -> Self {
         Self { low, high, ..Self::any() }
     }
 
-    /// A size in bytes from `low` to `high`: a number of bytes or text such as `"64KiB"`.
+    /// Returns the rule for a size from `low` to `high` bytes, written as a number of bytes or as text such as `"64KiB"`.
     pub(crate) const fn bytes(low: u64, high: u64) -> Self {
         Self { unit: Unit::Bytes, low, high, ..Self::any() }
     }
 
-    /// A duration from `low` to `high`, written with its unit such as `"500ms"`.
+    /// Returns the rule for a duration from `low` to `high`, written with its unit, such as `"500ms"`.
     pub(crate) const fn time(low: Duration, high: Duration) -> Self {
         let (low, high) = (low.as_millis() as u64, high.as_millis() as u64);
         Self { unit: Unit::Milliseconds, low, high, ..Self::any() }
@@ -54,12 +54,12 @@ impl Rule {
         (u128::from(self.low)..=u128::from(self.high)).contains(&found.as_millis())
     }
 
-    /// Adds a word for the absence of a value (an `Option` that is `None`).
+    /// Adds a word that the file uses for an absent value (an `Option` that is `None`).
     pub(crate) const fn or(self, word: &'static str) -> Self {
         Self { word: Some(word), ..self }
     }
 
-    /// Marks a key whose value a process keeps for life: a change needs a restart.
+    /// Marks a key whose change needs a restart, because a process keeps the value until it ends.
     pub(crate) const fn fixed(self) -> Self {
         Self { fixed: true, ..self }
     }
@@ -78,7 +78,7 @@ impl Rule {
     }
 }
 
-/// Role of the value of a key for other tables.
+/// Meaning of the value of a key for other tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// No role.
@@ -94,11 +94,11 @@ pub(crate) trait Key: Sized {
     /// Role of the value for other tables.
     const ROLE: Role = Role::Value;
 
-    /// Reads the value of the key `path`; `None` after a fault was noted.
+    /// Reads the value of the key `path`. Notes a fault and returns `None` if the value is not admitted.
     fn read(path: &str, value: &Spanned<DeValue<'_>>, rule: &Rule, reader: &mut Reader) -> Option<Self>;
-    /// The value as TOML.
+    /// Writes the value as TOML.
     fn write(&self, rule: &Rule) -> String;
-    /// Admitted values, in words for the documentation.
+    /// Describes the admitted values for the documentation.
     fn allowed(rule: &Rule) -> String;
     /// Makes a relative path start at this folder.
     fn resolve(&mut self, _folder: &Path) {}
@@ -109,7 +109,7 @@ pub(crate) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// Kind of a value, as a noun of a sentence.
+/// Returns the kind of a value, as a noun with its article for a message.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "text",
@@ -123,7 +123,7 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 }
 
 impl Reader {
-    /// Notes that the value has a wrong type.
+    /// Notes that the value has another type than the key needs.
     pub(super) fn wrong_type(
         &mut self,
         path: &str,
@@ -287,9 +287,9 @@ pub(crate) fn duration_text(duration: Duration) -> String {
 
 /// Types that the file writes as one text.
 pub(super) trait Text: Sized {
-    /// Noun for the text in a sentence, with an example.
+    /// Noun that names the text in a message, with an example.
     const EXPECTED: &'static str;
-    /// Parses the text. The error says what is wrong, and follows the name of the key.
+    /// Parses the text. The error is a part of a sentence that follows the name of the key.
     fn from_text(text: &str) -> Result<Self, String>;
     /// Writes the text as `from_text` reads it.
     fn to_text(&self) -> String;
@@ -330,7 +330,7 @@ impl Text for String {
     const EXPECTED: &'static str = "text in quotes on one line";
 
     fn from_text(text: &str) -> Result<Self, String> {
-        // Most of these texts end in a header field; a line end in one would forge the next header.
+        // Most of these texts are written into a header field, where a line end would let the text forge another header field.
         if text.chars().any(char::is_control) {
             return Err("contains a control character".into());
         }
@@ -417,8 +417,7 @@ impl<T: Key> Key for Option<T> {
     }
 }
 
-/// Words for the absence of a value, after the words for values. A word that replaces a whole list is none of its
-/// items.
+/// Adds the word for an absent value to the description of the admitted values. For a list, the word replaces the whole list and is not an item.
 fn or_word(allowed: &str, word: &str) -> String {
     match allowed.starts_with(LIST) {
         true => format!("; or \"{word}\" in place of the list"),
@@ -426,7 +425,7 @@ fn or_word(allowed: &str, word: &str) -> String {
     }
 }
 
-/// First words for a list.
+/// Beginning of the description of a list.
 const LIST: &str = "a list; ";
 
 impl<T: Key> Key for Vec<T> {
@@ -520,7 +519,7 @@ macro_rules! words {
 }
 pub(super) use words;
 
-/// Joins words: `"a", "b" or "c"`.
+/// Joins words with commas and a final "or": `"a", "b" or "c"`.
 pub(super) fn alternatives(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match quoted.split_last() {

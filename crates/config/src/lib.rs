@@ -1,7 +1,7 @@
 //! The configuration: one TOML text, every key with a default, so that none is needed.
 //!
-//! The one rule of use: [`Config::read`] makes values of a text and opens no file. The process reads the files that the values name, and finds
-//! the position of each key in [`Report::places`]; in a server `strowger_node::preflight` does that.
+//! The one rule of use: [`Config::read`] parses a text to values and opens no file. The process must read the files that the values name;
+//! [`Report::places`] has the position of each key for its messages. In a server `strowger_node::preflight` reads these files.
 //!
 //! `section!` describes each table once, in the file of its name. The struct, the defaults, the reader, [`Config::effective`] and
 //! [`reference()`] come from that description. A table is single (`[log]`) or in a list (`[[certificate]]`), in which each table has a name
@@ -159,7 +159,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a text. Opens none of the files that it names: that is a task of the process that uses them.
+    /// Reads a text. The process that uses the configuration must open the files that the text names; this function opens none of them.
     ///
     /// Returns the configuration with a report of its warnings, which may be empty.
     ///
@@ -172,8 +172,8 @@ impl Config {
         }
     }
 
-    /// Reads a text as [`Config::read`] does. Returns the values also if some of them contradict each other, so that further checks can name their
-    /// faults in the same report. [`Report::places`] has the positions of the keys.
+    /// Reads a text as [`Config::read`] does, but returns the values even if some of them contradict each other, so that further checks can add their
+    /// faults to the same report. [`Report::places`] has the positions of the keys.
     pub fn examine(source: Source<'_>) -> (Option<Self>, Report) {
         let report = |faults| Report::new(source.file, source.text, faults);
         let (document, errors) = DeTable::parse_recoverable(source.text);
@@ -186,7 +186,7 @@ impl Config {
         reader.check_references();
         tables.resolve(source.folder);
         let config = assemble::assemble(tables, source, &mut reader);
-        // Contradictions between wrong values would only confuse.
+        // Contradictions are checked only between valid values; those of wrong values would be misleading.
         let is_whole = reader.error_count() == 0;
         if is_whole {
             check::check(&config, source, &mut reader);
@@ -195,13 +195,13 @@ impl Config {
         (is_whole.then_some(config), report(faults).with_places(places))
     }
 
-    /// Path of the control socket, if there is one.
+    /// Returns the path of the control socket, if there is one.
     pub fn control_socket(&self) -> Option<PathBuf> {
         control_socket(&self.control, &self.store)
     }
 
-    /// Path of the control socket of a server that runs with this text, even if other parts of it are wrong: the running server has an earlier
-    /// version. Relative paths start from `folder`.
+    /// Returns the path of the control socket that this text names, even if other parts of the text are wrong, since the running server may have read
+    /// an earlier version. Relative paths start at `folder`.
     pub fn control_socket_of(text: &str, folder: &Path) -> Option<PathBuf> {
         let (document, _) = DeTable::parse_recoverable(text);
         let mut reader = Reader::new(Tables::names(), text);

@@ -162,23 +162,23 @@ section! {
         pub address: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST), ANY;
         /// Port to bind; by default 5060 for udp and tcp, 5061 for tls, 80 for ws, 443 for wss; 0 lets the system choose.
         pub port: Option<u16> = None, Rule::number(0, 65_535).or("default");
-        /// Host or host:port that peers know this listener by, when it is not the bound one (behind NAT, or bound to
-        /// all addresses). It goes into Via and Record-Route (RFC 3261 sections 18.1.1 and 16.6).
+        /// Host or host:port by which peers know this listener, if it differs from the bound address (behind NAT, or bound to all addresses). The
+        /// server writes it into Via and Record-Route (RFC 3261 sections 18.1.1 and 16.6).
         pub advertise: Option<Advertised> = None, ANY.or("");
-        /// Name of the network this listener is on. A request that leaves by another network than it came by gets two
-        /// Record-Route values, one for each side (RFC 5658).
+        /// Name of the network to which this listener belongs. A request that is forwarded from one network to another gets two Record-Route values,
+        /// one for each side (RFC 5658).
         pub network: String = "default".into(), ANY;
-        /// Algorithms of digest authentication offered here, as in `[auth]`, such as MD5 alone for browsers beside SHA-256 for
-        /// others; an empty list: those of `[auth]`.
+        /// Algorithms of digest authentication that this listener offers, as in `[auth]`, such as MD5 alone for browsers while other listeners offer
+        /// SHA-256; an empty list: the algorithms of `[auth]`.
         pub algorithms: Vec<Algorithm> = Vec::new(), ANY;
-        /// Names of the `[[certificate]]` tables that a tls or wss listener shows: the one that is valid for the server name that the client asks for
-        /// (SNI, RFC 6066 section 3), the first if it asks for no such name; an empty list: `certificate`.
+        /// Names of the `[[certificate]]` tables that a tls or wss listener shows. It selects the certificate that is valid for the server name which
+        /// the client requests (SNI, RFC 6066 section 3), or else the first; an empty list: `certificate`.
         pub certificates: Vec<Reference<Certificate>> = Vec::new(), ANY;
-        /// Certificate chain in PEM for tls and wss, in place of `certificates`; empty: that of `[tls]`.
+        /// Certificate chain in PEM for tls and wss, in place of `certificates`; empty: the chain of `[tls]`.
         pub certificate: Option<PathBuf> = None, ANY.or("");
-        /// Private key in PEM of `certificate`; empty: that of `[tls]`.
+        /// Private key in PEM of `certificate`; empty: the key of `[tls]`.
         pub key: Option<PathBuf> = None, ANY.or("");
-        /// Authorities in PEM; if named, every client must show a certificate that one of them signed; empty: those of `[tls]`.
+        /// Authorities in PEM; if named, every client must show a certificate that one of them signed; empty: the authorities of `[tls]`.
         pub client_ca: Option<PathBuf> = None, ANY.or("");
     }
 }
@@ -188,7 +188,7 @@ section! {
 pub struct Identity {
     /// Certificates, chosen by the server name that a client asks for (RFC 6066 section 3); at least one; the first is the default.
     pub certificates: Vec<CertificateFiles>,
-    /// Authorities in PEM; if set, every client must show a certificate of theirs.
+    /// Authorities in PEM; if set, every client must show a certificate that one of them signed.
     pub client_ca: Option<PathBuf>,
 }
 
@@ -199,15 +199,15 @@ pub struct Listener {
     pub transport: Transport,
     /// Address and port to bind; port 0 lets the system choose.
     pub address: SocketAddr,
-    /// Name by which peers know it; `None`: the bound address.
+    /// Name by which peers know the listener; `None`: the bound address.
     pub advertise: Option<Advertised>,
     /// Name of its network (RFC 5658).
     pub network: String,
-    /// Algorithms of digest authentication that it offers: its own, or those of `[auth]`.
+    /// Algorithms of digest authentication that the listener offers: its own list, or the list of `[auth]`.
     pub algorithms: Vec<Algorithm>,
     /// Names of its certificates, in their order; empty: its certificate has no name.
     pub certificates: Vec<Reference<Certificate>>,
-    /// Certificates for tls and wss; after the check always set for those, and for no others.
+    /// Certificates of the listener; after the checks set for each tls or wss listener, and for no other listener.
     pub identity: Option<Identity>,
 }
 
@@ -220,8 +220,8 @@ impl Listener {
         }
     }
 
-    /// Returns the host by which peers know this listener, IPv6 in brackets; `None` if it is bound to all addresses and
-    /// nothing is advertised.
+    /// Returns the host by which peers know this listener, an IPv6 address in brackets; `None` if the listener is bound to all addresses and
+    /// `advertise` is not set.
     pub fn host(&self) -> Option<String> {
         match (&self.advertise, self.address.ip()) {
             (Some(advertised), _) => Some(advertised.host.clone()),
@@ -260,7 +260,7 @@ impl From<&ListenerTable> for ListenAddress {
 }
 
 impl From<ListenerTable> for Listener {
-    /// Takes over the table's own values only.
+    /// Copies the values of the table; defaults that come from other tables are not yet filled in.
     fn from(table: ListenerTable) -> Self {
         let ListenAddress { transport, address } = (&table).into();
         let files = CertificateFiles::of(table.certificate, table.key);

@@ -36,22 +36,23 @@ section! {
     pub struct Log = "log" {
         /// Form of a line.
         pub format: LogFormat = LogFormat::Text, ANY.fixed();
-        /// Lowest level that is logged. The environment variable STROWGER_LOG wins: another level, or levels of single targets such as
-        /// strowger_net=debug. Libraries log nothing unless their target is named, such as rustls=warn.
+        /// Lowest level that is logged. The environment variable STROWGER_LOG takes precedence; it names another level, or levels of single targets,
+        /// such as strowger_net=debug. Libraries log nothing unless their target is named, such as rustls=warn.
         pub level: LogLevel = LogLevel::Info, ANY;
-        /// Lines a minute about single requests and connections that were refused or failed, wrong passwords above all. A source has a
-        /// tenth of that for each kind of line (connections, forwarding, scanners, malformed, authentication, registrations, requests,
-        /// lookups), and half of all is kept for the kinds in equal parts. Suppressed lines are counted by kind, and the numbers are logged
-        /// after the minute. Bans for wrong passwords are always logged.
+        /// Most lines a minute about single requests and connections that were refused or failed, such as wrong passwords. One source may cause a
+        /// tenth of these lines for each kind (connections, forwarding, scanners, malformed, authentication, registrations, requests, lookups). Half
+        /// of all lines is reserved for the kinds in equal parts. Suppressed lines are counted by kind, and the numbers are logged after the minute.
+        /// Bans for wrong passwords are always logged.
         pub refusals_per_minute: u32 = 100, Rule::number(0, 1_000_000);
-        /// Calls a minute that are logged, from their beginning to their end: the number is spread over the minute, a sixth of it at once;
-        /// calls without a password leave half of that to others. Suppressed calls are counted, and the number is logged after the minute.
-        /// 0: none.
+        /// Most calls a minute that are logged, each from its beginning to its end. The number is spread over the minute; at most a sixth of it is
+        /// logged in one burst. Calls without a password may use half of this bound. Suppressed calls are counted, and the number is logged after the
+        /// minute. 0: no call is logged.
         pub calls_per_minute: u32 = 600, Rule::number(0, 1_000_000);
-        /// Lines a minute about registrations that were made, removed or expired, spread over the minute, a sixth of them at once;
-        /// suppressed lines are counted, and the number is logged after the minute. Refreshed ones are logged at the level debug. 0: none.
+        /// Most lines a minute about registrations that were made, removed or expired. The number is spread over the minute; at most a sixth of it is
+        /// logged in one burst. Suppressed lines are counted, and the number is logged after the minute. Refreshed registrations are logged at the
+        /// level debug. 0: no line.
         pub registrations_per_minute: u32 = 600, Rule::number(0, 1_000_000);
-        /// Interval at which all counters and gauges other than 0 are logged; "never": only when the server ends.
+        /// Interval at which all counters and gauges other than 0 are logged; "never": they are logged only when the server ends.
         pub statistics: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("never");
     }
 }

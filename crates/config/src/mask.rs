@@ -10,8 +10,8 @@ const SECRET: &str = "secret";
 /// Delimiters of a multi-line string.
 const FENCES: [&str; 2] = ["\"\"\"", "'''"];
 
-/// Returns the parts of `text` that may be secret. On each line: the value of a key named `secret` or nearly so, with the rest of a multi-line string
-/// that begins there; else the password of a URL.
+/// Returns the parts of `text` that may be secret. On each line this is the value of a key named `secret` or similarly, up to the end of a multi-line
+/// string that begins there; on a line without such a key it is the password of a URL.
 pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     let (mut at, mut covered) = (0, 0);
@@ -32,7 +32,7 @@ pub(super) fn secrets(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the start of the value of a secret in this line. The path of a file with a secret is not secret.
+/// Returns the start of the value of a secret in this line; `None` if the line has no secret. The path in `secret_file` is not secret.
 fn value_of(line: &str) -> Option<usize> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let mut next = 0;
@@ -43,7 +43,7 @@ fn value_of(line: &str) -> Option<usize> {
         let is_named = plain.contains(SECRET) || nearest(&plain, [SECRET].into_iter()).is_some();
         (is_named && plain != "secret_file" && !is_text(line, start, end)).then_some(end)
     })?;
-    // The sign and the opening quotes of the key are shown, nothing of the value.
+    // The sign after the key and the opening quotes are shown, but no character of the value.
     let between = line[end..].find(|c: char| !c.is_whitespace() && !matches!(c, '"' | '\'' | '=' | ':'));
     let between = &line[end..end + between.unwrap_or(line.len() - end)];
     let sign = between.find(['=', ':']).map_or(0, |at| at + 1);
@@ -69,7 +69,7 @@ fn password_of(line: &str) -> Option<Range<usize>> {
     None
 }
 
-/// Tells whether this range is part of a quoted value.
+/// Tells whether this range of the line is inside a quoted value.
 fn is_text(line: &str, start: usize, end: usize) -> bool {
     let before = &line[..start];
     before.contains('=') && before.matches(['"', '\'']).count() % 2 == 1 && !line[end..].contains('=')

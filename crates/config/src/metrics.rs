@@ -21,10 +21,11 @@ impl Text for SocketAddr {
 section! {
     /// Metrics and health by HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for supervisors.
     pub struct Metrics = "metrics" {
-        /// Listening address. There is no password: only the collector should reach it. A request for `/metrics` from this machine needs a `Host`
-        /// that names this machine, such as "localhost:9060".
+        /// Listening address. There is no password: only the collector should be able to reach this address. A request for `/metrics` from this
+        /// machine needs a `Host` that names this machine, such as "localhost:9060".
         pub listen: Option<SocketAddr> = None, ANY.or("none").fixed();
-        /// Longest round of a thread that carries messages; after a longer one `/healthz` and the watchdog of systemd fail.
+        /// Longest round of a thread that carries messages; while a round takes longer, `/healthz` answers 503 and the watchdog of systemd is not
+        /// notified.
         pub unhealthy_after: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(600));
     }
 }

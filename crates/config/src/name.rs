@@ -98,7 +98,8 @@ impl<L> Reference<L> {
     }
 }
 
-/// Reads a reference whose text may be meant differently: `otherwise` says how, if no name is similar.
+/// Reads a reference to a table of the list `L`. `otherwise` is another possible meaning of the text; the cure names it if no table has a similar
+/// name.
 pub(super) fn read_reference<L: Section>(
     path: &str,
     value: &Spanned<DeValue<'_>>,
@@ -126,13 +127,13 @@ impl<L: Section> Key for Reference<L> {
     }
 }
 
-/// A name in the file: its list and its position.
+/// A name in the file, with its list and its position.
 #[derive(Debug)]
 struct Named {
     list: &'static str,
     name: Name,
     span: Range<usize>,
-    /// For a reference: another meaning of the text; empty: none.
+    /// For a reference, another possible meaning of the text; empty if there is none.
     otherwise: &'static str,
 }
 
@@ -141,13 +142,13 @@ impl Named {
         self.list == list && *self.name == *name
     }
 
-    /// Name in a sentence: `gateway group 'west'`.
+    /// Returns the name as a message shows it: `gateway group 'west'`.
     fn shown(&self) -> String {
         format!("{} '{}'", words(self.list), self.name)
     }
 }
 
-/// List in a sentence: `gateway group` for `gateway_group`.
+/// Returns the name of a list as words for a message: `gateway group` for `gateway_group`.
 fn words(list: &str) -> String {
     list.replace('_', " ")
 }
@@ -162,7 +163,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Marks a list of which a faulty table may have had a name.
+    /// Marks a list in which a table has an unreadable name, so that references to this list are not checked.
     pub(super) fn doubt(&mut self, list: &'static str) {
         self.doubtful.insert(list);
     }
@@ -171,7 +172,7 @@ impl Names {
         self.references.push(Named { list, name: name.clone(), span, otherwise });
     }
 
-    /// Names of a list in a sentence: `'a', 'b' and 'c'`.
+    /// Returns the names in a list as a message shows them: `'a', 'b' and 'c'`.
     fn of(&self, list: &str) -> String {
         let mut names: Vec<String> =
             self.tables.iter().filter(|table| table.list == list).map(|table| format!("'{}'", table.name)).collect();
@@ -182,7 +183,7 @@ impl Names {
         }
     }
 
-    /// Returns the cure of a reference without a table.
+    /// Returns the cure for a reference to a table that does not exist.
     fn cure(&self, reference: &Named) -> String {
         let list = reference.list;
         let otherwise = match reference.otherwise {
@@ -213,7 +214,7 @@ impl Reader {
         self.names.tables.push(Named { list, name: name.clone(), span, otherwise: "" });
     }
 
-    /// Notes each reference without a table, after the whole file is read.
+    /// Notes each reference to a table that does not exist. The whole file must have been read.
     pub(super) fn check_references(&mut self) {
         let names = &self.names;
         let leads_nowhere = |reference: &&Named| {
@@ -232,7 +233,7 @@ impl Reader {
         }
     }
 
-    /// Notes a reference in a text of another language than TOML, such as a condition.
+    /// Records a reference that a text in another language than TOML contains, such as a condition.
     pub(super) fn note_reference(&mut self, list: &'static str, name: &str, span: Range<usize>) {
         self.names.refer(list, &Name(name.to_owned()), span, "");
     }
@@ -254,7 +255,7 @@ impl Reader {
         }
     }
 
-    /// Keys that refer to a list: `certificates of [[listener]]`.
+    /// Returns the keys that can refer to a list, such as `certificates of [[listener]]`.
     fn referring(&self, list: &str) -> Vec<String> {
         let tables = self.table_names().iter();
         let keys =
@@ -425,7 +426,7 @@ mod tests {
         }
     }
 
-    /// References to an unreadable list may be right.
+    /// References to a list with unreadable names may be right, so they are not checked.
     #[test]
     fn a_fault_of_a_list_is_none_of_what_refers_to_it() {
         for list in [

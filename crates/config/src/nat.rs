@@ -8,9 +8,9 @@ use super::reader::{ANY, section};
 words! {
     /// Message that keeps the flow to a phone open.
     pub enum PingMethod {
-        /// An OPTIONS request (RFC 3261 section 11): the phone answers, so its death is seen too.
+        /// An OPTIONS request (RFC 3261 section 11): the phone answers, so the server also notices a dead phone.
         Options = "options",
-        /// An empty line (RFC 5626 section 3.5.1): four bytes, but over UDP nothing comes back.
+        /// An empty line (RFC 5626 section 3.5.1): only four bytes, but over UDP the phone sends no answer.
         Crlf = "crlf",
     }
 }
@@ -18,8 +18,9 @@ words! {
 section! {
     /// Phones behind address translation.
     pub struct Nat = "nat" {
-        /// Send to the source address of a phone if its Contact does not lead there: the Contact names a private address that is not the source, or
-        /// another port where a router has changed it, or the phone uses a connection, which alone leads to it.
+        /// Send to the source address of a phone if its Contact does not lead to the phone. That is so if the Contact names a private address other
+        /// than the source, if a router has changed the port, or if the phone uses a connection, because then it can be reached only by this
+        /// connection.
         pub contact_repair: bool = true, ANY;
         /// Answer every request to the port it came from, as if its Via had `rport` (RFC 3581 section 4).
         pub force_rport: bool = false, ANY;

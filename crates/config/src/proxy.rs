@@ -75,38 +75,38 @@ section! {
         pub relay_for: RelayFor = RelayFor::Authenticated, ANY;
         /// Stay in the path of later requests of a call (RFC 3261 section 16.6 step 4).
         pub record_route: bool = true, ANY;
-        /// Lifetime of the route tokens and seals that the server writes into a call, which let later requests pass: for Record-Route from the start
-        /// of the call, for a Contact from its message. A refresh of the call within this time (RFC 4028) renews them; a later request needs a
-        /// password like a first one.
+        /// Lifetime of the route tokens and seals that the server writes into a call, by which later requests of the call are accepted without a
+        /// password. The token in Record-Route is valid from the start of the call, the seal of a Contact from its message. A refresh of the call
+        /// within this time (RFC 4028) renews them; a request after this time needs a password like the first request.
         pub route_lifetime: Duration = Duration::from_secs(86_400), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
         /// Max-Forwards given to a request that has none (RFC 3261 section 16.6 step 3).
         pub max_forwards: u8 = 70, Rule::number(1, 255);
         /// Order in which the contacts of a user ring (RFC 3261 section 16.6).
         pub fork: Fork = Fork::ByQ, ANY;
-        /// Longest ringing of one contact, or one group of equal q, before the next is tried.
+        /// Longest ringing of one contact, or of one group of equal q, before the next contact or group is tried.
         pub fork_timeout: Duration = Duration::from_secs(20), Rule::time(Duration::from_secs(1), Duration::from_secs(600));
-        /// Total number of branches of one request: contacts and their addresses, also sequential ones, and its further branches if one of
-        /// them leads back to this server. Of more contacts, those of the highest q are tried; a request that comes back without branches
+        /// Most branches of one request in all. Contacts and their addresses count, also sequential ones, and so do further branches of a request
+        /// that returns to this server. If there are more contacts, those of the highest q are tried; a request that returns when no branches are
         /// left gets 440.
         pub max_branches: u16 = 64, Rule::number(1, 1_024);
         /// Handling of a CANCEL that matches no INVITE.
         pub unmatched_cancel: UnmatchedCancel = UnmatchedCancel::Answer, ANY;
-        /// Status of the answer to a request for a user who is known and has not registered.
+        /// Status of the answer to a request for a user who exists but is not registered.
         pub unregistered_status: u16 = 480, Rule::number(400, 699);
         /// Skip contacts whose devices do not support the method of the request, as their REGISTER says (`methods` of the Contact, RFC 3840, or
         /// Allow).
         pub method_filter: bool = false, ANY;
-        /// Status of the answer where `method_filter` leaves no contact.
+        /// Status of the answer if `method_filter` leaves no contact.
         pub unfit_status: u16 = 405, Rule::number(400, 699);
-        /// A request larger than this leaves by TCP (RFC 3261 section 18.1.1), and by UDP where no connection stands within 0.3 s; to such a peer
-        /// it goes by UDP at once for ten minutes. Never away from the flow of a binding.
+        /// Size above which a request is sent by TCP (RFC 3261 section 18.1.1). If no connection is established within 0.3 s, it is sent by UDP, and
+        /// for ten minutes large requests to this peer are sent by UDP at once. A request to a phone stays on the flow of its binding.
         pub udp_to_tcp_above: Option<usize> = Some(1_300), Rule::bytes(200, 65_535).or("never");
-        /// Networks that any peer may name as a target, by a Request-URI, Route, Contact or Path, from wherever it sends: private networks that
-        /// peers of other networks shall reach. Without this a peer may name no address that reaches less far than its own (loopback, link-local,
-        /// private), no multicast address, and no port of this machine that is no listener of this server; peers on this machine may. Databases,
-        /// caches, `control.listen` and `metrics.listen` stay out of reach, and so do other ports of this machine, unless a single address or a
-        /// loopback network names them. WebSocket peers count as peers of other networks. Targets that this file names (rules,
-        /// gateways, networks of a `[[source]]`), and devices at the address that they send from, need no entry.
+        /// Networks that any peer may name as a target, by a Request-URI, Route, Contact or Path, independent of the address that it sends from; for
+        /// private networks that peers of other networks must reach. Otherwise a peer must not name an address of a narrower scope than its own
+        /// (loopback, link-local, private), a multicast address, or a port of this machine that is no listener of this server; a peer on this machine
+        /// may name such a port. Databases, caches, `control.listen` and `metrics.listen` remain forbidden as targets, and so do other ports of this
+        /// machine, unless an entry is a single address of this machine or a loopback network. WebSocket peers count as peers of other networks.
+        /// Targets that this file names (rules, gateways, networks of a `[[source]]`), and devices at the address that they send from, need no entry.
         pub reachable: Vec<Network> = Vec::new(), ANY;
     }
 }

@@ -13,7 +13,7 @@ words! {
         Crash = "crash",
         /// Failure of the machine: synced to the disk before the 200 leaves.
         PowerLoss = "power-loss",
-        /// Nothing: bindings are kept in memory only, a restart forgets them.
+        /// No event: bindings are kept in memory only, and a restart loses them.
         None = "none",
     }
 }
@@ -37,18 +37,18 @@ section! {
         pub authenticate: bool = true, ANY;
         /// Events that an acknowledged binding survives.
         pub durability: Durability = Durability::Crash, ANY.fixed();
-        /// Shortest life of a binding; a phone that wants less gets 423 with Min-Expires (RFC 3261 section 10.3 step 7).
+        /// Shortest lifetime of a binding; a phone that requests a shorter one gets 423 with Min-Expires (RFC 3261 section 10.3 step 7).
         pub min_expires: Duration = Duration::from_secs(60), Rule::time(Duration::from_secs(1), Duration::from_secs(86_400));
-        /// Longest life of a binding; a phone that wants more gets this much (RFC 3261 section 10.2.1.1).
+        /// Longest lifetime of a binding; a phone that requests a longer one gets this lifetime (RFC 3261 section 10.2.1.1).
         pub max_expires: Duration = Duration::from_secs(7_200), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
-        /// Life of a binding whose phone names none (RFC 3261 section 10.3 step 7).
+        /// Lifetime of a binding whose phone requests none (RFC 3261 section 10.3 step 7).
         pub default_expires: Duration = Duration::from_secs(3_600), Rule::time(Duration::from_secs(1), Duration::from_secs(30 * 86_400));
-        /// Most contacts of one address of record. A further one takes the place of one that cannot be reached, or of one of the same device
-        /// (`+sip.instance`), else it is answered 403.
+        /// Most contacts of one address of record. A further contact replaces a contact that cannot be reached, or a contact of the same device
+        /// (`+sip.instance`); if there is none, its REGISTER is answered 403.
         pub max_contacts: usize = 10, Rule::number(1, 1_024);
-        /// Most bindings in all; a further one is answered 503.
+        /// Most bindings of all users together; a REGISTER for a further binding is answered 503.
         pub max_bindings: usize = 10_000_000, Rule::number(1, 1 << 30).fixed();
-        /// Handling of the Path of edge proxies, which later calls follow (RFC 3327).
+        /// Handling of the Path of edge proxies (RFC 3327); calls to the phone later take this path.
         pub path: PathRule = PathRule::Keep, ANY;
         /// Routes sent to phones in Service-Route (RFC 3608).
         pub service_route: Vec<SipUri> = Vec::new(), ANY;

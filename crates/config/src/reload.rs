@@ -7,11 +7,11 @@ use super::report::{Fault, Report};
 use super::{Change, Config, check};
 
 impl Config {
-    /// Returns this configuration as a process that runs with `running` can adopt it, and the changes: keys that need a restart keep their running
-    /// values.
+    /// Returns this configuration in the form that a process which runs with `running` can adopt, and the changed keys. Keys that need a restart keep
+    /// their running values.
     ///
-    /// Listeners are fixed by transport, address and order. If those are the same, the other keys of each listener (its certificate, its algorithms,
-    /// the name that it advertises) come from the file; else the listeners stay unchanged.
+    /// Transport, address and order of the listeners cannot change. If they are the same in both configurations, the other keys of each listener (its
+    /// certificate, its algorithms, the name that it advertises) come from the file; otherwise all listeners keep their running values.
     #[must_use]
     pub fn for_running(mut self, running: &Self) -> (Self, Vec<Change>) {
         let listen = self.listen_change(running);
@@ -30,8 +30,8 @@ impl Config {
         (self, changes)
     }
 
-    /// Faults of this configuration, as [`Config::for_running`] returned it, that the file alone does not have: values of the file contradict values
-    /// that the process keeps. `of_file` is the report of the file.
+    /// Returns the faults of this configuration, as [`Config::for_running`] returned it, that the file alone does not have: contradictions between
+    /// values of the file and values that the process keeps. `of_file` is the report of the file.
     #[must_use]
     pub fn mixed_faults(&self, of_file: &Report) -> Vec<Fault> {
         // These faults have no position: at least one of the two values is not in the file.
@@ -46,7 +46,7 @@ impl Config {
         reader.into_faults().into_iter().filter(is_new).map(told).collect()
     }
 
-    /// Keys above the first table, without those that lists contain.
+    /// Returns the keys above the first table except `listen`: listeners are compared as a list.
     fn top(&self) -> Top {
         let short = self.domains.iter().filter(|domain| !domain.has_table);
         let domains = Some(short.map(|domain| domain.name.clone()).collect());
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(config.clone().for_running(&config).1, []);
     }
 
-    /// Each of the two files is valid alone.
+    /// Each of the two files is valid by itself.
     #[test]
     fn what_a_file_says_must_fit_what_the_process_keeps() {
         let secret = "[control]\nlisten = \"192.0.2.10:9061\"\nsecret = \"a secret of many letters\"";

@@ -1,6 +1,6 @@
 //! Keys of earlier versions that are constants now. A file that still has one gets a warning, and starts.
 
-/// Table, key, and present value with its reason, as the end of a sentence.
+/// Removed keys, each with its table, and with the end of a sentence that gives the present value and its reason.
 const REMOVED: [(&str, &str, &str); 58] = [
     ("server", "kernel_steering", "the kernel gives each datagram to the shard of its call wherever it can"),
     ("server", "udp_send_buffer", "4 MiB hold more than a shard sends in a round"),
@@ -78,12 +78,12 @@ const REMOVED: [(&str, &str, &str); 58] = [
     ("cache", "connections", "two connections to each server carry all its requests: they are pipelined"),
 ];
 
-/// Returns the reason for which a key is no key any more.
+/// Returns the reason why a key was removed; `None` if it is no removed key.
 pub(super) fn reason(table: &str, key: &str) -> Option<&'static str> {
     REMOVED.iter().find(|removed| (removed.0, removed.1) == (table, key)).map(|removed| removed.2)
 }
 
-/// Table and key of the protection of a connection, and the key whose URL has it now.
+/// Removed keys for the protection of a connection, each with its table and with the key whose URL contains the protection now.
 const IN_URL: [(&str, &str, &str); 10] = [
     ("store", "subscriber_tls", "store.subscribers"),
     ("store", "subscriber_ca", "store.subscribers"),
@@ -97,7 +97,8 @@ const IN_URL: [(&str, &str, &str); 10] = [
     ("set", "ca", "database"),
 ];
 
-/// Returns the key whose URL has what this key had. A server that went on without it would drop the protection of a connection.
+/// Returns the key whose URL contains the setting of this removed key. A file with such a key is refused, because the server would otherwise connect
+/// without the protection.
 pub(super) fn url_of(table: &str, key: &str) -> Option<&'static str> {
     IN_URL.iter().find(|moved| (moved.0, moved.1) == (table, key)).map(|moved| moved.2)
 }

@@ -34,12 +34,12 @@ impl Fault {
         Self { severity: Severity::Error, span, message: message.into(), cure: cure.into() }
     }
 
-    /// Start of its range; a fault without one comes last.
+    /// Returns the start of the range of the fault, or the largest number if it has none, so that such faults are sorted last.
     fn start(&self) -> usize {
         self.span.as_ref().map_or(usize::MAX, |span| span.start)
     }
 
-    /// Creates a fault that the server can work with.
+    /// Creates a fault with which the server can still start.
     pub fn warning(span: Option<Range<usize>>, message: impl Into<String>, cure: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, span, message: message.into(), cure: cure.into() }
     }
@@ -100,12 +100,12 @@ impl Report {
         self.faults.iter().filter(|fault| fault.severity == Severity::Error).count()
     }
 
-    /// Returns the number of faults that the server can work with.
+    /// Returns the number of faults with which the server can still start.
     pub fn warnings(&self) -> usize {
         self.faults.len() - self.errors()
     }
 
-    /// Returns line and column of a fault, both from 1, the column in characters.
+    /// Returns line and column of a fault, both counted from 1, the column in characters.
     pub fn position(&self, fault: &Fault) -> Option<(usize, usize)> {
         let start = fault.span.as_ref()?.start;
         let line = self.line_at(start);
@@ -113,7 +113,7 @@ impl Report {
         Some((line.number, column + 1))
     }
 
-    /// Returns the line without secrets, and the byte range of the mask in it.
+    /// Returns the line with its secret masked, and the byte range of the mask.
     fn shown(&self, line: &Line<'_>) -> (String, Option<Range<usize>>) {
         let end = line.start + line.text.len();
         let Some(secret) = self.secrets.iter().find(|secret| secret.start < end && secret.end > line.start) else {
@@ -166,7 +166,7 @@ impl fmt::Display for Report {
                         _ => from..to,
                     };
                     let width = text.get(marked.clone()).map_or(1, |marked| marked.chars().count().max(1));
-                    // Tabs stay tabs, so that the caret stands under the word on any terminal.
+                    // Tabs are kept, so that the caret is below the word on any terminal.
                     let lead = text.get(..marked.start).unwrap_or_default().chars();
                     let lead: String = lead.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
                     writeln!(f, " {margin} | {lead}{}", "^".repeat(width))?;

@@ -35,7 +35,7 @@ impl Text for HeaderLine {
 }
 
 impl HeaderLine {
-    /// Joins the lines, each with its CRLF.
+    /// Joins the lines, and ends each with CRLF.
     pub(super) fn lines(lines: &[Self]) -> Box<[u8]> {
         lines.iter().flat_map(|line| [line.0.as_bytes(), b"\r\n"]).flatten().copied().collect()
     }
@@ -72,7 +72,7 @@ pub fn is_user_text(text: &[u8]) -> bool {
     text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(byte))
 }
 
-/// Account of calls in accounting rows.
+/// Text for the column `account` of accounting rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountName(Box<str>);
 
@@ -100,7 +100,7 @@ impl Text for AccountName {
     }
 }
 
-/// Name of a header field that a request can do without.
+/// Name of a header field that may be removed from a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovableHeader(HeaderName);
 

@@ -27,86 +27,90 @@ use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
 use super::set::{SetTable, load};
 
 section! {
-    /// A group of peers by their addresses, such as the gateways of a carrier: conditions know it as `source.group`; repeat the table for each.
+    /// A group of peers by their addresses, such as the gateways of a carrier. In conditions `source.group` is the name of the group. Repeat the
+    /// table for each group.
     pub struct SourceTable = "source" {
         /// Name in conditions.
         pub name: Name = Name::UNSET, ANY.required();
-        /// Addresses and networks, such as "192.0.2.7" and "2001:db8::/32". Of overlapping ones the smallest counts.
+        /// Addresses and networks, such as "192.0.2.7" and "2001:db8::/32". If networks of several groups contain an address, the smallest network
+        /// determines the group.
         pub networks: Vec<String> = Vec::new(), ANY.required();
-        /// Its requests need no password, and may go anywhere that `[[rule]]` tables let them. By UDP an address can be forged: only for
-        /// networks that no other peer sends from.
+        /// Requests of this group need no password, and may go to each target that `[[rule]]` tables allow. Over UDP an address can be forged: set
+        /// this only for networks from which no other peer can send.
         pub trusted: bool = false, ANY;
     }
 }
 
 section! {
-    /// Actions for requests outside dialogs that meet a condition; repeat the table for each, in their order. Each rule that holds adds its
-    /// keys, until one answers, names a target, or stops. Everything else follows the other tables.
+    /// Actions for requests outside dialogs that meet a condition. Repeat the table for each rule; rules are evaluated in the order of the file. Each
+    /// rule whose condition holds adds its keys. The first such rule that answers, names a target, or has `stop` ends the evaluation. The other
+    /// tables determine everything that no rule sets.
     pub struct RuleTable = "rule" {
         /// Name in the log.
         pub name: Name = Name::UNSET, ANY.required();
         /// Condition, such as "method == 'INVITE' and request.local and not exists request.user"; docs/rules.md has the fields and the language.
         pub when: String = "true".into(), ANY;
-        /// Status of the answer that the request gets; "none": this rule does not answer it.
+        /// Status of the answer to the request; "none": this rule does not answer the request.
         pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
-        /// Reason phrase of that answer; "": the usual one.
+        /// Reason phrase of the answer; "": the usual phrase of its status.
         pub reason: String = String::new(), ANY;
-        /// The request gets no answer at all: for senders that only look for servers.
+        /// Drop the request without an answer, for senders that only scan for servers.
         pub drop: bool = false, ANY;
-        /// Targets of the request, in order of trying. A URI of a local domain with a user, such as "sip:alice@example.org", stands for the phones of
-        /// this user. Another URI with a user takes the place of the Request-URI, one without leads there with the Request-URI as it is; the name of
-        /// a `[[gateway_group]]` stands for its targets. The Routes of the sender are removed. A request for a sips URI goes there by TLS or not at
-        /// all. `[]`: the contacts of its user, or the target in the request itself.
+        /// Targets of the request, in order of trying. A URI of a local domain with a user, such as "sip:alice@example.org", means the phones of this
+        /// user. Any other URI with a user replaces the Request-URI. A URI without a user is the next hop, and the Request-URI stays unchanged. The
+        /// name of a `[[gateway_group]]` means its targets. The Routes of the sender are removed. A request for a sips URI is sent by TLS, or
+        /// refused. `[]`: the contacts of the user in the Request-URI, or the target that the request itself names.
         pub to: Vec<RouteTarget> = Vec::new(), ANY;
-        /// All of `to` ring at once (ring group); `false`: one after the other (hunt group).
+        /// All targets of `to` ring at once (ring group); `false`: they ring one after the other (hunt group).
         pub at_once: bool = false, ANY;
         /// Callers that may reach targets of `to` outside the local domains, with the values of `proxy.relay_for`; "as-set": the value of that key.
         /// Another caller is asked for a password (407) or refused (403).
         pub relay_for: Option<RelayFor> = None, ANY.or("as-set");
-        /// Status codes after which the next of `to` is tried; "any": all but 6xx. A target that is silent or cannot be reached is followed by the
-        /// next in any case.
+        /// Status codes after which the next of `to` is tried; "any": all but 6xx. After a target that is silent or cannot be reached, the next is
+        /// tried in any case.
         pub try_next: Option<Vec<u16>> = None, Rule::number(300, 699).or("any");
-        /// Names of `[[failure]]` tables for a failed request; the first one for its status is used, each once.
+        /// Names of `[[failure]]` tables for a failed request; the first unused table for its status is used, and each table at most once.
         pub on_failure: Vec<Reference<FailureTable>> = Vec::new(), ANY;
-        /// Names of `[[call_limit]]` tables that its call counts under, from the INVITE to the end: such a call is tracked.
+        /// Names of `[[call_limit]]` tables under which the call counts from its INVITE to its end; such a call is tracked.
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
-        /// Answer with the targets in place of forwarding the request: 302, or for several targets 300, each with its q (RFC 3261 section 8.3).
+        /// Do not forward the request, but answer with the targets as Contacts: by 302, or for several targets by 300 with a q for each (RFC 3261
+        /// section 8.3).
         pub redirect: bool = false, ANY;
-        /// Number of characters to remove from the beginning of the user part of the Request-URI. A user part that has no more than these stays
-        /// unchanged.
+        /// Number of characters to remove from the beginning of the user part of the Request-URI. A user part that has no more characters than this
+        /// stays unchanged.
         pub strip: u8 = 0, ANY;
-        /// Text to put before the user part of the Request-URI afterwards, such as "+".
+        /// Text to insert before the user part of the Request-URI after `strip`, such as "+".
         pub prepend: UserText = UserText::default(), ANY;
-        /// Name of a `[[set]]` of texts: the user part of the Request-URI becomes the value that the set has for it, if it has one; before
+        /// Name of a `[[set]]` of texts: if the set has a value for the user part of the Request-URI, this value replaces the user part, before
         /// `strip` and `prepend`.
         pub translate: Option<Reference<SetTable>> = None, ANY.or("");
-        /// P-Asserted-Identity of the forwarded request (RFC 3325), written as `sip:NUMBER@DOMAIN`: a number such as "+49301234560", a list
-        /// of numbers and ranges such as "+49301234560, +4930123*", or the name of a `[[set]]` with a list for each account. From a list
-        /// the sender chooses by P-Preferred-Identity, P-Asserted-Identity or From; otherwise the first single number counts, then
-        /// the list of `auth.identities`, then the address-of-record of the account. Targets of `to` are trusted: they receive it
-        /// with `Privacy: id` too. Remote-Party-ID, Diversion and History-Info of an account may name identities of this list and of the
-        /// account. "": the server asserts nothing.
+        /// P-Asserted-Identity of the forwarded request (RFC 3325), written as `sip:NUMBER@DOMAIN`: a number such as "+49301234560", a list of
+        /// numbers and ranges such as "+49301234560, +4930123*", or the name of a `[[set]]` with a list for each account. From a list the sender
+        /// chooses by P-Preferred-Identity, P-Asserted-Identity or From; otherwise the first single number counts, then the list of
+        /// `auth.identities`, then the address-of-record of the account. Targets of `to` are trusted: they receive the P-Asserted-Identity even with
+        /// `Privacy: id`. Remote-Party-ID, Diversion and History-Info of an account may name identities of this list and of the account. "": the
+        /// server asserts nothing.
         pub identity: Option<Identities> = None, ANY.or("");
-        /// Header lines that the request gets, such as "P-Hint: outbound".
+        /// Header lines to add to the request, such as "P-Hint: outbound".
         pub add_headers: Vec<HeaderLine> = Vec::new(), ANY;
-        /// Names of header fields that the request loses.
+        /// Names of header fields to remove from the request.
         pub remove_headers: Vec<RemovableHeader> = Vec::new(), ANY;
-        /// Stay in the path of later requests; "as-set": as `proxy.record_route` says. A call that counts under a limit is followed to its end
-        /// regardless of this key.
+        /// Stay in the path of later requests of the call; "as-set": the value of `proxy.record_route`. For a call that counts under a limit the
+        /// server stays in the path regardless of this key.
         pub record_route: Option<bool> = None, ANY.or("as-set");
-        /// Keep track of the call; "as-set": as `dialogs.track` says.
+        /// Keep track of the call; "as-set": the value of `dialogs.track`.
         pub track: Option<bool> = None, ANY.or("as-set");
-        /// Account the call; "as-set": as `accounting.all` says.
+        /// Account the call; "as-set": the value of `accounting.all`.
         pub account: Option<bool> = None, ANY.or("as-set");
-        /// Account the call, with this in the column `account` of its rows: a tariff, a tenant, a cost centre; "": the column is empty,
-        /// unless a later rule fills it.
+        /// Account the call, with this text in the column `account` of its rows, such as a tariff, a tenant or a cost centre; "": the column is
+        /// empty, unless a later rule sets it.
         pub account_as: Option<AccountName> = None, ANY.or("");
-        /// Longest ringing of one target: then the next is tried, and after the last the caller gets 408; "as-set": as `proxy.fork_timeout` says, the
-        /// last target as long as its caller waits.
+        /// Longest ringing of one target. After this time the next target is tried; after the last, the caller gets 408. "as-set": the value of
+        /// `proxy.fork_timeout`, without a bound for the last target.
         pub ring_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(600)).or("as-set");
-        /// Longest silence of a target before the next is tried; "as-set": until its transaction ends.
+        /// Longest silence of a target before the next target is tried; "as-set": until the transaction with the target ends.
         pub answer_timeout: Option<Duration> = None, Rule::time(Duration::from_millis(100), Duration::from_secs(60)).or("as-set");
-        /// No further rule is evaluated.
+        /// Evaluate no further rule.
         pub stop: bool = false, ANY;
     }
 }
@@ -173,7 +177,7 @@ pub struct UserEdit {
 }
 
 impl UserEdit {
-    /// Returns `None` if nothing changes.
+    /// Returns the edit that the keys describe, or `None` if they change nothing.
     pub(super) fn of(
         translate: Option<&Reference<SetTable>>,
         strip: u8,
@@ -187,8 +191,7 @@ impl UserEdit {
 }
 
 impl Action {
-    /// Limits that a call may count under before it fails: those of the rule, and those of the gateway groups of its
-    /// targets.
+    /// Returns the limits that a call may count under before it fails: the limits of the rule, and the limits of the gateway groups of its targets.
     pub fn limits(&self) -> impl Iterator<Item = &Arc<CallLimitTable>> {
         self.call_limits.iter().chain(self.to.call_limits())
     }
@@ -225,7 +228,7 @@ impl Action {
     }
 }
 
-/// Compiled rules, sets and sources of a configuration. A copy shares them.
+/// Compiled rules, sets and sources of a configuration. A clone shares them with the original.
 #[derive(Clone, Debug)]
 pub struct Decisions {
     /// Filters, evaluated before any other check, in the order of the file.
@@ -261,7 +264,7 @@ impl Default for Decisions {
     }
 }
 
-/// Equal by definition: the lists of the configuration, from which it is compiled, are compared themselves.
+/// Treats all values as equal, because the comparison of two configurations compares the lists from which these values are compiled.
 impl PartialEq for Decisions {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -269,19 +272,19 @@ impl PartialEq for Decisions {
 }
 
 impl Decisions {
-    /// The set of this name.
+    /// Returns the set of this name.
     pub fn set(&self, name: &str) -> Option<&Arc<Set>> {
         self.sets.set(self.names.id(name)?)
     }
 
-    /// Returns a copy with other data in a set; unchanged if no set has this name and kind.
+    /// Returns a copy with other data in the set of this name. If no set has this name and kind, the copy is unchanged.
     #[must_use]
     pub fn with_set(&self, name: &str, set: Arc<Set>) -> Self {
         let sets = self.names.id(name).and_then(|id| self.sets.with(id, set).ok());
         Self { sets: sets.unwrap_or_else(|| self.sets.clone()), ..self.clone() }
     }
 
-    /// Returns the group of this address.
+    /// Returns the name of the group to which this address belongs.
     pub fn group_of(&self, source: std::net::IpAddr) -> Option<&str> {
         std::str::from_utf8(self.sources.as_ref()?.address_value(source)?).ok()
     }
@@ -301,7 +304,7 @@ impl Decisions {
     }
 }
 
-/// Lists of the file that decisions are compiled from.
+/// Lists of the file from which decisions are compiled.
 pub(super) struct Lists<'a> {
     pub(super) rules: &'a [RuleTable],
     pub(super) sets: &'a [SetTable],
@@ -314,7 +317,7 @@ pub(super) struct Lists<'a> {
     pub(super) auth: &'a Auth,
 }
 
-/// Compiles the lists. Notes each fault and compiles the rest.
+/// Compiles the lists. Notes each fault, and continues with the next table.
 pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader) -> Arc<Decisions> {
     let Lists { rules, sets, sources, failures, filters, call_limits, gateway_groups, emergency, auth } = lists;
     let (names, loaded) = load(sets, reader);
@@ -356,7 +359,7 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
     Arc::new(Decisions { filters, rules, sets: filled, names, sources, trusted, emergency, emergency_identity })
 }
 
-/// Compiles the condition of the table at this path. Notes a fault in it.
+/// Compiles the condition of the table at this path. Notes a fault and returns `None` if the condition is invalid.
 pub(super) fn condition(
     text: &str,
     path: &str,
@@ -384,7 +387,8 @@ pub(super) fn rule_shown(table: &RuleTable) -> String {
     format!("rule '{}'", table.name)
 }
 
-/// Position in the text of a value, which is between quotes. Escapes before it shift it, but never beyond the value.
+/// Returns the position in the file for a position within a quoted value. TOML escapes before it make the result inexact, but it never lies outside
+/// of the value.
 fn within(value: &Range<usize>, span: &Range<usize>) -> Range<usize> {
     let at = |place: usize| (value.start + 1 + place).min(value.end.saturating_sub(1)).max(value.start);
     at(span.start)..at(span.end).max(at(span.start))
@@ -411,7 +415,7 @@ fn of_sources(tables: &[SourceTable], reader: &mut Reader) -> Option<Set> {
     let mut all = Vec::new();
     for (index, table) in tables.iter().enumerate() {
         let networks = table.networks.iter().map(|network| (network.as_str(), Some(table.name.as_str())));
-        // Each table first alone: its faults get its position.
+        // Each table is first compiled alone, so that its faults have its position.
         of_entries(LookupKind::Networks, networks.clone(), &format!("source[{index}]"), "networks", reader)?;
         all.extend(networks);
     }

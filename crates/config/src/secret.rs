@@ -22,7 +22,7 @@ impl Secret {
         }
     }
 
-    /// Returns the secret itself; for keys, never for people.
+    /// Returns the secret itself, which may be used as a key and must not be shown.
     pub fn reveal(&self) -> &[u8] {
         self.0.as_bytes()
     }

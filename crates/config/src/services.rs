@@ -1,4 +1,4 @@
-//! Services that the server uses: databases, caches, control and metrics. Peers MUST NOT name them as targets.
+//! Addresses of the services that the server uses: databases, caches, control and metrics. Peers MUST NOT name them as targets.
 
 use strowger_cache::servers::Endpoint;
 use strowger_store::database_url::DatabaseAddress;

@@ -42,21 +42,23 @@ impl SetKind {
 }
 
 section! {
-    /// A data set that conditions of rules query: `number in NAME`, or with values `NAME[number] == 'west'`; repeat the table for each. Its entries
-    /// are here, in a file or in a database.
+    /// A data set that conditions of rules query: `number in NAME`, or with values `NAME[number] == 'west'`. The entries are in this table, in a file
+    /// or in a database. Repeat the table for each set.
     pub struct SetTable = "set" {
         /// Name in conditions.
         pub name: Name = Name::UNSET, ANY.required();
-        /// Look-up of its keys.
+        /// Kind of look-up of the keys of the set.
         pub kind: SetKind = SetKind::Texts, ANY;
-        /// Its keys, with or without values.
+        /// Keys of the set, with or without values.
         pub entries: Entries = Entries::default(), ANY;
-        /// A CSV file (RFC 4180) with its entries; its first line names the columns. `strowger reload` and `strowger sets reload` read it again.
+        /// A CSV file (RFC 4180) with the entries; the first line of the file names the columns. `strowger reload` and `strowger sets reload` read it
+        /// again.
         pub file: Option<PathBuf> = None, ANY.or("");
-        /// A database that has its entries: "sqlite:FILE", or the URL of a MariaDB, MySQL or PostgreSQL server as in `store.subscribers`. It is
-        /// queried at the start, which fails without an answer, and whenever a file would be read again; without an answer then the entries stay.
+        /// A database with the entries: "sqlite:FILE", or the URL of a MariaDB, MySQL or PostgreSQL server as in `store.subscribers`. It is queried
+        /// at the start, which fails without an answer, and at each occasion at which a file would be read again; if there is no answer then, the set
+        /// keeps its entries.
         pub database: Option<Database> = None, ANY.or("");
-        /// Query for `database`, such as "SELECT prefix, carrier FROM carriers": nothing is written.
+        /// Query for `database`, such as "SELECT prefix, carrier FROM carriers". The server writes nothing to the database.
         pub query: String = String::new(), ANY;
         /// Name of the column of keys in the file or the query.
         pub key: String = "key".into(), ANY;
@@ -64,8 +66,8 @@ section! {
         pub value: Option<String> = None, ANY.or("");
         /// Longest time for the complete answer of the database.
         pub timeout: Duration = Duration::from_secs(5), Rule::time(Duration::from_millis(100), Duration::from_secs(60));
-        /// Interval at which the server checks the file, and reads it once it has changed and changes no more, or queries the database; "off": never
-        /// by itself.
+        /// Interval at which the server checks the file or queries the database. A changed file is read at the first check at which it has not
+        /// changed further. "off": the server reads the set again only when ordered.
         pub refresh: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(86_400)).or("off");
     }
 }
@@ -75,12 +77,12 @@ section! {
 pub struct Entries(Vec<(String, Option<String>)>);
 
 impl Entries {
-    /// Tells whether there are no entries.
+    /// Tells whether the configuration itself has no entries for the set.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns keys and values: of a list in its order, of a table by key.
+    /// Returns the keys and values, in the order of the list, or sorted by key for a table.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_deref()))
     }
@@ -162,12 +164,12 @@ impl SetTable {
         }
     }
 
-    /// Tells whether its entries are outside the configuration.
+    /// Tells whether the entries are in a file or a database.
     pub const fn is_elsewhere(&self) -> bool {
         self.file.is_some() || self.database.is_some()
     }
 
-    /// Returns the place of its entries, for people: without a password.
+    /// Returns the place of the entries for a message, without a password.
     pub fn origin(&self) -> String {
         match (&self.file, &self.database) {
             (Some(file), _) => file.display().to_string(),
@@ -176,7 +178,7 @@ impl SetTable {
         }
     }
 
-    /// Tells whether `other` has the same entries from the same place: data read for one is valid for the other.
+    /// Tells whether `other` has the same entries from the same place, so that data read for one of the two sets is valid for the other.
     pub fn has_the_entries_of(&self, other: &Self) -> bool {
         (&self.name, self.kind, &self.entries, &self.file) == (&other.name, other.kind, &other.entries, &other.file)
             && (&self.database, &self.query, &self.key, &self.value)
@@ -184,7 +186,7 @@ impl SetTable {
     }
 }
 
-/// Names all sets and compiles their entries, except those of files and databases.
+/// Returns the names of all sets, and the compiled sets whose entries are in the configuration.
 pub(super) fn load(tables: &[SetTable], reader: &mut Reader) -> (SetNames, Vec<(SetId, Arc<Set>)>) {
     let (mut names, mut loaded) = (SetNames::default(), Vec::new());
     for (index, table) in tables.iter().enumerate() {

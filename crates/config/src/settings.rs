@@ -20,7 +20,8 @@ use super::{AccountingTarget, Algorithm, Config, Durability, PathRule, Qop, UriC
 
 /// Memory for one request with all its branches; the messages kept for it take [`KEPT_MEMORY`] of this.
 const REQUEST_MEMORY: usize = 64 << 10;
-/// Memory for the messages kept for one request. The rest is for the entries of its transactions and the overhead of the allocator.
+/// Memory for the messages kept for one request. The remaining part of the memory of the request is for the entries of its transactions and the
+/// overhead of the allocator.
 pub const KEPT_MEMORY: usize = REQUEST_MEMORY / 8 * 7;
 
 fn milliseconds(duration: Duration) -> u64 {
@@ -39,7 +40,7 @@ impl Config {
         self.dialogs.track || self.accounting.is_on() || self.decisions.track_calls()
     }
 
-    /// Returns the paths that the server writes, except the database, each with its key.
+    /// Returns the paths to which the server writes, each with its key; the database is not among them.
     pub fn written(&self) -> Vec<(String, &Path)> {
         let (accounting, dialogs) = (&self.accounting, &self.dialogs);
         let is_on = accounting.is_on();
@@ -62,7 +63,7 @@ impl Config {
             t2: milliseconds(self.timers.t2),
             t4: milliseconds(self.timers.t4),
             b: self.timers.timer_b.map(milliseconds),
-            // At least 32 s (RFC 3261 section 17.1.1.2), and as long as a slow peer repeats its response.
+            // Timer D is at least 32 s (RFC 3261 section 17.1.1.2), and at least as long as a slow peer repeats its response.
             d: TimerSettings::default().d.max(milliseconds(self.timers.t1).saturating_mul(64)),
             c: milliseconds(self.timers.timer_c),
             ..TimerSettings::default()
@@ -107,7 +108,7 @@ impl Config {
         }
     }
 
-    /// Returns each realm of digest authentication once; first that of callers from no local domain.
+    /// Returns each realm of digest authentication once. The realm of callers from no local domain is the first.
     pub fn realms(&self) -> Vec<&str> {
         let mut realms = vec![&*self.realm];
         for domain in &self.domains {
@@ -168,12 +169,12 @@ impl Config {
     /// Returns the settings of the call store.
     pub fn call_store_settings(&self) -> CallStoreSettings {
         let (accounting, busy) = (&self.accounting, self.store.busy_timeout);
-        // Longest time of an accounting row until it is in its place or in the spool: it waits for others, for the attempt of the group before it,
-        // and for its own. A database server gets one more millisecond for each row.
+        // Longest time until an accounting row is in its place or in the spool: it waits for further rows of its group, for the write of the previous
+        // group, and for the write of its own group. A database server gets one more millisecond for each row.
         let rows = if self.accounting.is_on() { GROUP_ROWS } else { 0 };
         let patience =
             busy + if accounting.server().is_some() { Duration::from_millis(rows as u64) } else { Duration::ZERO };
-        // One second between two attempts, and one of reserve.
+        // Adds one second for the pause between two attempts, and one second as a reserve.
         let grace = (accounting.group_interval + patience) * 2 + Duration::from_secs(2);
         CallStoreSettings { grace, ..CallStoreSettings::default() }
     }
@@ -219,7 +220,7 @@ impl Config {
         let store = &self.store;
         ReadThroughSettings {
             found: store.cache_entries,
-            // Made-up names take a tenth of the memory of known users.
+            // Names of users that do not exist may take a tenth of the memory of known users.
             absent: (store.cache_entries / 10).max(1),
             found_ttl: store.cache_lifetime,
             absent_ttl: ReadThroughSettings::default().absent_ttl.min(store.cache_lifetime),
@@ -237,7 +238,7 @@ mod tests {
     use super::super::Source;
     use super::*;
 
-    /// A default belongs to the lower crate; the configuration must not state another one.
+    /// The default of a setting is defined in the lower crate; the configuration must not define a different default.
     #[test]
     fn the_defaults_are_those_of_the_floors_below() {
         let config = Config::default();
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(config.call_store_settings().interval, CallStoreSettings::default().interval);
     }
 
-    /// Settings without a key follow a key of the same subject.
+    /// A setting without a key of its own is derived from the key for the same subject.
     #[test]
     fn bounds_follow_their_keys() {
         let text =

@@ -21,7 +21,8 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns the name of each of `all` listeners in the text; empty if listeners of the command line replace those of the text.
+    /// Returns the path of each of the `all` listeners in the text. Each path is empty if listeners of the command line replace the listeners of the
+    /// text.
     pub fn listeners(&self, all: usize, places: &KeyPositions) -> Vec<String> {
         match self.listen {
             [] => places.listeners(all),

@@ -2,7 +2,7 @@
 
 use super::report::Fault;
 
-/// Returns the faults of the TOML text, without those that only follow from an earlier one.
+/// Returns the faults of the TOML text, without faults that only follow from an earlier fault.
 pub fn faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
     let mut duplicate_table = false;
@@ -20,7 +20,7 @@ pub fn faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
         if !same_line {
             faults.push(fault);
         }
-        // An unclosed bracket swallows the rest of the file.
+        // After an unclosed bracket the parser reads the whole remaining file as a part of the list.
         if error.message().contains("array") || error.message().contains("inline table") {
             break;
         }
@@ -28,7 +28,7 @@ pub fn faults(errors: &[toml::de::Error], text: &str) -> Vec<Fault> {
     faults
 }
 
-/// A fault of the TOML text itself.
+/// Returns the fault for an error of the TOML parser.
 fn fault(error: &toml::de::Error, text: &str) -> Fault {
     let span = error.span().map(|span| span.start.min(text.len())..span.end.min(text.len()));
     let message = error.message();

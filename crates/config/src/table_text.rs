@@ -20,7 +20,7 @@ impl TableText {
         Self { name: S::NAME, is_list: false, doc: S::DOC, keys: S::docs(), values: section.values() }
     }
 
-    /// A table of a list, with its defaults.
+    /// Returns the table of a list item with its defaults.
     pub(super) fn item<S: Section>() -> Self {
         Self { is_list: true, ..Self::new(&S::default()) }
     }
@@ -51,10 +51,10 @@ pub(super) trait Listed {
     /// Table of the part in the file.
     type Table: Section;
 
-    /// Returns the table that gives this part when it is read; `None`: the part is written elsewhere.
+    /// Returns the table from which this part would be read; `None` if the file has this part at another place.
     fn table(&self) -> Option<Self::Table>;
 
-    /// Tells whether this key has a meaning for this part.
+    /// Tells whether this key has an effect on this part, so that it is written.
     fn is_shown(&self, _key: &str) -> bool {
         true
     }
@@ -84,7 +84,8 @@ pub(super) fn list<L: Listed>(parts: &[L]) -> String {
     out
 }
 
-/// Keys of a list whose values differ from those in `running`, table by table; if the numbers of tables differ, the two numbers.
+/// Returns the keys of a list whose values differ from those in `running`, table by table. If the numbers of tables differ, returns the two numbers
+/// as the only change.
 pub(super) fn list_changes<L: Listed>(list: &[L], running: &[L]) -> Vec<Change> {
     let tables = |list: &[L]| list.iter().filter_map(L::table).collect::<Vec<_>>();
     let (list, running) = (tables(list), tables(running));

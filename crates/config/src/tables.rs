@@ -11,7 +11,7 @@ use super::reader::Reader;
 pub(super) trait Document: Default {
     /// Returns all tables with their keys; first the keys above the first table.
     fn names() -> Vec<super::reader::TableName>;
-    /// Reads a table of a known name: the next one of a list, or the single one. `path` is its name in messages.
+    /// Reads a table of a known name, as the next table of its list or as the single table. `path` is its name in messages.
     fn read(&mut self, name: &str, path: &str, table: &DeTable<'_>, reader: &mut Reader);
     /// Makes each relative path start at this folder.
     fn resolve(&mut self, folder: &Path);
@@ -20,7 +20,7 @@ pub(super) trait Document: Default {
 /// Reads all tables of a file.
 pub(super) fn read<D: Document>(document: &DeTable<'_>, reader: &mut Reader) -> D {
     let mut tables = D::default();
-    // Keys above the first table first: any other name at this level must be a table.
+    // The keys above the first table are read first; any other name at this level must be a table.
     let mut top = DeTable::new();
     let top_keys = reader.table_name("").map_or(&[][..], |top| top.keys);
     for (key, value) in document {

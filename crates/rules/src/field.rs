@@ -138,7 +138,7 @@ fields! {
         FromUser = "from.user";
         /// Host of the URI in From.
         FromDomain = "from.domain" ignoring case;
-        /// The URI in From as it stands.
+        /// The URI in From as received, without decoding.
         FromUri = "from.uri";
         /// Scheme of the URI in From: sip, sips, tel or another.
         FromScheme = "from.scheme" ignoring case;
@@ -146,19 +146,20 @@ fields! {
         ToUser = "to.user";
         /// Host of the URI in To.
         ToDomain = "to.domain" ignoring case;
-        /// The URI in To as it stands.
+        /// The URI in To as received, without decoding.
         ToUri = "to.uri";
         /// Scheme of the URI in To: sip, sips, tel or another.
         ToScheme = "to.scheme" ignoring case;
         /// User part of the Request-URI, escapes decoded.
         RequestUser = "request.user";
-        /// Host of the Request-URI without a dot at its end; for an alias or an address of the server the domain. So with `from.domain`, `to.domain`.
+        /// Host of the Request-URI without a dot at its end. An alias or an address of the server is replaced by its domain, also in `from.domain`
+        /// and `to.domain`.
         RequestDomain = "request.domain" ignoring case;
-        /// The Request-URI as it stands.
+        /// The Request-URI as received, without decoding.
         RequestUri = "request.uri";
         /// Scheme of the Request-URI: sip, sips or tel.
         RequestScheme = "request.scheme" ignoring case;
-        /// Name of the user that authenticated, as the database has it: without a domain, also where the phone sends one.
+        /// Name of the authenticated user as the database stores it: without the domain, even if the phone sends one.
         User = "user";
         /// The number that was dialled, without separators and parameters; see [Numbers](#numbers).
         Number = "number";
@@ -191,13 +192,14 @@ fields! {
         FromLocal = "from.local";
         /// The domain of To is one of ours.
         ToLocal = "to.local";
-        /// The Request-URI is of a domain of ours, or this server itself.
+        /// The domain of the Request-URI is one of ours, or names this server.
         RequestLocal = "request.local";
-        /// A Route of another server, or the `maddr` of the Request-URI, says where the request goes next, not its domain.
+        /// A Route to another server, or the `maddr` of the Request-URI, determines the next hop in place of the domain of the Request-URI.
         RequestRouted = "request.routed";
-        /// The sender proved to be the user whom it names.
+        /// The sender has proved by a password that it is the user whom the request names.
         Authenticated = "authenticated";
-        /// The request belongs to a dialog: its To has a tag. An INVITE belongs to one only if this server let that through before.
+        /// The request belongs to a dialog: its To has a tag. For an INVITE, in addition, the server must recognize the dialog as one that it has
+        /// forwarded.
         InDialog = "in_dialog";
     }
 }
