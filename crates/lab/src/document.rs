@@ -60,7 +60,7 @@ pub struct Parties {
     pub hold: Duration,
 }
 
-/// Name and password of a user, from 1.
+/// Returns the name and the password of a user; `number` begins at 1.
 pub fn user(number: u32) -> (String, String) {
     (format!("user{number}"), format!("secret{number}"))
 }
@@ -75,7 +75,7 @@ pub fn only_registers(name: &str) -> bool {
     SHIPPED.iter().any(|(shipped, text)| *shipped == name && !text.contains("INVITE"))
 }
 
-/// Text of a document, `name` being a shipped one or a path, with its marks filled in.
+/// Returns the text of a document with its marks filled in; `name` is a shipped document or a path.
 ///
 /// # Errors
 /// There is no such document, or it has a mark without a value.
@@ -102,7 +102,7 @@ pub fn text(name: &str, parties: &Parties) -> Result<String, Error> {
     })
 }
 
-/// Text of a user's document.
+/// Reads the text of a user's document.
 fn own(name: &str) -> Result<String, Error> {
     let path = Path::new(name);
     if path.exists() {

@@ -163,22 +163,22 @@ fn answer_whole(all: &[u8], said: &mut Vec<u8>) -> usize {
     }
 }
 
-/// Length of the first line and the header fields, with the empty line behind them.
+/// Returns the length of the first line and the header fields, including the empty line after them.
 fn head(text: &[u8]) -> Option<usize> {
     text.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// Lines of header fields, each with its end.
+/// Returns the lines of the header fields, each with its line end.
 fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     head.split_inclusive(|byte| *byte == b'\n').skip(1)
 }
 
-/// Name of the header field of a line.
+/// Returns the name of the header field in this line.
 fn name(line: &[u8]) -> &[u8] {
     line.iter().position(|byte| *byte == b':').map_or(&[], |colon| line[..colon].trim_ascii())
 }
 
-/// Length of the body; 0 where no header field says it.
+/// Returns the length of the body from Content-Length, or 0 if that header field is missing.
 fn body(head: &[u8]) -> usize {
     let is_length = |line: &&[u8]| [&b"content-length"[..], b"l"].iter().any(|it| name(line).eq_ignore_ascii_case(it));
     let value = lines(head).find(is_length).and_then(|line| line.splitn(2, |byte| *byte == b':').nth(1));

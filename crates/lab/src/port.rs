@@ -121,7 +121,7 @@ pub(crate) fn is_free_at(ip: IpAddr, port: u16) -> bool {
     UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
 }
 
-/// 127.0.0.1 with a free port.
+/// Returns 127.0.0.1 with a free port.
 pub fn free_address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), free())
 }

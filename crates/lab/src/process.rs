@@ -112,22 +112,22 @@ impl Process {
         Ok(Self { name: name.into(), child, log })
     }
 
-    /// Name in the laboratory.
+    /// Returns the name of the process in the laboratory.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Output so far.
+    /// Returns the output so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Last lines of the output.
+    /// Returns the last lines of the output.
     pub fn tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
@@ -174,7 +174,7 @@ impl Process {
         Error::NotInTime { name: self.name.clone(), what: what.into(), limit, ended, tail: self.tail(), threads }
     }
 
-    /// Exit status of the program; `None` while it runs.
+    /// Returns the exit status of the program, or `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         // Waiting fails only if other code has waited for the child, and none does.
         self.child.try_wait().ok().flatten()
@@ -262,12 +262,12 @@ fn has_bound(id: u32, port: u16) -> bool {
 /// Protocols whose tables of sockets are in `/proc`.
 const PROTOCOLS: [&str; 4] = ["udp", "udp6", "tcp", "tcp6"];
 
-/// The table of a protocol on the network of this process.
+/// Reads the kernel's table of a protocol for the network namespace of this process.
 pub(crate) fn table(id: u32, protocol: &str) -> std::io::Result<String> {
     std::fs::read_to_string(format!("/proc/{id}/net/{protocol}"))
 }
 
-/// Own address, state and inode of each socket of a table, as the kernel writes them.
+/// Returns the local address, the state and the inode of each socket of a table, as the kernel writes them.
 pub(crate) fn rows(table: &str) -> impl Iterator<Item = [&str; 3]> {
     table.lines().skip(1).filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -299,8 +299,9 @@ pub(crate) fn sockets_of(id: u32) -> Option<HashSet<String>> {
     Some(open.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect())
 }
 
-/// Listening sockets of a process, a line for each: protocol, own address and state as the kernel writes them. The kernel
-/// writes a table page by page: where other sockets come and go between two pages, one may be missing.
+/// Returns a line for each listening socket of a process: protocol, local address and state as the kernel writes them.
+/// The kernel writes a table page by page: if other sockets are opened or closed between two pages, a socket may be
+/// missing.
 fn sockets(id: u32) -> String {
     let own = sockets_of(id).unwrap_or_default();
     let mut lines = format!("\n{} sockets", own.len());

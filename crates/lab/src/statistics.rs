@@ -1,6 +1,6 @@
 //! Medians, and how sure they are.
 
-/// The middle one, or between the two in the middle.
+/// Returns the middle value, or the mean of the two middle values.
 ///
 /// # Panics
 /// Without values.

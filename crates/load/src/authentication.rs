@@ -55,8 +55,8 @@ pub enum AuthenticationError {
     Aka(#[from] AkaError),
 }
 
-/// True if a challenge with this status is answered in `Proxy-Authorization`. The status decides, not the header of the
-/// challenge.
+/// Returns whether a challenge with this status is answered in `Proxy-Authorization`. The status decides, not the
+/// header of the challenge.
 pub fn is_proxy(status: u16) -> bool {
     status == 407
 }
@@ -189,7 +189,7 @@ fn algorithm(name: &[u8]) -> Option<Algorithm> {
     })
 }
 
-/// True if credentials or a challenge use the Digest scheme.
+/// Returns whether credentials or a challenge use the Digest scheme.
 pub(crate) fn is_digest(value: &[u8]) -> bool {
     value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Digest"))
 }

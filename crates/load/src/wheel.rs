@@ -186,7 +186,8 @@ impl Wheel {
         self.expected(|_| Fate::Expected)
     }
 
-    /// As [`Wheel::deadline`], but skips alarms that no call expects, by `fate`: no call is woken for those.
+    /// Returns the deadline as [`Wheel::deadline`] does, but removes alarms that no call expects, which `fate` decides:
+    /// no call is woken for them.
     pub(crate) fn expected(&mut self, mut fate: impl FnMut(Alarm) -> Fate) -> Option<u64> {
         loop {
             if self.waiting == 0 {

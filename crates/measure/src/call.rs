@@ -190,7 +190,8 @@ impl CallBook {
         swap(&mut self.invite, &mut self.beside.invite);
     }
 
-    /// True if two INVITEs of this call may be open: [`CallBook::answers`] MUST then select the one of a response.
+    /// Returns whether two INVITEs of this call may be open: [`CallBook::answers`] MUST then select the one of a
+    /// response.
     #[inline]
     pub fn has_two(&self) -> bool {
         self.beside.invite != 0

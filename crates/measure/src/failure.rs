@@ -39,12 +39,12 @@ impl Failure {
     /// which has SIPp's columns.
     pub const MEASURES: &'static [Self] = Self::ALL.split_at(Self::CommandNotSent as usize).0;
 
-    /// True if no response came: for an open request the expiry of Timer B or F (RFC 3261 section 17.1).
+    /// Returns whether no response came: for an open request the expiry of Timer B or F (RFC 3261 section 17.1).
     pub const fn is_timeout(self) -> bool {
         matches!(self, Self::MaxUdpRetransmissions | Self::TimeoutOnReceive)
     }
 
-    /// True if the transport failed: for an open request the same as a 503 (RFC 3261 section 8.1.3.1).
+    /// Returns whether the transport failed: for an open request the same as a 503 (RFC 3261 section 8.1.3.1).
     pub const fn is_transport(self) -> bool {
         matches!(
             self,

@@ -31,7 +31,7 @@ pub(super) struct Case<'a> {
 /// Delays of the server, to which our lag is compared.
 const WIRE: [Delay; 5] = [Delay::Registration, Delay::Setup, Delay::SetupFailed, Delay::Request, Delay::Disconnect];
 
-/// True if a thread of this name carries the load.
+/// Returns whether a thread of this name carries the load.
 pub(super) fn carries(name: &str) -> bool {
     name.starts_with("shard-") || name.starts_with("media")
 }
@@ -152,9 +152,9 @@ impl Findings<'_> {
         self.exceeded("run_queue", thread.wait, bound, sentence);
     }
 
-    /// Judges the processor if calls wait for a place below the limit of concurrent calls. Then the schedule sees no
-    /// lag: the time that the machine takes from the generator makes each call longer, in slices that no other bound
-    /// sees.
+    /// Judges whether the generator got the processor, if calls wait because of the limit of concurrent calls. In this
+    /// case the schedule shows no lag: time that other programs take from the generator makes each call longer, by
+    /// slices that no other bound detects.
     fn held_back(&mut self) {
         let page = self.case.page;
         if page.counter(Counter::CallsLimited) == 0 && page.waiting == 0 {

@@ -84,7 +84,8 @@ impl Run {
         Ok(run)
     }
 
-    /// Names generators of one host: those that began later get a number, whatever the order of the logs.
+    /// Gives generators of one name different names: a generator that began later gets a number, whatever the order of
+    /// the logs.
     fn number_names(&mut self) {
         let mut order: Vec<&mut Generator> = self.everyone_mut().collect();
         let mut taken: BTreeSet<String> = order.iter().map(|generator| generator.heading.generator.clone()).collect();

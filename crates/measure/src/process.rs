@@ -148,8 +148,8 @@ pub fn task_state(thread: &Path) -> Option<char> {
     Text::default().read(&thread.join("stat")).and_then(Stat::parse).map(|stat| stat.state)
 }
 
-/// True if a signal has stopped each of its threads. On busy processors that takes a moment, because a thread of the
-/// process has to see the signal first.
+/// Returns whether a signal has stopped each thread of the process. On busy processors that takes a moment, because a
+/// thread of the process has to see the signal first.
 pub fn is_stopped(id: u32) -> bool {
     tasks(id).filter_map(|thread| task_state(&thread)).all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }

@@ -111,7 +111,7 @@ impl Requirement {
         &self.measure
     }
 
-    /// True if the requirement concerns the answering side, in a run with callers and answerers.
+    /// Returns whether the requirement concerns the answering side, in a run with callers and answerers.
     pub const fn is_of_answerers(&self) -> bool {
         self.answering
     }
@@ -124,9 +124,9 @@ impl Requirement {
         }
     }
 
-    /// True if it limits the failed calls and counts every one of them: allowed failures then do not make the run fail.
-    /// A requirement that counts only some failures (of one cause, of registrations outside calls) says nothing about
-    /// the others, and one that every value meets says nothing at all.
+    /// Returns whether the requirement limits the failed calls and counts every one of them, so that the failures it
+    /// allows do not make the run fail. This is false for a requirement that counts only some failures (of one cause,
+    /// or of registrations outside calls), and for one that every value meets.
     pub fn bounds_all_failures(&self, run: &Run) -> bool {
         let Some(page) = self.page(run) else { return false };
         let Some((better, counted)) = self.measure.failed_calls(page) else { return false };

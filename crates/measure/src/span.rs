@@ -23,12 +23,12 @@ impl Span {
         self.until.saturating_sub(self.from)
     }
 
-    /// True if the page of this second belongs to the span.
+    /// Returns whether the page of this second belongs to the span.
     pub const fn has(self, second: u64) -> bool {
         self.from <= second && second < self.until
     }
 
-    /// True if most of the time from `until - interval` to `until` (µs since 1970-01-01 UTC) lies in the span.
+    /// Returns whether most of the time from `until - interval` to `until` (µs since 1970-01-01 UTC) lies in the span.
     pub(super) const fn has_interval(self, until: u64, interval: u64) -> bool {
         self.has(until.saturating_sub(interval / 2 + 1) / 1_000_000)
     }

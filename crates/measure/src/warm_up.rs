@@ -22,7 +22,7 @@ impl WarmUp {
 }
 
 impl ShardRecorder {
-    /// True if a call that falls due at `intended` (µs) belongs to the warm-up.
+    /// Returns whether a call that falls due at `intended` (µs) belongs to the warm-up.
     #[inline]
     pub fn in_warm_up(&self, intended: u64) -> bool {
         intended < self.warm_until

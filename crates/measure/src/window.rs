@@ -144,7 +144,7 @@ impl Windows {
     }
 }
 
-/// True if the generator made or accepted calls in this time.
+/// Returns whether the generator made or accepted calls in this time.
 pub(super) fn is_active(page: &Page) -> bool {
     [Counter::CallsIntended, Counter::CallsOutgoing, Counter::CallsIncoming].iter().any(|of| page.counter(*of) > 0)
 }

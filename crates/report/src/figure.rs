@@ -119,7 +119,8 @@ pub struct PublishedPoint {
 }
 
 impl Published {
-    /// Values of a source. The legend names the machine of the measurement and the erratum, which may be empty.
+    /// Creates the published values of a source. The legend names the machine of the measurement and the erratum, which
+    /// may be empty.
     pub fn new(source: &str, machine: &str, erratum: &str, points: Vec<PublishedPoint>) -> Self {
         let erratum = if erratum.is_empty() { String::new() } else { format!("; erratum: {erratum}") };
         Self { label: format!("{source} ({machine}{erratum})"), points }
@@ -212,7 +213,7 @@ impl Figure {
         Ok(Self { plot, empty: None })
     }
 
-    /// A figure that shows why there are no data.
+    /// Creates a figure that shows why there are no data.
     ///
     /// # Errors
     /// Name, title or reason is empty or cannot be used.
@@ -235,22 +236,22 @@ impl Figure {
         Ok(Self { plot, empty: Some(reason.into()) })
     }
 
-    /// Name in the page.
+    /// Returns the name in the page.
     pub fn name(&self) -> &str {
         &self.plot.name
     }
 
-    /// Title above the chart.
+    /// Returns the title above the chart.
     pub fn title(&self) -> &str {
         &self.plot.title
     }
 
-    /// Data of the figure. None of a figure without data.
+    /// Returns the data of the figure, or `None` for a figure without data.
     pub const fn plot(&self) -> Option<&Plot> {
         if self.empty.is_none() { Some(&self.plot) } else { None }
     }
 
-    /// JSON that the script of the page reads.
+    /// Returns the JSON that the script of the page reads.
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("keys are strings and numbers are finite")
     }
@@ -358,7 +359,7 @@ fn check_value(value: f64, scale: Scale, place: usize) -> Result<(), Cause> {
     }
 }
 
-/// Each of these names is there once, and is not empty.
+/// Checks that no name is empty and that none occurs twice.
 fn once<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Cause> {
     let mut seen = HashSet::new();
     for name in names {

@@ -38,7 +38,7 @@ pub struct Tile {
 }
 
 impl Page {
-    /// An empty page. `title`: title of the window.
+    /// Creates an empty page. `title`: title of the window.
     pub fn new(title: &str) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
@@ -138,7 +138,7 @@ impl Page {
         let _ = write!(self.script, "{{\n{part}}}\n");
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn html(&self, footer: &str) -> String {
         let Self { title, body, data, script } = self;
         let mut out = String::with_capacity(body.len() + data.len() + (64 << 10));
@@ -173,7 +173,7 @@ fn list(items: &[Item]) -> String {
     out
 }
 
-/// JSON without `<`: nothing in it can end its block.
+/// Escapes each `<` of JSON, so that nothing in the JSON can end its block.
 fn json_block(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

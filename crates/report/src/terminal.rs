@@ -54,17 +54,18 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// An empty text. `colour`: with ANSI colours. `columns`: of the terminal; more than [`WIDTH`] are not used.
+    /// Creates an empty text. `colour`: with ANSI colours. `columns`: of the terminal; more than [`WIDTH`] are not
+    /// used.
     pub fn new(colour: bool, columns: usize) -> Self {
         Self { text: String::new(), colour, width: columns.clamp(NARROWEST, WIDTH) }
     }
 
-    /// Columns of a line.
+    /// Returns the number of columns of a line.
     pub const fn width(&self) -> usize {
         self.width
     }
 
-    /// A text in a colour, if the terminal has colours.
+    /// Wraps a text in a colour, if the terminal has colours.
     pub fn inked(&self, ink: Ink, text: &str) -> String {
         let code = match ink {
             Ink::Good => "32;1",
@@ -151,7 +152,7 @@ impl Terminal {
         }
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn text(self) -> String {
         self.text
     }

@@ -178,7 +178,7 @@ impl Injection {
         &self.name
     }
 
-    /// True if `file="name"` means this file: its name without folders.
+    /// Returns whether `file="name"` means this file: `name` is compared with the file name without folders.
     pub fn answers_to(&self, name: &[u8]) -> bool {
         self.name.rsplit('/').next().is_some_and(|base| base.as_bytes() == name)
     }
@@ -247,7 +247,7 @@ impl Injection {
         Ok(())
     }
 
-    /// True if a line has this field, from 0, or if there is no such line.
+    /// Returns whether a line has this field, counted from 0. Returns true for a line that does not exist.
     pub fn has_field(&self, line: u32, column: u32) -> bool {
         let separators = |text: &[u8]| memchr::memchr_iter(b';', text).take(column as usize).count() == column as usize;
         if let Some(printf) = self.printf {

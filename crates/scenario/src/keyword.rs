@@ -368,7 +368,7 @@ fn nearest(word: &[u8]) -> Option<&'static str> {
     PLAIN.iter().copied().find(|name| plain(name.as_bytes()) == wanted)
 }
 
-/// True for `crypto…` and `ue…` of SIPp 3.7.
+/// Returns true for the keywords of SIPp 3.7 that begin with `crypto` or `ueaescm` and end with `audio` or `video`.
 fn is_crypto(word: &[u8]) -> bool {
     const ITEMS: [&[u8]; 4] = [b"cryptotag", b"cryptokeyparams", b"cryptosuite", b"ueaescm"];
     (word.ends_with(b"audio") || word.ends_with(b"video")) && ITEMS.iter().any(|item| word.starts_with(item))

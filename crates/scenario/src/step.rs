@@ -134,7 +134,7 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// True if this step may take a response to `method`.
+    /// Returns whether this step may take a response to `method`.
     pub fn answers(&self, method: &[u8]) -> bool {
         memchr::memmem::find(&self.methods, method).is_some()
     }

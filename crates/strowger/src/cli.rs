@@ -109,7 +109,7 @@ pub(crate) struct ConfigArgument {
 }
 
 impl ConfigArgument {
-    /// The selected file.
+    /// Returns the selected file.
     pub(crate) fn choose(&self) -> Choice {
         Choice::of(self.config.as_deref())
     }
@@ -499,7 +499,7 @@ impl std::fmt::Display for AddressOfRecord {
     }
 }
 
-/// Parser of a whole number in this range.
+/// Returns a parser of a whole number in this range.
 pub(crate) fn whole<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {

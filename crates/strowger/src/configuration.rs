@@ -22,7 +22,7 @@ impl Choice {
         Self { file: if found { Some(NAME.into()) } else { given.map(Path::to_owned) }, found }
     }
 
-    /// The file; `None` for the defaults.
+    /// Returns the file, or `None` for the defaults.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }

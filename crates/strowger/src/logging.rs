@@ -120,7 +120,7 @@ impl fmt::Display for WrongFilter {
     }
 }
 
-/// Filter from the environment, else from `log.level`.
+/// Creates the filter from the environment, else from `log.level`.
 ///
 /// # Errors
 /// [`WrongFilter`]. A word that is not a level would count as a target under which nothing logs, and the log would stay
@@ -133,7 +133,7 @@ pub(crate) fn filter(log: &Log) -> Result<EnvFilter, WrongFilter> {
     })
 }
 
-/// The filter in words.
+/// Writes the filter as text.
 fn levels(log: &Log) -> String {
     match &environment()[..] {
         "" => log.level.word().into(),
@@ -247,7 +247,7 @@ pub(crate) fn flush() {
     }
 }
 
-/// Number of lost lines so far, and of failed attempts to write.
+/// Returns the number of lost lines so far, and of failed attempts to write.
 pub(crate) fn lost() -> (u64, u64) {
     STARTED.get().map(|started| started.queue.lost()).unwrap_or_default()
 }
@@ -267,7 +267,7 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 impl io::Write for &Lines {
-    /// The subscriber writes one whole line per call.
+    /// Queues a line, shortened if it is too long. The subscriber writes one whole line per call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if line.len() <= LONGEST_LINE {
             self.queue.put(line);

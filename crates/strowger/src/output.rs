@@ -77,7 +77,7 @@ fn code(result: anyhow::Result<CommandOutcome>) -> ExitCode {
     }
 }
 
-/// True if the reader of the output has closed it.
+/// Returns whether the reader of the output has closed it.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -230,13 +230,13 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// True if this is the configuration file of the server.
+/// Returns whether this is the configuration file of the server.
 fn is_file_of(arguments: &ServeArguments, file: &Path) -> bool {
     let choice = arguments.config.choose();
     choice.file().is_some_and(|own| own.canonicalize().is_ok_and(|own| own == file) || own == file)
 }
 
-/// Error of a reload with another file.
+/// Describes the error of a reload with another file.
 fn other_file(arguments: &ServeArguments, file: &Path) -> String {
     let (choice, file) = (arguments.config.choose(), file.display());
     match choice.file() {

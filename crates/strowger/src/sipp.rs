@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Arguments of SIPp, if the process was started by its name or with the subcommand.
+/// Returns the arguments of SIPp, if the process was started by its name or with the subcommand.
 pub(crate) fn words() -> Option<Vec<String>> {
     let mut words = std::env::args();
     let program = words.next().unwrap_or_default();

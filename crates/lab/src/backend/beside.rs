@@ -108,7 +108,7 @@ impl Beside {
         }
     }
 
-    /// Values of marks.
+    /// Returns the values of the marks of this backend.
     pub fn values(&self) -> Vec<(&'static str, String)> {
         let cache = |address: SocketAddr| {
             vec![
@@ -129,7 +129,7 @@ impl Beside {
         }
     }
 
-    /// Ids of the roots of its process trees.
+    /// Returns the process ids of the roots of the backend's process trees.
     pub fn ids(&self) -> Vec<u32> {
         match &self.program {
             Program::Database(database) => vec![database.server().id()],
@@ -138,7 +138,8 @@ impl Beside {
         }
     }
 
-    /// Number of entries of a cache. None for a database, and for a cache that does not report the number.
+    /// Returns the number of entries of a cache, or `None` for a database and for a cache that does not report the
+    /// number.
     pub fn entries(&self) -> Option<u64> {
         let redis = |server: &Backend| {
             let said = cluster::say(server.address(), "DBSIZE").ok()?;
@@ -155,7 +156,7 @@ impl Beside {
         }
     }
 
-    /// Database of tables of accounting.
+    /// Returns the database that has the tables of accounting.
     fn database(&self) -> Result<&MariaDb, Error> {
         match &self.program {
             Program::Database(database) => Ok(database),

@@ -49,7 +49,7 @@ impl Cluster {
         Err(Error::Unexpected { what: "the Redis Cluster".into(), reason: say(first, "CLUSTER INFO")? })
     }
 
-    /// Masters.
+    /// Returns the masters of the cluster.
     pub(super) fn servers(&self) -> &[Backend] {
         &self.servers
     }
@@ -62,7 +62,7 @@ fn done(server: SocketAddr, line: &str) -> Result<(), Error> {
     }
 }
 
-/// Answer of a cache to one line.
+/// Sends one line to a cache and returns its answer.
 pub(super) fn say(server: SocketAddr, line: &str) -> Result<String, Error> {
     let asked = || {
         let mut stream = TcpStream::connect(server)?;

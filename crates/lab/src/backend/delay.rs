@@ -45,7 +45,7 @@ impl Delay {
         Ok(Self { address, is_over })
     }
 
-    /// Address of the link's near end.
+    /// Returns the address of the link's near end.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }

@@ -78,12 +78,12 @@ impl MariaDb {
         Ok(this)
     }
 
-    /// The server.
+    /// Returns the running server.
     pub const fn server(&self) -> &Backend {
         &self.server
     }
 
-    /// The server, to be started again.
+    /// Returns the running server for changes, so that a caller can start it again.
     pub const fn server_mut(&mut self) -> &mut Backend {
         &mut self.server
     }
@@ -138,7 +138,7 @@ impl MariaDb {
     }
 }
 
-/// An option with a path for a value.
+/// Joins the name of an option and a path into one word of a command.
 fn option(name: &str, value: &Path) -> std::ffi::OsString {
     let mut word = std::ffi::OsString::from(name);
     word.push(value);

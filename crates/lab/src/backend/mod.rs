@@ -102,17 +102,17 @@ impl Backend {
         }
     }
 
-    /// Process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Address.
+    /// Returns the address of the server.
     pub const fn address(&self) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
     }
 
-    /// Processor time so far.
+    /// Returns the processor time that the server has used so far.
     pub fn usage(&self) -> Usage {
         Usage::of_tree(self.process.id())
     }

@@ -82,7 +82,7 @@ impl PostgreSql {
         Ok(this)
     }
 
-    /// The server.
+    /// Returns the running server.
     pub const fn server(&self) -> &Backend {
         &self.server
     }
@@ -136,7 +136,7 @@ impl PostgreSql {
     }
 }
 
-/// The folder of programs with the highest number.
+/// Returns the folder of programs with the highest version number.
 fn newest_version() -> Option<PathBuf> {
     let versions = std::fs::read_dir(VERSIONS).ok()?.flatten();
     let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
@@ -144,7 +144,7 @@ fn newest_version() -> Option<PathBuf> {
     Some(newest.join("bin")).filter(|programs| programs.join("postgres").is_file())
 }
 
-/// The program, run by the package's user where this process is root.
+/// Returns a command for this program; if this process is root, the package's user runs the program.
 fn unprivileged(program: &Path) -> Command {
     if !is_root() {
         return Command::new(program);

@@ -264,7 +264,7 @@ fn meets(goal: &Goal, outcome: &TrialOutcome, length: Duration, is_long: bool) -
     judgement.is_met()
 }
 
-/// Outcome without the verdict of the generator on itself.
+/// Returns the outcome without the generator's verdict on itself.
 fn relieved(outcome: &TrialOutcome) -> TrialOutcome {
     let validity = match &outcome.validity {
         Validity::Valid => Validity::Valid,
@@ -275,7 +275,7 @@ fn relieved(outcome: &TrialOutcome) -> TrialOutcome {
     TrialOutcome { validity, ..outcome.clone() }
 }
 
-/// Setting of the generator.
+/// Returns the setting of the generator for this request.
 fn setting(request: &CapacityRequest) -> Setting {
     let mut words = request.words.clone();
     if matches!(request.work, Work::Registrations) {
@@ -299,7 +299,8 @@ fn setting(request: &CapacityRequest) -> Setting {
     }
 }
 
-/// Words that keep the contacts of all trials the same: further ones of a user would be refused at some time.
+/// Returns the words that keep the contacts of all trials the same. With new contacts in each trial, the server would
+/// sooner or later refuse the further contacts of a user.
 fn contact(request: &CapacityRequest) -> [String; 2] {
     let port = port::free();
     match request.transport {

@@ -69,7 +69,7 @@ pub(super) fn look(request: &CapacityRequest) -> Result<bool, Obstacle> {
     probing(request, 1, Duration::from_millis(500)).is_answered().map_err(obstacle)
 }
 
-/// Judges the first few attempts: whether any of them succeeds.
+/// Checks that one of the first few attempts succeeded, and returns the obstacle if none did.
 pub(super) fn rehearse(request: &CapacityRequest, made: &Made) -> Result<(), Obstacle> {
     let Ok(run) = Run::read(&made.logs) else { return Ok(()) };
     let totals = &run.totals;
@@ -101,7 +101,7 @@ pub(super) fn rehearse(request: &CapacityRequest, made: &Made) -> Result<(), Obs
     }
 }
 
-/// Number of final responses that are no success, by code.
+/// Returns the number of final responses other than successes, by status code.
 fn codes(run: &Run) -> BTreeMap<u16, u64> {
     let mut codes: BTreeMap<u16, u64> = BTreeMap::new();
     run.totals.responses_received().iter().filter(|(_, code, _)| *code >= 300).for_each(|(_, code, count)| {
@@ -110,7 +110,8 @@ fn codes(run: &Run) -> BTreeMap<u16, u64> {
     codes
 }
 
-/// Judges a trial of a server that has taken attempts before: whether it refuses all by a code that is no sign of overload.
+/// Returns the obstacle if a server that accepted attempts before refuses all attempts of a trial by a code that is no sign
+/// of overload.
 pub(super) fn refuses(request: &CapacityRequest, made: &Made, load: f64) -> Option<Obstacle> {
     let run = Run::read(&made.logs).ok()?;
     if run.totals.counter(Counter::CallsSuccessful) > 0 {

@@ -39,7 +39,7 @@ pub fn owner_of_port(port: u16) -> Option<u32> {
     owners.iter().copied().find(|id| parent(*id).is_none_or(|parent| !owners.contains(&parent)))
 }
 
-/// Inodes of the sockets that take datagrams (state 07) or connections (0A) on a port.
+/// Returns the inodes of the sockets that take datagrams (state 07) or connections (0A) on a port.
 fn inodes(table: &str, port: u16) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
     let end = format!(":{port:04X}");

@@ -45,7 +45,7 @@ const LEAST_CONFIDENCE: f64 = 0.95;
 
 type Values<'a> = BTreeMap<(Cell, &'a str), Vec<f64>>;
 
-/// Values of judged figures by cell, of valid rows.
+/// Returns the values of the judged figures in valid rows, by cell.
 fn values<'a>(rows: &'a [Row]) -> Values<'a> {
     let mut values = Values::new();
     for row in rows.iter().filter(|row| row.validity.is_valid() && row.system.name != FLOOR) {

@@ -108,7 +108,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Decides.
+    /// Decides from the claims of all lines.
     pub fn decision(&self) -> Decision {
         let claims = || self.lines.iter().map(|line| line.claim);
         if claims().any(|claim| claim == Claim::Worse) {

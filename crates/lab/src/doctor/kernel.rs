@@ -189,7 +189,7 @@ fn processors(kernel: &Kernel) -> Vec<Finding> {
     findings
 }
 
-/// Quota of the cgroup of this process, in cores. None where it has none.
+/// Returns the quota of the cgroup of this process, in cores, or `None` if the cgroup has no quota.
 fn quota(kernel: &Kernel) -> Option<f64> {
     let groups = text(&kernel.proc, "self/cgroup")?;
     let mut quotas = Vec::new();

@@ -77,7 +77,7 @@ impl Finding {
     }
 }
 
-/// Worst grade of some findings; good where there are none.
+/// Returns the worst grade of these findings, or `Good` if there are none.
 pub fn worst(findings: &[Finding]) -> Grade {
     findings.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Good)
 }

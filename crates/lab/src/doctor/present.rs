@@ -33,7 +33,7 @@ pub fn present(kernel: &Kernel) -> Vec<Finding> {
     judge(&sample, &busy(&before, &after))
 }
 
-/// User and system time of each process, in ticks, with its name.
+/// Returns the name and the user and system time, in ticks, of each process.
 fn ticks(kernel: &Kernel) -> BTreeMap<u32, (String, u64)> {
     let entries = std::fs::read_dir(&kernel.proc).into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -47,7 +47,7 @@ fn ticks(kernel: &Kernel) -> BTreeMap<u32, (String, u64)> {
     .collect()
 }
 
-/// Other programs that were busy, and their shares of a core; the busiest first.
+/// Returns the other programs that were busy between two readings with their shares of a core, the busiest first.
 fn busy(before: &BTreeMap<u32, (String, u64)>, after: &BTreeMap<u32, (String, u64)>) -> Vec<(u32, String, f64)> {
     let own = tree(std::process::id());
     let per_second = rustix::param::clock_ticks_per_second().max(1) as f64;

@@ -37,7 +37,7 @@ pub struct Axis {
     pub against: BTreeMap<String, String>,
 }
 
-/// Names of defined figures.
+/// Reads a list of names of defined figures.
 fn figures(value: Value<'_>) -> Option<Vec<String>> {
     let names: Option<Vec<String>> = value.get_ref().as_array()?.iter().map(text).collect();
     names.filter(|names| names.iter().all(|name| definition(name).is_some()))
@@ -118,7 +118,7 @@ impl Axis {
         }
     }
 
-    /// A table by values of this axis.
+    /// Reads a table whose keys are values of this axis.
     fn by_value<T>(
         &self,
         fields: &Fields<'_>,

@@ -168,7 +168,7 @@ impl Figure {
     }
 }
 
-/// Figures of entries, each once.
+/// Returns the figures of entries, each once.
 fn figures_of(entries: &[Entry]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for entry in entries {
@@ -212,7 +212,7 @@ fn source(fields: &Fields<'_>, key: &str, words: &[&str], axes: &[Axis], faults:
     })
 }
 
-/// `points = [{ x = 1600, y = 98 }]`
+/// Reads `points = [{ x = 1600, y = 98 }]`.
 fn points(fields: &Fields<'_>, faults: &mut Faults) -> Vec<PublishedPoint> {
     let mut points = Vec::new();
     for item in fields.items("points") {
@@ -228,7 +228,7 @@ fn points(fields: &Fields<'_>, faults: &mut Faults) -> Vec<PublishedPoint> {
     points
 }
 
-/// `rows = [{ where = { letter = "A" }, limit = 13000 }]`
+/// Reads `rows = [{ where = { letter = "A" }, limit = 13000 }]`.
 fn rows(fields: &Fields<'_>, form: Form, axes: &[Axis], faults: &mut Faults) -> Vec<PublishedRow> {
     let mut rows = Vec::new();
     for item in fields.items("rows") {

@@ -79,7 +79,8 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Trials of the floor at the start, and as many at the end. A comparison of two runs needs the interval of their floors.
+/// Returns the number of trials of the floor at the start, which is also the number at the end. A comparison of two runs
+/// needs the interval of their floors.
 const fn floors(profile: Profile) -> u32 {
     match profile {
         Profile::Smoke => 1,
@@ -88,7 +89,8 @@ const fn floors(profile: Profile) -> u32 {
     }
 }
 
-/// Longest window and warm-up of the floor. The profile `smoke` judges nothing, so that one second is enough.
+/// Returns the longest window and warm-up of the floor. The profile `smoke` judges nothing, so that one second is
+/// enough.
 pub(crate) const fn floor_window(profile: Profile) -> Duration {
     match profile {
         Profile::Smoke => Duration::from_secs(1),
@@ -180,7 +182,8 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
     Plan { trials, time }
 }
 
-/// Load of the floor: the rate of calls where an experiment has a single one, so that the floor is a part of their cost.
+/// Returns the load of the floor: the experiment's rate of calls if it has a single one, so that the floor is a part of
+/// the cost of these calls.
 fn floor_load(experiment: &Experiment, steps: &Steps) -> f64 {
     let loads = loads(experiment, steps, &Axes::new(), 1);
     match loads.first() {
@@ -225,7 +228,7 @@ pub fn combinations(experiment: &Experiment, only: &BTreeMap<String, Vec<AxisVal
     all
 }
 
-/// Fixed loads in each repetition, and a search in the first one.
+/// Returns the loads of a repetition: the fixed loads in each one, and a search in the first one.
 fn loads(experiment: &Experiment, steps: &Steps, axes: &Axes, repetition: u32) -> Vec<PlannedLoad> {
     let of_values = experiment.axes.iter().filter_map(|axis| axis.loads.get(&axes.get(&axis.name)?.to_string()));
     let of_values: Vec<f64> = of_values.copied().collect();

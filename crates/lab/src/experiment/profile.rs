@@ -42,7 +42,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Durations of a profile that a file does not set.
+    /// Returns the durations of a profile that a file does not set.
     pub fn default_of(profile: Profile) -> Self {
         let [warm_up, window, trial, confirm] = match profile {
             Profile::Smoke => [500, 1_000, 500, 1_000],

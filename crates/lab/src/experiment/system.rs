@@ -109,7 +109,7 @@ impl SystemSpec {
     }
 }
 
-/// Number above 0.
+/// Reads a number above 0.
 fn positive(fields: &Fields<'_>, key: &str, faults: &mut Faults) -> Option<f64> {
     let number = fields.number(key, faults);
     if let (Some(0.0), Some(value)) = (number, fields.value(key)) {
@@ -118,7 +118,7 @@ fn positive(fields: &Fields<'_>, key: &str, faults: &mut Faults) -> Option<f64> 
     number
 }
 
-/// Names in braces are axes.
+/// Checks that each name in braces is an axis.
 fn check_braces(fields: &Fields<'_>, key: &str, text: &str, axes: &[Axis], faults: &mut Faults) {
     for part in text.split('{').skip(1) {
         let name = part.split_once('}').map(|(name, _)| name);

@@ -60,7 +60,8 @@ impl fmt::Display for Cause {
 /// that the boundary lies below 100 %.
 const SATURATED: f64 = 90.0;
 
-/// Names the cause of a limit, from the trials beyond it: the cause that most of them show, of equally many the first.
+/// Returns the cause of a limit: the cause that most of the trials above the limit show, and of equally frequent causes
+/// the first.
 pub fn cause<'a>(beyond: impl IntoIterator<Item = &'a TrialOutcome>) -> Cause {
     let mut seen: Vec<(Cause, usize)> = Vec::new();
     for outcome in beyond {
@@ -101,7 +102,7 @@ fn one(outcome: &TrialOutcome) -> Cause {
     busy_thread(outcome).or_else(|| all_cores(outcome)).unwrap_or_else(|| by_exclusion(outcome))
 }
 
-/// The thread that used most of its core, among those that had nothing left.
+/// Returns the thread that used most of its core, among the threads without spare capacity.
 fn busy_thread(outcome: &TrialOutcome) -> Option<Cause> {
     let parts = [
         (Part::Server, "server.thread/"),
@@ -116,8 +117,8 @@ fn busy_thread(outcome: &TrialOutcome) -> Option<Cause> {
     most.map(|(part, (name, share))| Cause::thread(part, name, share))
 }
 
-/// The part that used most of the cores, where no core was left, or none of those that the server may use. What no part of the system used half
-/// of was taken by the generator or by other programs, whichever used more.
+/// Returns the part that used most of the cores, if all cores, or all that the server may use, were busy. If no part of the system used
+/// half of the busy time, the result is the generator or other programs, whichever used more.
 fn all_cores(outcome: &TrialOutcome) -> Option<Cause> {
     let server = outcome.value("server.cpu").unwrap_or(0.0);
     let own = outcome.value("server.cores").zip(outcome.value("machine.cores"));
@@ -145,7 +146,8 @@ fn all_cores(outcome: &TrialOutcome) -> Option<Cause> {
     is_hindered.then(|| Cause::new(part, sign))
 }
 
-/// Share of all cores that the threads of the generator used, at most `most`: on another machine it took nothing of these cores.
+/// Returns the share of all cores that the threads of the generator used, at most `most`. A generator on another machine used
+/// none of these cores.
 fn generator(outcome: &TrialOutcome, most: f64) -> f64 {
     let threads = outcome.figures.iter().filter(|(name, _)| name.starts_with("generator.thread/"));
     let cores = outcome.value("machine.cores").filter(|cores| *cores > 0.0);

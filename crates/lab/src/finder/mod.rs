@@ -66,7 +66,7 @@ pub enum Next {
 
 /// Chooser of the next trial.
 pub trait Finder {
-    /// Names the next trial, the same one until its outcome is taken, or the limit.
+    /// Returns the next trial, or the limit. Repeated calls return the same trial until its outcome is taken.
     fn next(&self) -> Next;
 
     /// Takes the outcome of the trial that [`Finder::next`] named. After the last trial it does nothing.

@@ -74,7 +74,7 @@ impl Rfc7502 {
         }
     }
 
-    /// Lowest rate above the result that failed.
+    /// Returns the lowest rate above the result that failed.
     fn beyond(&self) -> Option<f64> {
         let failed = self.trials.iter().filter(|(rate, is_carried, _)| !is_carried && *rate > self.best);
         failed.map(|(rate, ..)| *rate).reduce(f64::min)

@@ -35,7 +35,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Settings of a search that answers within three minutes; noise may take a fourth.
+    /// Returns the settings of a search that answers within three minutes; with noise the search may take a fourth
+    /// minute.
     pub fn brief() -> Self {
         Self { trial: Duration::from_secs(2), agreement: 2, trials: 30, ..Self::default() }
     }
@@ -246,7 +247,7 @@ impl Search {
         if self.history.is_noisy() { NOISY_STEP } else { STEP }
     }
 
-    /// The load of the next climb.
+    /// Returns the load of the next climb.
     fn step(&self, load: f64) -> f64 {
         let factor = if self.history.has_missed() { self.careful_step() } else { DOUBLE };
         round(load * factor).min(self.settings.most)

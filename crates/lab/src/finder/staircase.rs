@@ -98,8 +98,8 @@ pub fn criteria(points: &[Point]) -> Criteria {
     Criteria { limits: found.into_iter().filter_map(|(criterion, load)| Some((criterion, load?))).collect() }
 }
 
-/// First point with the maximum of the CPU, if the CPU is full or no longer rises: over the same number of earlier steps it rose enough for
-/// a further rise to be visible.
+/// Returns the first point with the highest CPU use, if the CPU is full or its use no longer rises. The use counts as no longer rising only
+/// if it rose visibly over the same number of earlier steps.
 fn cpu(points: &[Point]) -> Option<usize> {
     let of = |point: &Point| {
         let part = |name| point.outcome.value(name);
@@ -112,7 +112,8 @@ fn cpu(points: &[Point]) -> Option<usize> {
     (most >= FULL_CPU || (after > 0 && rise >= VISIBLE_CPU)).then_some(first)
 }
 
-/// First point at which a delay has left its almost constant trend for good, or passes its boundary.
+/// Returns the first point from which on a delay has left its almost constant trend, or at which the delay passes its
+/// boundary.
 fn leap(points: &[Point], name: &str, boundary: f64) -> Option<usize> {
     let values: Vec<Option<f64>> = points.iter().map(|point| point.outcome.value(name)).collect();
     let has_left = |at: usize, trend: f64| {
@@ -151,7 +152,7 @@ impl Staircase {
         Self { settings, points: Vec::new() }
     }
 
-    /// Points so far.
+    /// Returns the points so far.
     pub fn points(&self) -> &[Point] {
         &self.points
     }

@@ -54,7 +54,7 @@ pub struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// Trial of a load that does not change.
+    /// Creates a trial whose load does not change.
     pub const fn new(load: Load, warm_up: Duration, window: Duration, folder: &'a Path) -> Self {
         Self { load, warm_up, window, cool_down: Duration::ZERO, changes: Vec::new(), begins: None, folder }
     }

@@ -86,7 +86,7 @@ impl Setting {
         })
     }
 
-    /// Place (machine or host) of the answering side with this number, from 0.
+    /// Returns the place (machine or host) of the answering side with this number, from 0.
     pub(super) fn answerer(&self, number: usize) -> &ProcessHost {
         self.answerers.get(number % self.answerers.len().max(1)).unwrap_or(&ProcessHost::Here)
     }

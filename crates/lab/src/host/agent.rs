@@ -204,14 +204,14 @@ fn micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Settings of this machine that limit or spoil runs.
+/// Returns the settings of this machine that limit or spoil runs.
 fn limits() -> Vec<Finding> {
     let mut findings = doctor::kernel(&Kernel::default());
     findings.retain(|finding| finding.grade != Grade::Good);
     findings
 }
 
-/// Address from which this machine reaches another one. Nothing is sent.
+/// Returns the address from which this machine reaches another one, without sending anything.
 pub(super) fn own_address(to: SocketAddr) -> Result<std::net::IpAddr, Error> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let asked = || {

@@ -42,7 +42,7 @@ impl Ahead {
         Duration::from_micros(self.micros.unsigned_abs())
     }
 
-    /// Sentence about a clock that cannot be used.
+    /// Returns a sentence about the clock if it cannot be used.
     pub(super) fn fault(self) -> Option<String> {
         let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
         if self.size() > MOST + self.within {
@@ -60,7 +60,7 @@ impl Ahead {
         })
     }
 
-    /// Sentence about a clock that was set since an earlier look.
+    /// Returns a sentence about the clock if it was set since an earlier measurement.
     pub(crate) fn changed(self, earlier: Self) -> Option<String> {
         let by = Duration::from_micros(self.micros.abs_diff(earlier.micros));
         (by > CHANGE + self.within + earlier.within).then(|| {

@@ -66,17 +66,17 @@ pub struct Host {
 }
 
 impl Host {
-    /// Name on the command line.
+    /// Returns the name on the command line.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Processor, memory and kernel.
+    /// Returns the processor, the memory and the kernel.
     pub const fn machine(&self) -> &Machine {
         &self.greeting.machine
     }
 
-    /// Error of a connection whose loss has ended the run.
+    /// Returns the error of a lost connection that has ended the run.
     fn lost(&self) -> Option<Error> {
         self.link.lost()
     }
@@ -89,7 +89,7 @@ impl Host {
         Error::Host { host: self.name.clone(), reason: reason.into() }
     }
 
-    /// Settings of the host that limit or spoil runs.
+    /// Returns the settings of the host that limit or spoil runs.
     ///
     /// # Errors
     /// The connection is gone.
@@ -148,7 +148,7 @@ impl Host {
         self.link.ask(&Request::Side(number, request), &[])
     }
 
-    /// Number of a process or side that this host did not have before.
+    /// Returns a number that no process or side on this host has had before.
     pub(crate) fn number(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -166,12 +166,12 @@ fn micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Folder of a process on a host.
+/// Returns the folder of a process on a host.
 fn folder_of(scratch: &Path, number: u32) -> PathBuf {
     scratch.join(format!("process-{number}"))
 }
 
-/// Command that runs only on these cores.
+/// Returns a command that runs only on these cores.
 fn command(program: &Path, cores: &[usize], words: &[String]) -> Command {
     let mut command = match cores {
         [] => Command::new(program),
@@ -221,7 +221,7 @@ impl Party {
         Self { place: ProcessHost::Here, address }
     }
 
-    /// Address and port for a program of this party that others reach.
+    /// Returns an address and a free port for a program of this party to which others connect.
     ///
     /// # Errors
     /// The connection is gone.
@@ -251,7 +251,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// All parties on this machine.
+    /// Places all parties on this machine.
     pub fn local() -> Self {
         let here = || Party::here(None);
         let (server_cores, generator_cores) = (Vec::new(), Vec::new());
@@ -352,7 +352,7 @@ impl Hosts {
         Ok(self)
     }
 
-    /// All hosts, each once.
+    /// Returns all hosts, each once.
     pub fn hosts(&self) -> Vec<&Arc<Host>> {
         let all = self.callers.iter().chain(&self.answerers).chain([&self.server]);
         let mut found: Vec<&Arc<Host>> = Vec::new();
@@ -366,7 +366,7 @@ impl Hosts {
         found
     }
 
-    /// Error of a connection whose loss has ended the run.
+    /// Returns the error of a lost connection that has ended the run.
     pub fn lost(&self) -> Option<Error> {
         self.hosts().into_iter().find_map(|host| host.lost())
     }

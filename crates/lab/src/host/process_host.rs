@@ -114,7 +114,7 @@ impl ProcessHost {
     }
 }
 
-/// Word of a command on this machine.
+/// Returns a word of a command for this machine.
 fn here(word: &Word) -> String {
     match word {
         Word::Text(text) => text.clone(),
@@ -123,7 +123,7 @@ fn here(word: &Word) -> String {
     }
 }
 
-/// Word of a command on a host, which gets the file.
+/// Returns a word of a command for a host, and sends the file that the word names to the host.
 fn there(host: &Host, folder: &Path, word: &Word) -> Result<String, Error> {
     Ok(match word {
         Word::Text(text) => text.clone(),
@@ -186,7 +186,7 @@ impl Started {
         }
     }
 
-    /// Last lines that it printed.
+    /// Returns the last lines that the process printed.
     pub fn tail(&self) -> String {
         match self {
             Self::Here(process) => process.tail(),

@@ -66,7 +66,7 @@ impl Ends {
     }
 }
 
-/// `strowger load uas`: rings, answers, waits for the end.
+/// Returns the steps of `strowger load uas`, which rings, answers, and waits for the end.
 fn plain_answer() -> Vec<Action> {
     let receive = |text: &str| Action::Receive { text: text.into(), is_optional: false };
     let send = |text: &str| Action::Send(text.into());
@@ -245,7 +245,7 @@ mod tests {
         Ends::read(document, answerer, Duration::ZERO).map(|ends| ends.ladder("flow", &figures))
     }
 
-    /// `C>S INVITE` for each message.
+    /// Writes `C>S INVITE` for each message.
     fn lines(ladder: &Ladder) -> Vec<String> {
         let letter = |name: &str| name[..1].to_uppercase();
         ladder

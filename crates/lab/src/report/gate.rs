@@ -80,7 +80,7 @@ fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> Gate
     verdict
 }
 
-/// Judged figures, systems and axes in words.
+/// Describes the judged figures, systems and axes in words.
 fn subject(gate: &Gate) -> String {
     let axes = |axes: &Axes| -> String { axes.iter().map(|(name, value)| format!(" {name}={value}")).collect() };
     let own = format!("{} of {}{}", gate.figures.join(" + "), gate.system, axes(&gate.only));
@@ -100,7 +100,7 @@ fn against_axes(gate: &Gate) -> Axes {
     axes
 }
 
-/// Value, ratio or difference that is furthest from the bound.
+/// Returns the value, ratio or difference that is furthest from the bound.
 fn measured(cells: &Cells<'_>, rows: &[Row], gate: &Gate) -> Result<f64, String> {
     let own = of_system(cells, &gate.system, &gate.only);
     if own.is_empty() {
@@ -147,7 +147,7 @@ fn enough(cells: &[&CellRows<'_>], gate: &Gate) -> Result<(), String> {
     }
 }
 
-/// Sum of the judged figures of the floor at the load of a cell.
+/// Returns the sum of the judged figures of the floor at the load of a cell.
 fn of_floor(rows: &[Row], cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     let is_equal =
         |row: &&Row| row.system.name == FLOOR && row.validity.is_valid() && Some(row.load.value) == cell.offered.load();
@@ -156,7 +156,8 @@ fn of_floor(rows: &[Row], cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     gate.figures.iter().map(of_figure).sum()
 }
 
-/// Ratio or difference of two cells: its median over the common repetitions, or the ratio or difference of their medians if there are none.
+/// Returns the ratio or difference of two cells: its median over the common repetitions, or the ratio or difference of the two medians if
+/// there are no common repetitions.
 fn compared(cells: &Cells<'_>, own: &CellRows<'_>, other: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     let [mine, others] = [own, other].map(|cell| by_repetition(cell, gate));
     let pair = |(repetition, own): (&u32, &f64)| gate.bound.compare(*own, *others.get(repetition)?);
@@ -180,13 +181,13 @@ fn is_alike(gate: &Gate, own: &CellRows<'_>, other: &CellRows<'_>) -> bool {
     own.axes.iter().all(|(name, value)| is_named(name) || other.axes.get(name) == Some(value))
 }
 
-/// Cells of fixed loads of a system, or its limit.
+/// Returns the cells of the fixed loads of a system, or the cell of its limit.
 fn of_system<'b, 'a>(cells: &'b Cells<'a>, system: &str, only: &Axes) -> Vec<&'b CellRows<'a>> {
     let own: Vec<_> = cells.with(only).into_iter().filter(|cell| cell.system == system).collect();
     representatives(&own)
 }
 
-/// Sum of the medians of the judged figures.
+/// Returns the sum of the medians of the judged figures.
 fn sum(cells: &Cells<'_>, cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     let value =
         |figure: &String| cells.value_at(cell, figure).filter(|value| !value.is_invalid).map(|value| value.middle);

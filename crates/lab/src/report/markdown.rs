@@ -60,7 +60,7 @@ fn line(out: &mut String, item: &Item) {
     let _ = writeln!(out, "- {sign} {}", printable(&item.text));
 }
 
-/// Values of a plot: a line for each place, a column for each series.
+/// Lists the values of a plot: a line for each place, a column for each series.
 fn values(plot: &Plot) -> Table {
     let show = |value: f64| match Unit::ALL.into_iter().find(|unit| unit.key() == plot.y.unit) {
         Some(unit) => unit.show(value),

@@ -114,7 +114,7 @@ fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> 
     }
 }
 
-/// Names the figures, units, series, points, columns and lines that a report lacks.
+/// Lists the figures, units, series, points, columns and lines that a report lacks.
 pub fn missing(found: &[Shape], wanted: &[Shape]) -> Vec<String> {
     let mut missing = Vec::new();
     for wanted in wanted {

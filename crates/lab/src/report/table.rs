@@ -105,7 +105,7 @@ impl Lines {
     }
 }
 
-/// Limits by criterion of the steps that a system made.
+/// Returns the limit by each criterion, from the steps that a system made.
 fn steps(cells: &[&CellRows<'_>], of: &CellRows<'_>) -> Criteria {
     let own = cells.iter().filter(|cell| cell.system == of.system && cell.axes == of.axes);
     let point = |cell: &&CellRows<'_>| {
@@ -173,14 +173,14 @@ pub(super) fn show_plain(figure: &str, value: f64) -> String {
     if unit == Unit::Percent && !is_share { format!("{value:.2} %") } else { unit.show(value) }
 }
 
-/// Limit that a search found for a system with these axes.
+/// Returns the limit that a search found for a system with these axes.
 fn found_limit<'b>(cells: &'b Cells<'_>, of: &CellRows<'_>) -> Option<&'b FoundLimit> {
     let is_of =
         |cell: &&CellRows<'_>| cell.offered == Offered::Limit && cell.system == of.system && cell.axes == of.axes;
     cells.cells.iter().find(is_of)?.rows.last()?.limit.as_ref()
 }
 
-/// Part that is the limit, and its busiest thread.
+/// Returns the part that is the limit, and its busiest thread.
 fn cause(cells: &Cells<'_>, cell: &CellRows<'_>) -> Option<String> {
     let found = found_limit(cells, cell)?;
     if is_lower_bound(found) {
@@ -194,7 +194,7 @@ fn with_texts(table: Table, count: usize) -> Table {
     (1..count).fold(table, Table::with_texts)
 }
 
-/// Published lines with their first columns, of the axes that the run has.
+/// Returns the published lines for the values of axes that the run has, each with its first columns.
 fn published<'f>(
     cells: &Cells<'_>,
     figure: &'f experiment::Figure,
@@ -232,7 +232,7 @@ impl Columns {
         Self { axes: names.filter(|name| varied.contains(&name.as_str())).collect(), has_loads }
     }
 
-    /// Places of the values of the axes in the experiment.
+    /// Returns the position of each axis's value among the values of the experiment.
     fn places(&self, cells: &Cells<'_>, axes: &Axes) -> Vec<Option<usize>> {
         let place = |name: &String| {
             let axis = cells.experiment.axes.iter().find(|axis| axis.name == *name)?;

@@ -206,7 +206,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Number of calls or connections that exist at a time. None of a rate.
+    /// Returns the number of calls or connections that exist at a time, or `None` if the load is a rate.
     pub fn at_a_time(&self) -> Option<f64> {
         (!self.unit.is_rate()).then_some(self.value)
     }

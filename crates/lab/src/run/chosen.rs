@@ -59,7 +59,7 @@ pub fn choose(
     experiment.systems.iter().filter(|spec| spec.is_among(&names)).map(open).collect()
 }
 
-/// Table of a system that the experiment does not have.
+/// Creates the table of a system that the experiment does not have.
 fn further(experiment: &Experiment, name: &str, has_path: bool) -> Result<SystemSpec, Error> {
     let is_shipped = SHIPPED.iter().any(|(shipped, _)| *shipped == name);
     let known: Vec<&str> = experiment.systems.iter().map(|spec| spec.name.as_str()).collect();
@@ -114,7 +114,7 @@ pub fn check(plan: &Plan, systems: &[Chosen]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Version of a system and the hash of its program, on this machine.
+/// Returns the version of a system on this machine and the hash of its program.
 pub(super) fn identify(folder: &SystemFolder) -> Result<(String, Option<Digest>), Error> {
     let program = match folder.address() {
         Some(_) => None,
@@ -136,7 +136,7 @@ pub fn describe(systems: &[Chosen]) -> Vec<SystemUsed> {
     systems.iter().map(one).collect()
 }
 
-/// Versions of the databases and caches that the plan needs, by name, on the machine of the server.
+/// Returns the versions of the databases and caches that the plan needs, by name, on the machine of the server.
 ///
 /// # Errors
 /// The connection is gone.
@@ -154,7 +154,7 @@ pub fn versions(plan: &Plan, systems: &[Chosen], server: &ProcessHost) -> Result
     }
 }
 
-/// Versions of databases and caches on this machine.
+/// Returns the versions of these databases and caches on this machine.
 pub(super) fn versions_of(names: &[String]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for name in names {

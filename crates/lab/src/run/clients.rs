@@ -47,7 +47,7 @@ fn unknown(error: UnknownFigure) -> Error {
     Error::Unexpected { what: "the clients of a trial".into(), reason: error.to_string() }
 }
 
-/// The trials of two clients as one: its window is the time in which both made their load.
+/// Merges the trials of two clients into one, whose window is the time in which both clients made their load.
 fn together(one: Made, other: Made) -> Result<Made, UnknownFigure> {
     Ok(Made {
         figures: figures(&one.figures, &other.figures)?,

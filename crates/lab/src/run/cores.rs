@@ -25,7 +25,7 @@ pub fn divide(hosts: Hosts, systems: &[Chosen]) -> Hosts {
     }
 }
 
-/// Cores of the server. None where a machine is not divided.
+/// Returns the number of cores for the server, or `None` if the machine has too few cores to be divided.
 fn share(cores: usize) -> Option<usize> {
     (cores >= LEAST).then_some(cores / 2)
 }

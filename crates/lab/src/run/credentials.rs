@@ -54,7 +54,7 @@ impl Credentials {
         Ok(Self { challenges, uses: 0 })
     }
 
-    /// The next use of all nonces: of each user, from the first, the line that an INVITE to this server shows.
+    /// Returns the next use of all nonces: for each user, from the first, the line that an INVITE to this server shows.
     pub(super) fn next(&mut self, server: u16) -> Result<Vec<String>, Error> {
         self.uses += 1;
         let uri = format!("sip:127.0.0.1:{server}");

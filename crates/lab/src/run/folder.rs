@@ -72,12 +72,12 @@ impl Folder {
         if wait::until(FORKED, locked) { Ok(()) } else { Err(FolderError::InUse(self.root.clone())) }
     }
 
-    /// Place of the folder.
+    /// Returns the path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Number of rows so far.
+    /// Returns the number of rows so far.
     pub const fn rows(&self) -> usize {
         self.count
     }
@@ -164,7 +164,7 @@ impl Folder {
     }
 }
 
-/// Path of the folder with the files of a row, counted from 1.
+/// Returns the path of the folder with the files of a row, counted from 1.
 pub(super) fn trial(number: usize) -> String {
     format!("trials/{number:04}")
 }

@@ -50,14 +50,14 @@ fn send_program(system: &mut SystemFolder, host: &Host) -> Result<(), Error> {
     Ok(())
 }
 
-/// Version of a system on a host, and the hash of its program.
+/// Returns the version of a system on a host, and the hash of its program.
 pub(super) fn describe(system: &SystemFolder, host: &Host) -> Result<(String, Option<Digest>), Error> {
     let mut system = system.clone();
     send_program(&mut system, host)?;
     Ok(host.side(0, SideRequest::Describe(Box::new(system)))?.0)
 }
 
-/// Versions of databases and caches on a host.
+/// Returns the versions of these databases and caches on a host.
 pub(super) fn versions(names: Vec<String>, host: &Host) -> Result<BTreeMap<String, String>, Error> {
     Ok(host.side(0, SideRequest::Versions(names))?.0)
 }
@@ -219,7 +219,7 @@ impl HostedSides {
     }
 }
 
-/// Names and lengths of the small files of a server, with their bytes.
+/// Returns the names and lengths of the small files of a server, and appends their bytes to `sent`.
 fn files(side: &OwnSide, root: &Path, sent: &mut Vec<u8>) -> Result<Value, Error> {
     let mut found = Vec::new();
     for file in side.files() {

@@ -179,7 +179,7 @@ impl Laboratory {
         Ok(site)
     }
 
-    /// Addresses of the answering sides of one client.
+    /// Returns the addresses of the answering sides of one client.
     fn sides(&self) -> Result<Vec<SocketAddr>, Error> {
         let answering = self.experiment.call.answering as usize;
         let count = match &self.experiment.call.answer {
@@ -191,7 +191,7 @@ impl Laboratory {
         (0..count).map(|number| self.hosts.answerers[number % self.hosts.answerers.len()].free_address()).collect()
     }
 
-    /// Setting of a client of the experiment.
+    /// Returns the setting of a client of the experiment.
     fn load(&self, planned: &Planned, to: SocketAddr, sides: Vec<SocketAddr>) -> Result<generator::Setting, Error> {
         let document = self.experiment.document(&planned.axes).to_owned();
         let mut load = self.setting(to, document, sides)?;
@@ -251,7 +251,7 @@ impl Laboratory {
     }
 }
 
-/// Number of clients, by the axis of this name.
+/// Returns the number of clients, from the axis `clients`.
 fn clients_at(axes: &Axes) -> usize {
     match axes.get("clients") {
         Some(AxisValue::Number(number)) if *number >= 1.0 => *number as usize,

@@ -63,7 +63,7 @@ impl Neighbours {
     }
 }
 
-/// Start time, name and ticks of a process. None of a thread of the kernel.
+/// Reads the start time, name and ticks of a process; returns `None` for a thread of the kernel.
 fn read(folder: &Path) -> Option<(u64, Times)> {
     let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
     parse(&stat)

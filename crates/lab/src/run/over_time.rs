@@ -49,7 +49,7 @@ impl Seconds {
         }
     }
 
-    /// Values of the figures of the course.
+    /// Returns the values of the figures of the course.
     pub(super) fn series(&self, course: &Course, observed: &Observed) -> Result<Series, UnknownFigure> {
         let mut series = Series::default();
         for name in &course.over_time {
@@ -65,7 +65,7 @@ impl Seconds {
         Ok(series)
     }
 
-    /// Times from the kill of the server until the phones were registered again. Without a value where that was later than the window.
+    /// Adds the times from the kill of the server until the phones were registered again. A time later than the window has no value.
     pub(super) fn returns(&self, course: &Course, figures: &mut Figures) -> Result<(), UnknownFigure> {
         let Some(killed) = course.killed().filter(|_| course.users > 0) else { return Ok(()) };
         for (name, share) in RETURNS {
@@ -77,8 +77,8 @@ impl Seconds {
         Ok(())
     }
 
-    /// Phones that have registered since the server started last, at the end of each second. Users take turns, so that as many
-    /// registrations are of as many phones.
+    /// Returns the number of phones that have registered since the last start of the server, at the end of each second. Users
+    /// take turns, so that the number of registrations is the number of phones.
     fn registered(&self, course: &Course) -> Vec<u64> {
         let users = u64::from(course.users);
         let kills = || course.events.iter().filter(|event| event.action.is_kill()).map(|event| event.at.as_secs());
@@ -94,7 +94,7 @@ impl Seconds {
         (0..).zip(&self.registrations).map(count).collect()
     }
 
-    /// Values of a figure of samples; none of another figure.
+    /// Returns the values of a figure that samples have, or `None` for another figure.
     fn sampled(&self, name: &str, observed: &Observed) -> Option<Vec<Option<f64>>> {
         let trees = |part: &'static str| observed.trees.iter().filter(move |tree| tree.name.starts_with(part));
         let cores = observed.machine.iter().map(|sample| sample.cores.len()).max().unwrap_or(1).max(1) as f64;
@@ -117,7 +117,7 @@ impl Seconds {
         Some(used.iter().zip(&covered).map(share).collect())
     }
 
-    /// Amounts by second. That of a sample (end, interval, amount) is spread over its interval.
+    /// Spreads the amount of each sample (end, interval, amount) over its interval, and returns the amounts by second.
     fn spread(&self, samples: impl Iterator<Item = (u64, u64, f64)>) -> Vec<f64> {
         let mut sums = vec![0.0; self.figures.len()];
         for (end, interval, amount) in samples.filter(|(_, interval, _)| *interval > 0) {
@@ -132,7 +132,7 @@ impl Seconds {
     }
 }
 
-/// Seconds until `wanted` registrations were made; within a second they are spread evenly.
+/// Returns the seconds until `wanted` registrations were made; within a second they are spread evenly.
 fn reached(registrations: &[u64], wanted: u64) -> Option<f64> {
     let mut before = 0;
     for (second, count) in registrations.iter().enumerate() {

@@ -171,7 +171,8 @@ impl Recorded {
     }
 }
 
-/// Length of the rows that a hash covers. Of a part there may be more: a row is written before the list of hashes.
+/// Returns the length of the rows that a hash covers. The rows of an unfinished part may be longer than that, because a
+/// row is written before the list of hashes.
 fn covered(rows: &[u8], hash: &Digest, is_whole: bool) -> Option<usize> {
     if is_whole {
         return (Digest::of(rows) == *hash).then_some(rows.len());

@@ -142,7 +142,8 @@ impl Sampled {
     }
 }
 
-/// The last memory of each tree of the server in a window, together. None where the window has no sample of it.
+/// Returns the sum of the last memory of each tree of the server in a window, or `None` if the window has no sample of
+/// the server.
 fn memory(observed: &Observed, begin: u64, end: u64) -> Option<Memory> {
     let mut last: BTreeMap<&str, Memory> = BTreeMap::new();
     let of_server =
@@ -151,7 +152,7 @@ fn memory(observed: &Observed, begin: u64, end: u64) -> Option<Memory> {
     last.into_values().reduce(Memory::plus)
 }
 
-/// The busiest threads with labels of their own: a name that several have is numbered from the busiest on.
+/// Returns the busiest threads with unique labels: threads of the same name are numbered, the busiest first.
 fn labelled(threads: &[ThreadUse]) -> Vec<(String, u64)> {
     let mut busiest: Vec<&ThreadUse> = threads.iter().collect();
     busiest.sort_by_key(|thread| std::cmp::Reverse(thread.cpu));

@@ -93,7 +93,7 @@ pub(super) struct Watched {
 
 /// Server's side of a site, on this machine or on a host. It ends when it is dropped.
 pub(super) trait ServerSide: Debug + Send {
-    /// Addresses of the system's servers: one, unless the system has several instances.
+    /// Returns the addresses of the system's servers: one, unless the system has several instances.
     fn addresses(&self) -> &[SocketAddr];
 
     /// Begins to sample, `rate` times a second.
@@ -107,13 +107,13 @@ pub(super) trait ServerSide: Debug + Send {
         false
     }
 
-    /// Has that command make a trial, and samples it too.
+    /// Runs the command that makes the load of a trial, and takes samples of the command too.
     fn measuring(&mut self, _: &Trial<'_>) -> Result<Made, Error> {
         let reason = "no command of it makes the load here".to_owned();
         Err(Error::Unexpected { what: "the system".into(), reason })
     }
 
-    /// Memory now.
+    /// Returns the memory that the server uses now.
     fn memory(&mut self) -> Result<SideMemory, Error>;
 
     /// Ends the server by SIGKILL; with `silent`, datagrams that come to its port are dropped from now on.
@@ -122,10 +122,10 @@ pub(super) trait ServerSide: Debug + Send {
     /// Starts the server once more after [`ServerSide::kill`], and has its processes sampled.
     fn start_again(&mut self) -> Result<(), Error>;
 
-    /// Sentence about a server that has ended.
+    /// Returns a sentence about the server if it has ended.
     fn ended(&mut self) -> Result<Option<String>, Error>;
 
-    /// Last lines that the server printed.
+    /// Returns the last lines that the server printed.
     fn tail(&mut self) -> Result<String, Error>;
 
     /// Empties the table of accounting.

@@ -23,7 +23,7 @@ use strowger_measure::{Counter, Observed, Run, Span};
 /// Interval at which a pause checks for a signal.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Samples a second: short windows need more.
+/// Returns the number of samples a second: short windows need more.
 fn rate_of_samples(window: Duration) -> u32 {
     match window.as_secs() {
         0..=10 => 10,
@@ -100,7 +100,7 @@ pub(super) fn measure(site: &mut Site, order: &NextTrial, folder: &Path) -> Resu
     Ok(TrialOutcome { figures, series, validity })
 }
 
-/// Loads the site, and makes the events meanwhile.
+/// Puts the load on the site, and makes the events meanwhile.
 fn loaded(site: &mut Site, order: &NextTrial, folder: &Path) -> (Result<Made, Error>, events::Made) {
     let mut trial = generator::Trial::new(order.load, order.warm_up, order.window, folder);
     trial.cool_down = order.cool_down;
@@ -126,7 +126,7 @@ fn loaded(site: &mut Site, order: &NextTrial, folder: &Path) -> (Result<Made, Er
     })
 }
 
-/// Figures of the trial, with the return of its phones, and figures over time.
+/// Returns the figures of the trial, which include the return of its phones, and the figures over time.
 fn over_time(course: &Course, made: &Made, observed: &Observed) -> Result<(Figures, Series), Error> {
     let mut figures = made.figures.clone();
     if course.over_time.is_empty() && course.events.is_empty() {

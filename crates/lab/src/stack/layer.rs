@@ -104,7 +104,7 @@ impl Writer {
         }
     }
 
-    /// Call-ID whose messages come to this shard.
+    /// Returns a Call-ID whose messages belong to this shard.
     fn call_id(&mut self) -> [u8; 16] {
         loop {
             let id = hex(self.entropy.u64());
@@ -220,7 +220,7 @@ impl Transactional {
         Self { writer, index, limits, table, told: Vec::new() }
     }
 
-    /// Transactions that fail count as exchanges that do.
+    /// Counts the transactions that have failed, each as a failed exchange.
     fn told(&mut self) -> Tally {
         let has_failed = |told: &Told| matches!(told, Told::Timeout { .. } | Told::ClientTransportError { .. });
         let failed = self.told.drain(..).filter(has_failed).count() as u32;
@@ -321,13 +321,13 @@ impl Calls {
         tally
     }
 
-    /// Existing dialogs.
+    /// Returns the number of existing dialogs.
     #[cfg(test)]
     pub(super) fn dialogs(&self) -> usize {
         self.endpoint.agent.calls()
     }
 
-    /// Existing transactions.
+    /// Returns the number of existing transactions.
     pub(super) fn transactions(&self) -> u64 {
         let counts = self.endpoint.counts();
         counts.servers + counts.clients

@@ -32,7 +32,7 @@ pub(super) fn loaded_size(begin: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Begin of a file with segments of these types and lengths.
+    /// Returns the beginning of a file with segments of these types and lengths.
     fn file(segments: &[(u32, u64)]) -> Vec<u8> {
         let mut begin = vec![0; 64];
         begin[..6].copy_from_slice(ELF);

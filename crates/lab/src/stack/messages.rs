@@ -105,7 +105,8 @@ impl<'a> Visit<'a> for Count {
     }
 }
 
-/// Other header fields are plain text: reading them costs nothing and measures nothing.
+/// Returns whether the header field has a grammar. Other header fields are plain text: reading them costs nothing and
+/// measures nothing.
 fn has_grammar(name: Name) -> bool {
     !matches!(name, Name::Other | Name::Organization | Name::Subject | Name::Server | Name::UserAgent)
 }
@@ -161,8 +162,8 @@ fn parsed(bytes: &[u8]) -> Result<Index, Error> {
     Ok(index)
 }
 
-/// Messages parsed, and messages printed, in a second of one core: index and all values of header fields, checked; the message written from
-/// those values. Rounds of both alternate, and the median of each counts.
+/// Returns the messages parsed, and the messages written, in a second of one core. Parsing finds and checks all values of the header
+/// fields; writing makes the message from those values. Rounds of both alternate, and the result is the median of each.
 pub(super) fn rates(time: Duration) -> Result<[f64; 2], String> {
     check(&SAMPLES)?;
     let limits = Limits::default();
@@ -195,7 +196,8 @@ pub(super) fn rates(time: Duration) -> Result<[f64; 2], String> {
     Ok(rates.map(crate::statistics::median))
 }
 
-/// Repetitions in a second of this thread's processor time. Other programs on the machine do not count.
+/// Returns the repetitions in a second of this thread's processor time, which does not include other programs on the
+/// machine.
 fn times_a_second(all: &mut dyn FnMut()) -> f64 {
     const AT_ONCE: u32 = 50;
     let (begin, mut times, mut spent) = (busy(), 0, Duration::ZERO);

@@ -43,7 +43,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Completed exchanges a second.
+    /// Returns the completed exchanges a second.
     pub(super) fn rate(&self) -> f64 {
         self.completed as f64 / self.time.as_secs_f64()
     }
@@ -105,7 +105,7 @@ impl Pair {
         })
     }
 
-    /// Count of all shards.
+    /// Returns the sum of a count over all shards.
     fn count(&self, of: impl Fn(&Counts) -> &AtomicU64) -> u64 {
         self.counts.iter().map(|counts| of(counts).load(Relaxed)).sum()
     }

@@ -153,7 +153,7 @@ fn driver(table: &DeTable<'_>, files: &[(String, String)], faults: &mut Faults) 
     driver
 }
 
-/// Words of a command.
+/// Reads the words of a command.
 fn words(fields: &Fields<'_>, key: &str, faults: &mut Faults) -> Vec<String> {
     fields.items(key).into_iter().filter_map(|item| word(fields, key, item, faults)).collect()
 }
@@ -234,7 +234,7 @@ fn scenario(fields: &Fields<'_>, driver: &DriverFile, files: &[(String, String)]
     }
 }
 
-/// The file is in the folder, and each of its marks has a value.
+/// Checks that the file is in the folder, and that each of its marks has a value.
 fn check_file(item: Value<'_>, file: &str, files: &[(String, String)], faults: &mut Faults) {
     let Some((_, content)) = files.iter().find(|(name, _)| name == file) else {
         let message = format!("the folder has no file {file}");
@@ -249,7 +249,7 @@ fn check_file(item: Value<'_>, file: &str, files: &[(String, String)], faults: &
     }
 }
 
-/// Commands before the start: a list of words, or a list of such lists.
+/// Reads the commands before the start: a list of words, or a list of such lists.
 fn commands(fields: &Fields<'_>, faults: &mut Faults) -> Vec<Vec<String>> {
     let items = fields.items("first");
     if items.is_empty() || items.iter().any(|item| text(item).is_some()) {
@@ -268,7 +268,7 @@ fn commands(fields: &Fields<'_>, faults: &mut Faults) -> Vec<Vec<String>> {
     commands
 }
 
-/// `entries = { command = ["kamcmd", "htable.stats"], behind = "all: " }`
+/// Reads `entries = { command = ["kamcmd", "htable.stats"], behind = "all: " }`.
 fn entries(fields: &Fields<'_>, faults: &mut Faults) -> Option<Entries> {
     let table = fields.table("entries", faults)?;
     let start = fields.value("entries").map_or(fields.start, |value| value.span().start);
@@ -281,7 +281,7 @@ fn entries(fields: &Fields<'_>, faults: &mut Faults) -> Option<Entries> {
     Some(Entries { command, behind: fields.required_text("behind", "\"all: \"", faults) })
 }
 
-/// `rows = { table = "acc", per_call = 2 }`
+/// Reads `rows = { table = "acc", per_call = 2 }`.
 fn rows(fields: &Fields<'_>, faults: &mut Faults) -> Option<Rows> {
     let table = fields.table("rows", faults)?;
     let start = fields.value("rows").map_or(fields.start, |value| value.span().start);

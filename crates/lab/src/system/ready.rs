@@ -87,7 +87,7 @@ fn owns(id: u32, port: u16, protocol: &str) -> bool {
     own.is_empty() || bound.iter().any(|inode| own.iter().any(|sockets| sockets.contains(inode)))
 }
 
-/// Inodes of the sockets that are bound to this port in the network namespace of this process.
+/// Returns the inodes of the sockets that are bound to this port in the network namespace of this process.
 fn inodes(id: u32, port: u16, protocol: &str) -> Vec<String> {
     let (port, state) = (format!(":{port:04X}"), if protocol == "udp" { "07" } else { "0A" });
     let versions = [protocol.to_owned(), format!("{protocol}6")];
@@ -96,7 +96,7 @@ fn inodes(id: u32, port: u16, protocol: &str) -> Vec<String> {
     rows.filter(|[own, found, _]| own.ends_with(&port) && *found == state).map(|[.., inode]| inode.to_owned()).collect()
 }
 
-/// Process that has bound a port, and its name.
+/// Returns the process that has bound a port, and its name.
 fn owner(port: u16) -> Option<(u32, String)> {
     let own = std::process::id();
     let bound = [inodes(own, port, "udp"), inodes(own, port, "tcp")].concat();

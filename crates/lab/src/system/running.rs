@@ -43,7 +43,7 @@ pub struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// Setting of a scenario with one worker on all cores, on a free port.
+    /// Creates the setting of a scenario with one worker on all cores, on a free port.
     pub const fn new(folder: &'a Path, scenario: &'a str) -> Self {
         Self {
             folder,
@@ -209,7 +209,7 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     })
 }
 
-/// Address as the host of a URI.
+/// Formats an address as the host of a URI.
 fn host(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
@@ -230,7 +230,7 @@ fn count(of: &Entries, folder: &Path) -> Result<u64, Error> {
     })
 }
 
-/// First number behind a text.
+/// Returns the first number behind a text.
 fn number_behind(output: &str, text: &str) -> Option<u64> {
     let (_, rest) = output.split_once(text)?;
     let rest = rest.trim_start();
@@ -245,7 +245,7 @@ fn copy(program: &Path, folder: &Path) -> Result<PathBuf, Error> {
     Ok(copy)
 }
 
-/// Error about a mark without a value.
+/// Creates the error about a mark without a value.
 fn missing(system: &SystemFolder, scenario: &Scenario, place: &str, error: &Error) -> Error {
     let reason = match error {
         Error::Unexpected { reason, .. } => reason.clone(),
@@ -279,7 +279,7 @@ pub(super) fn fill_words(words: &[String], own: &[String], values: &[(&str, Stri
     all.map(|word| fill(word, values)).collect()
 }
 
-/// The command, on only these cores.
+/// Returns the command that runs these words on only these cores.
 fn pinned(words: &[String], cores: &[usize]) -> Vec<String> {
     let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
     let prefix = match cores.is_empty() {
@@ -349,7 +349,8 @@ impl RunningSystem {
         }
     }
 
-    /// Number of entries in the caches of its own processes. None where it has no such cache.
+    /// Returns the number of entries in the caches within the processes of the system, or `None` if the system has no
+    /// such cache.
     ///
     /// # Errors
     /// A command fails, or prints no number; the error has its output.
@@ -360,32 +361,32 @@ impl RunningSystem {
         self.counting.iter().map(|(of, folder)| count(of, folder)).sum::<Result<u64, Error>>().map(Some)
     }
 
-    /// Command that makes the load of a trial. None where the laboratory makes calls.
+    /// Returns the command that makes the load of a trial, or `None` if the laboratory makes the calls.
     pub(crate) const fn measuring(&self) -> Option<&Measuring> {
         self.measuring.as_ref()
     }
 
-    /// Addresses of the system's servers: one, unless the system has several instances.
+    /// Returns the addresses of the system's servers: one, unless the system has several instances.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Address of the system's first server.
+    /// Returns the address of the system's first server.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// Ids of the roots of its process trees; none of an external system.
+    /// Returns the process ids of the roots of the system's process trees; an external system has none.
     pub fn ids(&self) -> Vec<u32> {
         self.servers.iter().filter_map(|server| server.process.as_ref()).map(Process::id).collect()
     }
 
-    /// Status of a server that has ended. None while all run.
+    /// Returns the status of a server that has ended, or `None` while all run.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.servers.iter_mut().filter_map(|server| server.process.as_mut()).find_map(Process::ended)
     }
 
-    /// Last lines that it printed.
+    /// Returns the last lines that the system printed.
     pub fn tail(&self) -> String {
         let tails = self.servers.iter().filter_map(|server| server.process.as_ref()).map(Process::tail);
         tails.collect::<Vec<_>>().join("\n")

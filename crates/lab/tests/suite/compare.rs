@@ -41,8 +41,8 @@ impl Machine {
         Self { random, run }
     }
 
-    /// Factor on the cost of a trial: 5 to 15 % of the time is stolen, which leaves caches cold for a part of it; one trial in
-    /// twenty has a busy neighbour.
+    /// Returns the factor on the cost of a trial. 5 to 15 % of the time is stolen, which empties caches for a part of the
+    /// trial; one trial in twenty has a busy neighbour.
     fn trial(&mut self) -> f64 {
         let stolen = self.random.between(0.05, 0.15);
         let neighbour = if self.random.share() < 0.05 { self.random.between(0.05, 0.15) } else { 0.0 };
@@ -61,7 +61,7 @@ fn row(system: &str, repetition: u32, figures: &[(&str, f64)]) -> Row {
     row
 }
 
-/// Rows of a run in which the server costs 75 µs a call on a quiet machine, times `slower`.
+/// Returns the rows of a run in which the server costs 75 µs a call on a quiet machine, times `slower`.
 fn run(seed: u64, slower: f64) -> Vec<Row> {
     let mut machine = Machine::new(seed);
     let floor = |from: u32, machine: &mut Machine| -> Vec<Row> {
@@ -79,7 +79,7 @@ fn of(before: &[Row], after: &[Row]) -> Comparison {
     compare(run("before", before), run("after", after))
 }
 
-/// Claims among 20 pairs of runs of this batch.
+/// Counts the wanted claims among 20 pairs of runs of this batch.
 fn claims(batch: u64, slower: f64, wanted: &[Claim]) -> usize {
     (0..20)
         .filter(|pair| {

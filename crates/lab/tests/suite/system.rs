@@ -17,7 +17,7 @@ print('serving',flush=True)
 signal.pause()
 ";
 
-/// Folder of a system with these files.
+/// Creates the folder of a system with these files.
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, text) in files {
@@ -30,7 +30,7 @@ fn open(folder: &Path) -> SystemFolder {
     SystemFolder::open("mine", folder.to_str()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Folder of a system that is a script of Python, with further lines in its `driver.toml`.
+/// Creates the folder of a system that is a Python script, with further lines in its `driver.toml`.
 fn stub(script: &str, more: &str) -> TempDir {
     let driver = format!(
         "title = \"Stub\"\nprogram = \"python3\"\nstart = [\"@PROGRAM@\", \"@FOLDER@/stub.py\", \"@CONFIG@\", \"@WORDS@\"]\n\
@@ -322,7 +322,7 @@ if '-f' in words:
 sys.stdin.read()
 ";
 
-/// Folder with an executable `program`, which is this script.
+/// Creates a folder with an executable `program` that is this script.
 fn program(script: &str) -> (TempDir, PathBuf) {
     let folder = folder(&[("program", script)]);
     let program = folder.path().join("program");

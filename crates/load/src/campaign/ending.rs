@@ -35,7 +35,7 @@ impl Campaign {
         self.reason = LOST;
     }
 
-    /// True if the run is over and its registrations are being removed.
+    /// Returns whether the run is over and its registrations are being removed.
     pub(super) fn removes(&self) -> bool {
         self.registration.as_ref().is_some_and(Registration::has_begun_to_remove)
     }

@@ -272,7 +272,7 @@ impl Campaign {
         self.answerer.as_ref().map(|side| side.address)
     }
 
-    /// True if the campaign makes no calls that it could end.
+    /// Returns whether the campaign makes no calls that it could end.
     pub fn only_answers(&self) -> bool {
         self.callers.is_empty()
     }

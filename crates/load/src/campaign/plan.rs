@@ -32,7 +32,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// True if the user wrote the document or documents.
+    /// Returns whether the user wrote the document or documents.
     pub const fn is_document(&self) -> bool {
         matches!(self, Self::Document(_) | Self::Documents(_))
     }
@@ -135,7 +135,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Wall clock that the plan follows.
+    /// Returns the wall clock that the plan follows.
     pub(super) fn wall(&self) -> SystemTime {
         let (now, ahead) = (SystemTime::now(), Duration::from_micros(self.clock_ahead.unsigned_abs()));
         if self.clock_ahead < 0 { now + ahead } else { now - ahead }

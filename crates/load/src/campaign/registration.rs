@@ -158,7 +158,7 @@ impl Registration {
         self.removal.is_some()
     }
 
-    /// True if all are removed, or the time limit is over.
+    /// Returns whether all registrations are removed, or the time limit is over.
     pub(super) fn is_over(&mut self, patience: Duration) -> bool {
         let Some(removal) = &mut self.removal else { return false };
         removal.collector.poll(clock::micros(), |_| {});

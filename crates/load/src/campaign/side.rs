@@ -84,7 +84,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Caller of a run with one document.
+    /// Creates the caller of a run with one document.
     pub(super) const fn caller(index: usize, count: usize) -> Self {
         Self::Caller { index, count, place: index, all: count }
     }
@@ -172,7 +172,7 @@ fn towards(remote: SocketAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-/// As [`towards`]; without a route, the loopback address.
+/// Returns the address that [`towards`] returns, or the loopback address if there is no route.
 pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
     remote.and_then(towards).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
@@ -467,7 +467,7 @@ pub fn warnings(plan: &Plan) -> Result<Vec<String>, String> {
     Ok(said)
 }
 
-/// True if calls take their users from a list made of the plan's users.
+/// Returns whether calls take their users from a list made of the plan's users.
 fn has_list(plan: &Plan) -> bool {
     plan.users.len() > 1 && plan.workload().is_some()
 }

@@ -57,7 +57,8 @@ fn unquoted(field: &str) -> &str {
     field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(field)
 }
 
-/// True for SIPp's first line, or names of columns. A user may be called `user`, but no password is `password`.
+/// Returns true for SIPp's first line, and for names of columns. A user may be called `user`, but no password is
+/// `password`.
 fn is_heading(line: &str) -> bool {
     let mut fields = line.split(SIGNS).map(|field| unquoted(field).to_ascii_lowercase());
     let (first, second) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());

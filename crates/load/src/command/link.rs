@@ -124,7 +124,7 @@ impl Link {
         out.as_ref().is_some_and(|out| out.try_send([word, &[END]].concat().into()).is_ok())
     }
 
-    /// True for a single other controller.
+    /// Returns true for a single other controller.
     pub fn is_classic(&self) -> bool {
         self.inner.classic
     }

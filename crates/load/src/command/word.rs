@@ -104,7 +104,7 @@ pub fn sender(word: &[u8]) -> Option<&[u8]> {
     value(word, b"from", b"f")
 }
 
-/// True if the other controller has given up the call.
+/// Returns whether the other controller has given up the call.
 pub fn is_abort(word: &[u8]) -> bool {
     value(word, b"internal-cmd", b"internal-cmd") == Some(b"abort_call")
 }

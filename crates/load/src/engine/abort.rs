@@ -240,12 +240,12 @@ impl CallRunner<'_> {
         }
     }
 
-    /// True if the dialog's target and routes are known.
+    /// Returns whether the dialog's target and routes are known.
     pub(super) fn is_routed(&self) -> bool {
         self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty())
     }
 
-    /// True if the message sent last has this CSeq number.
+    /// Returns whether the message sent last has this CSeq number.
     pub(super) fn is_sent_last(&self, number: u32) -> bool {
         let mut index = Index::new();
         let read = index.parse(&self.call.sent, &self.shard.limits);

@@ -293,14 +293,14 @@ impl CallRunner<'_> {
         }
     }
 
-    /// `play_dtmf`.
+    /// Runs `play_dtmf`.
     fn digits(&mut self, digits: &[u8]) {
         if let Some(Err(refusal)) = self.shard.media.as_mut().map(|media| media.digits(self.slot, digits)) {
             self.warn_call(format_args!("{refusal}"));
         }
     }
 
-    /// `ereg`.
+    /// Runs `ereg`.
     fn expression(&mut self, wanted: &Match, message: &[u8]) -> Done {
         let Source::Variable(slot) = &wanted.source else { return self.match_in(wanted, message, b"") };
         let value = self.value_text(*slot);

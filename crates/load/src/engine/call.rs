@@ -20,7 +20,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// True if jumps and conditions take it for true: a number if it is not zero.
+    /// Returns whether jumps and conditions take the value for true. A number is true if it is not zero.
     pub(super) fn is_set(&self) -> bool {
         match self {
             Self::Unset | Self::Spare(_) => false,
@@ -355,8 +355,8 @@ impl Call {
         or(self.paused_until).min(or(self.receive_until)).min(or(self.retransmit_at))
     }
 
-    /// True if `quoted` is the beginning of the request sent last and nothing has been received since (RFC 3261 section
-    /// 18.4). An ACK has no response.
+    /// Returns whether `quoted` is the beginning of the request sent last and nothing has been received since (RFC 3261
+    /// section 18.4). An ACK has no response.
     pub(super) fn waits_for_answer_to(&self, quoted: &[u8]) -> bool {
         let request = !self.sent.starts_with(b"SIP/2.0 ") && !self.sent.starts_with(b"ACK ");
         let heard = self.received_hash != 0 && self.leaving == Leaving::No;

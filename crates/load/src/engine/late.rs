@@ -46,8 +46,8 @@ impl CallRunner<'_> {
         late
     }
 
-    /// True if the To tag of a response may name the dialog. In the ready workloads only an INVITE makes a dialog: a
-    /// late response to a REGISTER does not replace its tag.
+    /// Returns whether the To tag of a response may name the dialog. In the ready workloads only an INVITE makes a
+    /// dialog: a late response to a REGISTER does not replace its tag.
     pub(super) fn names_dialog(&self, heard: &ReceivedMessage<'_>) -> bool {
         heard.method == Method::Invite || heard.method == Method::Bye || !self.script.scenario.ready
     }

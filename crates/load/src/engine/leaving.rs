@@ -66,7 +66,7 @@ impl CallRunner<'_> {
         Progress::Waits
     }
 
-    /// True for a call of the ready answering side.
+    /// Returns true for a call of the ready answering side.
     pub(super) fn is_answerer(&self) -> bool {
         self.script.scenario.ready && self.script.scenario.role == Role::Server
     }
@@ -85,7 +85,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// True if the peer's INVITE has its final response; `None`: the request was no INVITE.
+    /// Returns whether the peer's INVITE has its final response, or `None` if the request was no INVITE.
     fn final_answer(&self) -> Option<bool> {
         (self.call.has_sent && self.call.last.starts_with(b"INVITE "))
             .then(|| !self.call.sent.starts_with(b"SIP/2.0 1"))

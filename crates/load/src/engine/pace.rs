@@ -95,7 +95,7 @@ impl Pace {
         self.next
     }
 
-    /// True if no call will ever be due.
+    /// Returns whether no call will ever be due.
     pub fn is_over(&self) -> bool {
         self.next.is_none() && self.at.part >= self.parts.len()
     }

@@ -59,7 +59,7 @@ pub(super) fn tag(value: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
-/// True if the To of our message has a tag.
+/// Returns whether the To of our message has a tag.
 pub(super) fn has_tag(bytes: &[u8], shard: &mut super::shard_context::ShardContext) -> bool {
     shard.parsed = None;
     let read = shard.index.parse(bytes, &shard.limits);

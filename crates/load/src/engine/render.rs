@@ -361,7 +361,7 @@ const IN_ACTION: i32 = -2;
 /// Characters reserved for a length.
 const LENGTH: usize = 5;
 
-/// True if a line vanishes when this keyword at its start is empty.
+/// Returns whether a line vanishes when this keyword at its start is empty.
 const fn vanishes(piece: &Piece) -> bool {
     matches!(piece, Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_))
 }

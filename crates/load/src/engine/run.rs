@@ -110,7 +110,7 @@ pub struct DynamicId {
 }
 
 impl Default for DynamicId {
-    /// SIPp's defaults.
+    /// Returns SIPp's defaults.
     fn default() -> Self {
         Self { first: 10_000, last: 12_000, step: 4 }
     }

@@ -257,7 +257,7 @@ pub(super) fn line_of(text: &[u8]) -> &[u8] {
     memchr::memrchr(b'\n', text).map_or(b"", |at| &text[at..])
 }
 
-/// True if a line names the media of its port.
+/// Returns whether a line names the media of its port.
 pub(super) fn names_media(line: &[u8]) -> bool {
     [&b"audio"[..], b"image", b"video"].iter().any(|word| memchr::memmem::find(line, word).is_some())
 }

@@ -72,7 +72,7 @@ impl CallSockets {
         })
     }
 
-    /// Opens, or finds, a dedicated socket.
+    /// Opens a dedicated socket, or finds the one of this key.
     pub(super) fn open(&mut self, key: Option<Key>, request: SocketRequest) -> io::Result<(DedicatedSocket, bool)> {
         if let Some(socket) = key.and_then(|key| self.kept.get(&key)) {
             return Ok((*socket, false));

@@ -102,7 +102,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// True if this message was taken before; sends its answer again, if it has one.
+    /// Returns whether this message was handled before, and sends the answer to it again if there was one.
     fn is_past(&mut self, own: u64, bytes: usize) -> bool {
         let Some(place) = self.call.past.iter().position(|p| p.hash == own) else { return false };
         let past = self.call.past[place];
@@ -414,8 +414,8 @@ impl CallRunner<'_> {
         self.shard.parsed = Some((self.slot, self.call.generation));
     }
 
-    /// True for a response with a tag of another dialog: to the INVITE that made the dialog, or to the BYE that ended
-    /// another.
+    /// Returns true for a response whose tag names another dialog: a response to the INVITE that made the dialog, or to
+    /// the BYE that ended another dialog.
     fn is_of_another_dialog(&self, heard: &ReceivedMessage<'_>, number: u32) -> bool {
         match heard.method {
             Method::Invite => self.call.confirmed != 0 && number == self.call.confirmed && heard.code < 300,

@@ -42,12 +42,12 @@ impl CallRunner<'_> {
         }
     }
 
-    /// True if the call waits for the helper.
+    /// Returns whether the call waits for the helper.
     pub(super) fn is_suspended(&self) -> bool {
         self.call.extra.as_ref().is_some_and(|extra| extra.awaited != 0)
     }
 
-    /// True if the next work of a suspended call has to wait: a message to send, or its end.
+    /// Returns whether the next work of a suspended call has to wait: a message to send, or its end.
     pub(super) fn is_held_up(&self) -> bool {
         self.is_suspended()
             && self.call.paused_until == 0
@@ -56,7 +56,7 @@ impl CallRunner<'_> {
             && matches!(self.step().map(|step| &step.kind), Some(StepKind::Send(_)) | None)
     }
 
-    /// True if the files of a message are there; otherwise the helper reads them, or the call has failed.
+    /// Returns whether the files of a message are read. Otherwise the helper reads them, or the call has failed.
     #[cold]
     pub(super) fn has_files(&mut self, line: &Line) -> bool {
         if self.call.extra.as_ref().is_some_and(|extra| !extra.files.is_empty()) {

@@ -346,7 +346,7 @@ impl Traffic {
         slot
     }
 
-    /// True if the commands of another controller begin calls.
+    /// Returns whether the commands of another controller begin calls.
     fn begins_by_word(&self) -> bool {
         self.main.scenario.third_party == Some(ThirdPartyRole::B)
     }

@@ -77,7 +77,7 @@ impl<'a> Report<'a> {
         &self.judgements
     }
 
-    /// True if no generator was the limit.
+    /// Returns whether no generator was the limit.
     pub fn valid(&self) -> bool {
         self.health.iter().all(|health| health.verdict.is_valid())
     }
@@ -111,12 +111,12 @@ impl<'a> Report<'a> {
         Some(format!("the first {length} with {} ({failed} failed), in no figure below", several(calls, "call")))
     }
 
-    /// True if each log that was read is complete.
+    /// Returns whether each log that was read is complete.
     fn has_whole_logs(&self) -> bool {
         self.run.everyone().all(|generator| generator.missing.is_none())
     }
 
-    /// True if every requirement is met, or there is none.
+    /// Returns whether every requirement is met, or there is none.
     pub fn met(&self) -> bool {
         self.judgements.iter().all(|judgement| judgement.met)
     }
@@ -155,7 +155,8 @@ impl<'a> Report<'a> {
         html::html(self)
     }
 
-    /// True if calls failed and no requirement allows that many. If none succeeded, no requirement allows it.
+    /// Returns whether calls failed and no requirement allows that many failures. If no call succeeded, no requirement
+    /// allows the failures.
     pub fn failed(&self) -> bool {
         let failed = |page: &Page| page.counter(Counter::CallsFailed) > 0;
         let none_succeeded = matches!(RunOutcome::of(&self.run.totals), RunOutcome::Silent | RunOutcome::AllFailed);

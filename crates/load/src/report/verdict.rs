@@ -102,7 +102,7 @@ impl Report<'_> {
     }
 }
 
-/// True if the run makes no calls.
+/// Returns whether the run makes no calls.
 fn answers(run: &Run) -> bool {
     run.totals.counter(Counter::CallsOutgoing) == 0 && run.totals.counter(Counter::CallsIncoming) > 0
 }

@@ -153,7 +153,7 @@ fn session(process: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse().ok().filter(|session| *session > 0)
 }
 
-/// True if the parent process ignores this signal (proc(5), SigIgn).
+/// Returns whether the parent process ignores this signal (proc(5), SigIgn).
 fn ignored(signal: u8) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -53,7 +53,7 @@ impl LogFile {
         &self.path
     }
 
-    /// True if nothing was written yet.
+    /// Returns whether nothing was written yet.
     pub(super) const fn is_new(&self) -> bool {
         self.out.is_none() && !self.over
     }

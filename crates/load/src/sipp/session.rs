@@ -229,7 +229,7 @@ impl Session {
         })
     }
 
-    /// True if the run's only connection could never be made.
+    /// Returns whether the run's only connection could never be made.
     fn is_unreachable(&self) -> bool {
         let one = self.options.transport.is_reliable() && self.options.sockets == Sockets::One;
         if !one || self.scenario.role == Role::Server || self.options.max_reconnect != 0 {

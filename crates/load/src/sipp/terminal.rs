@@ -45,8 +45,8 @@ impl Terminal {
         Some(Arc::new(Self { before, shows: false, polled: true, taken: AtomicBool::new(false) }))
     }
 
-    /// True if the process is in the foreground of the terminal. A background process may not use the terminal, and would be
-    /// stopped.
+    /// Returns whether the process is in the foreground of the terminal. A background process may not use the terminal, and
+    /// would be stopped.
     pub(crate) fn is_ours() -> bool {
         termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
     }
@@ -57,7 +57,7 @@ impl Terminal {
         Taken(self)
     }
 
-    /// True if the program shows the screens.
+    /// Returns whether the program shows the screens.
     pub(crate) const fn shows(&self) -> bool {
         self.shows
     }

@@ -40,12 +40,12 @@ impl Workload {
         Self::ALL.iter().find(|(workload, ..)| *workload == self).map_or("", |(_, name, _)| name)
     }
 
-    /// True if the workload's callers register.
+    /// Returns whether the workload's callers register.
     pub const fn registers(self) -> bool {
         matches!(self, Self::Register | Self::ReRegister | Self::RegisterThenCall | Self::Mix)
     }
 
-    /// True if the workload makes calls, which need an answering side.
+    /// Returns whether the workload makes calls, which need an answering side.
     pub const fn calls(self) -> bool {
         matches!(self, Self::Call | Self::RegisterThenCall | Self::Mix)
     }

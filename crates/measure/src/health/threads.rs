@@ -37,12 +37,12 @@ impl Threads {
         Self { all: thread_loads(samples, thresholds), seconds, bound }
     }
 
-    /// Threads that were saturated for too long.
+    /// Returns the threads that were saturated for too long.
     pub(super) fn saturated(&self) -> impl Iterator<Item = &ThreadLoad> {
         self.all.iter().filter(|thread| thread.saturated as f64 > self.bound)
     }
 
-    /// Longest share of the time, per cent, in which a thread that carries the load waited for a core.
+    /// Returns the longest share of the time, in per cent, in which a thread that carries the load waited for a core.
     pub(super) fn waited(&self) -> f64 {
         self.all.iter().filter(|thread| carries(&thread.name)).map(|thread| thread.waited).fold(0.0, f64::max)
     }

@@ -63,7 +63,7 @@ pub(super) fn of_media(totals: &Page) -> Option<String> {
     })
 }
 
-/// Saturated threads of a run that is valid.
+/// Returns a warning for each saturated thread of a valid run.
 pub(super) fn of_threads(threads: &Threads) -> impl Iterator<Item = String> {
     threads.saturated().map(|thread| {
         format!(
@@ -74,7 +74,8 @@ pub(super) fn of_threads(threads: &Threads) -> impl Iterator<Item = String> {
     })
 }
 
-/// The first small receive buffer, where no datagram was dropped: else that is a reason.
+/// Returns a warning about the first receive buffer that is smaller than requested, if no datagram was dropped. A
+/// dropped datagram is a reason for INVALID instead.
 pub(super) fn of_buffers(generator: &Generator) -> Option<String> {
     let buffer = generator.receive_buffers.iter().find(|buffer| buffer.got < buffer.asked)?;
     (generator.totals.counter(Counter::SocketDrops) == 0).then(|| {
@@ -88,7 +89,7 @@ pub(super) fn of_buffers(generator: &Generator) -> Option<String> {
     })
 }
 
-/// Seconds of `seconds` in which all cores were busy, where there are too many.
+/// Returns a warning if all cores were busy in too many of these seconds.
 pub(super) fn of_machine(samples: &[Sample], thresholds: &Thresholds, seconds: f64) -> Option<String> {
     let busy = samples.iter().filter(|sample| {
         let cores = sample.cores.len().max(1) as f64;

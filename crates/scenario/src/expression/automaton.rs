@@ -115,7 +115,7 @@ impl Automaton {
         (next != UNKNOWN).then_some(next)
     }
 
-    /// True if `node` reaches the end from a position in this state, preceded by `before`.
+    /// Returns whether `node` reaches the end of the expression from a position in this state, preceded by `before`.
     #[inline]
     pub(super) fn reaches(&self, id: u32, before: Side, node: u32) -> bool {
         let state = self.number(id);

@@ -103,7 +103,7 @@ impl Expression {
         self.program.groups
     }
 
-    /// True if the expression matches somewhere in the text. A NUL ends the text, as in C.
+    /// Returns whether the expression matches somewhere in the text. A NUL ends the text, as in C.
     pub fn is_match(&self, text: &[u8], matcher: &mut Matcher) -> bool {
         self.find(text, matcher).is_some()
     }

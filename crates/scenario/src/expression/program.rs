@@ -41,14 +41,14 @@ impl Side {
     }
 }
 
-/// True if the preceding side meets the conditions.
+/// Returns whether the preceding side meets the conditions.
 pub(super) fn allows_before(conditions: u8, before: Side) -> bool {
     !(conditions & condition::AFTER_WORD != 0 && before != Side::Word
         || conditions & condition::AFTER_NO_WORD != 0 && before == Side::Word
         || conditions & condition::AT_START != 0 && before != Side::Edge)
 }
 
-/// True if the following side meets the conditions.
+/// Returns whether the following side meets the conditions.
 pub(super) fn allows_behind(conditions: u8, behind: Side) -> bool {
     !(conditions & condition::BEFORE_WORD != 0 && behind != Side::Word
         || conditions & condition::BEFORE_NO_WORD != 0 && behind == Side::Word
@@ -87,7 +87,7 @@ pub(super) struct ProgramNode {
 }
 
 impl ProgramNode {
-    /// True if the node consumes text (a back-reference may consume none).
+    /// Returns whether the node consumes text. A back-reference may match an empty text.
     pub(super) fn consumes(&self) -> bool {
         matches!(self.kind, NodeKind::Byte(_) | NodeKind::Set(_) | NodeKind::BackReference(_))
     }
@@ -181,7 +181,7 @@ impl Program {
         Ok(builder.finish(start, end, syntax.groups, ignore_case))
     }
 
-    /// True if the node takes this byte, folded if case is ignored; false for a back-reference.
+    /// Returns whether the node matches this byte, which is folded if case is ignored; false for a back-reference.
     pub(super) fn takes(&self, node: u32, folded: u8) -> bool {
         match self.nodes[node as usize].kind {
             NodeKind::Byte(wanted) => wanted == folded,

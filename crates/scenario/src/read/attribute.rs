@@ -227,7 +227,7 @@ fn known(element: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// True if two names are equal except for case, dashes, and one doubled letter.
+/// Returns whether two names are equal except for case, dashes, and one doubled letter.
 fn near(known: &str, written: &str) -> bool {
     let plain = |text: &str| -> String {
         let mut out = String::new();

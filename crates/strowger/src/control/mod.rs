@@ -84,7 +84,7 @@ pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<CommandOutcome> {
     }
 }
 
-/// All banned sources, read page by page.
+/// Reads all banned sources, page by page.
 fn banned(client: &mut Client) -> anyhow::Result<Vec<Ban>> {
     let (mut all, mut from) = (Vec::new(), None);
     loop {
@@ -196,8 +196,8 @@ fn reach_at(
     }
 }
 
-/// Control socket of a configuration. `None`, after a report, if the configuration is wrong and its server does not
-/// run.
+/// Returns the control socket of a configuration. Returns `None`, after a report, if the configuration is wrong and its
+/// server does not run.
 fn socket_of(choice: &Choice) -> anyhow::Result<Option<PathBuf>> {
     // The server runs with an earlier version of the file, which may have a fault now. Files that it names, such as
     // sets, need not be read.
@@ -249,7 +249,7 @@ fn ago(at: u64) -> String {
     format!("{} ago", duration(now.saturating_sub(at) / 1_000))
 }
 
-/// Outcome of a command: its own, if the server was reached.
+/// Returns the outcome of a command if the server was reached, otherwise that of the attempt to reach it.
 fn outcome(reached: CommandOutcome, outcome: CommandOutcome) -> CommandOutcome {
     if reached == CommandOutcome::Done { outcome } else { reached }
 }

@@ -79,27 +79,27 @@ impl Calls {
         self.totals().counter(Counter::CallsOutgoing)
     }
 
-    /// Calls that did not complete: failed ones, and those cut off.
+    /// Counts the calls that did not complete: failed calls, and calls that were cut off.
     pub(super) fn failures(&self) -> u64 {
         self.made() - self.totals().counter(Counter::CallsSuccessful).min(self.made())
     }
 
-    /// Reasons of failed calls.
+    /// Lists the reasons of failed calls.
     pub(super) fn reasons(&self) -> String {
         report::failures(self.totals()).join(", ")
     }
 
-    /// Messages that the generator retransmitted.
+    /// Returns the number of messages that the generator retransmitted.
     pub(super) fn retransmissions(&self) -> u64 {
         self.totals().counter(Counter::RetransmissionsSent)
     }
 
-    /// Percentile in milliseconds of the delay from the INVITE to the 200.
+    /// Returns a percentile, in milliseconds, of the delay from the INVITE to the 200.
     pub(super) fn delay(&self, percentile: f64) -> f64 {
         self.totals().delays(Delay::Response).percentile(percentile).map_or(0.0, |us| us as f64 / 1e3)
     }
 
-    /// Successful calls per second of the time in which calls began.
+    /// Returns the successful calls per second of the time in which calls began.
     pub(super) fn per_second(&self) -> f64 {
         Rate::Successful.of(self.totals()).unwrap_or(0.0)
     }
@@ -108,12 +108,12 @@ impl Calls {
         Report::new(&self.ended.run, &[], &Thresholds::default())
     }
 
-    /// True if the generator itself kept up.
+    /// Returns whether the generator itself kept up.
     pub(super) fn valid(&self) -> bool {
         self.report().valid()
     }
 
-    /// Verdict of the report, one line each with its tone; INVALID is followed by the reasons.
+    /// Returns the verdict of the report, one line each with its tone; the reasons follow INVALID.
     pub(super) fn verdict(&self) -> Vec<(Tone, String)> {
         let report = self.report();
         let lines = report.verdict().into_iter().map(|line| (line.tone, format!("{}: {}", line.title, line.text)));

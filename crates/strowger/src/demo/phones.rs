@@ -106,7 +106,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// True if the call passed all steps.
+    /// Returns whether the call passed all steps.
     pub(super) const fn succeeded(&self) -> bool {
         self.answered && self.confirmed && self.ended && self.taken_down
     }
@@ -199,7 +199,7 @@ struct CallTask {
 }
 
 impl Task {
-    /// True if the task moves with the contents of this record.
+    /// Returns whether the task moves with the contents of this record.
     fn is_in(&self, record: &EndpointRecord) -> bool {
         match &self.what {
             What::Registration(key) => record.has_registration(*key),
@@ -207,7 +207,7 @@ impl Task {
         }
     }
 
-    /// The task with the keys of another shard.
+    /// Replaces the keys of the task by those of another shard.
     fn moved(mut self, keys: &MovedCalls) -> Self {
         match &mut self.what {
             What::Registration(key) => *key = keys.registration(*key).unwrap_or(*key),
@@ -356,7 +356,7 @@ impl Phones {
         }
     }
 
-    /// A refresh, much later, is not reported.
+    /// Reports the result of a registration, once: a refresh, much later, is not reported.
     fn registered(&mut self, result: Result<u32, u16>) {
         if let Some(task) = self.task.take_if(|task| matches!(task.what, What::Registration(_))) {
             let _ = self.news.send(PhoneEvent::Registered(result, task.steps));

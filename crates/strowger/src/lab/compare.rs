@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &CompareArguments) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::from(decision.exit_code()))
 }
 
-/// Identity of the machines of a run.
+/// Describes the machines of a run, so that two runs can be compared.
 fn machine(of: &Description) -> String {
     let identity = |machine: &Machine| {
         format!("{}, {} cores, {} bytes, {}", machine.processor, machine.cores, machine.memory, machine.kernel)

@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &DoctorArguments) -> Result<ExitCode, Refusal> {
     })
 }
 
-/// Table of findings by area, each that is not good with its effect and cure on lines of their own.
+/// Writes the table of findings by area. A finding that is not good has its effect and cure on lines of their own.
 fn table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
     let mut out = String::new();

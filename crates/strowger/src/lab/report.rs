@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &ReportArguments) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::from(code))
 }
 
-/// Exit code of a report: a missed gate, or nothing valid.
+/// Returns the exit code of a report: for a missed gate, or for a report without valid trials.
 fn exit_code(report: &Report<'_>) -> u8 {
     if report.is_void() {
         code::INVALID

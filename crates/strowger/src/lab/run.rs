@@ -161,7 +161,7 @@ fn leave_out(experiment: &mut Experiment, names: &[String]) -> Result<(), Refusa
     Ok(())
 }
 
-/// Experiment of a file, or the shipped one of this name, and its text.
+/// Reads the experiment of a file, or the shipped one of this name, and returns it with its text.
 fn read(name: &str) -> Result<(Experiment, String), Refusal> {
     if !Path::new(name).is_file() && !name.contains(['/', '.']) {
         return shipped(name).map(|(experiment, text)| (experiment, text.to_owned()));

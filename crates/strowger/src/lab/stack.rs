@@ -110,7 +110,7 @@ fn measured(arguments: &StackArguments) -> Result<Figures, Refusal> {
     stack::exchanges(&Setting { work, transport, threads, is_itself, outstanding, warm_up, window }).map_err(failed)
 }
 
-/// Words of one of several processes.
+/// Returns the command-line words for one of several processes.
 fn words(arguments: &StackArguments, outstanding: u32) -> Vec<String> {
     let what = arguments.what.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     let mut words = vec!["lab".to_owned(), "stack".to_owned(), what];

@@ -436,7 +436,7 @@ impl Bounds {
         }
     }
 
-    /// Length of a window in seconds.
+    /// Returns the length of a window in seconds.
     pub(super) fn window(&self) -> u64 {
         self.window.as_secs().max(1)
     }

@@ -92,7 +92,7 @@ fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
     drive(plan, &output, &requirements, notes, &interrupted)
 }
 
-/// Requirements, read before anything is sent; those that end the run go into the plan.
+/// Reads the requirements before anything is sent; those that end the run are added to the plan.
 fn required(plan: &mut Plan, output: &Output) -> Result<Vec<Requirement>, Refusal> {
     let timers = campaign::timers(plan).map_err(usage)?;
     let mut requirements = reports::requirements("--require", &output.reports.require, &timers).map_err(usage)?;

@@ -44,8 +44,8 @@ impl Screen {
         Self { term, lines: 0, drawn: None, told: 0, seen: 0, last: (String::new(), 0), quiet, keys: false, indent }
     }
 
-    /// True if there is something to show after this time and number of complete seconds. The caller computes the
-    /// figures only then.
+    /// Returns whether there is something to show after this time and number of complete seconds. The caller computes
+    /// the figures only if the result is true.
     pub(crate) fn is_due(&mut self, elapsed: Duration, complete: u64) -> bool {
         let fresh = std::mem::replace(&mut self.seen, complete) < complete;
         !self.quiet
@@ -86,7 +86,7 @@ impl Screen {
         }
     }
 
-    /// Line of this second, if it has news.
+    /// Returns the line of this second, if it differs from the last line or that line is old.
     fn next(&mut self, live: &Live) -> Option<String> {
         let figures = figures(live);
         let ends = live.planned.is_some() || live.calls.is_some();
@@ -108,7 +108,7 @@ impl Screen {
         self.drawn = None;
     }
 
-    /// True if the screen draws on a terminal.
+    /// Returns whether the screen draws on a terminal.
     pub(crate) const fn is_drawn(&self) -> bool {
         self.term.is_some()
     }

@@ -35,7 +35,7 @@ pub(super) fn shortened(line: &[u8], format: LogFormat, most: usize) -> Option<V
     }
 }
 
-/// The first `most` bytes, without a partial character.
+/// Returns the first `most` bytes, without a partial character.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

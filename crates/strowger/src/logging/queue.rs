@@ -122,7 +122,7 @@ impl Queue {
         waiting.flushing -= 1;
     }
 
-    /// Number of lost lines so far, and of failed attempts to write.
+    /// Returns the number of lost lines so far, and of failed attempts to write.
     pub(super) fn lost(&self) -> (u64, u64) {
         (self.lost.load(Relaxed), self.write_errors.load(Relaxed))
     }

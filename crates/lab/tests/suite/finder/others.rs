@@ -9,7 +9,7 @@ use strowger_lab::finder::{
 };
 use strowger_lab::row::{Check, Reason, Validity};
 
-/// Rates that the search asks for, and its end.
+/// Returns the rates that the search asks for, and its end.
 fn rates(mut finder: Rfc7502, server: &mut dyn Server) -> (Vec<f64>, Finding, f64) {
     let mut rates = Vec::new();
     loop {
@@ -90,7 +90,7 @@ fn the_rfc_takes_a_late_generator_for_no_failure_and_a_missed_rate_for_one() {
     assert_eq!(of(Check::Generator, 30.0), 90.0);
 }
 
-/// A point: load, CPU, RRD, SRD, packet delay (ms), failed calls in per cent.
+/// Creates a point: load, CPU, RRD, SRD, packet delay (ms), failed calls in per cent.
 fn point(load: f64, cpu: f64, [rrd, srd, packet]: [f64; 3], isa: f64) -> Point {
     let mut outcome = TrialOutcome::default();
     let figures = [
@@ -108,7 +108,8 @@ fn point(load: f64, cpu: f64, [rrd, srd, packet]: [f64; 3], isa: f64) -> Point {
     Point { load, outcome }
 }
 
-/// Steps of 60 calls, as the methodology describes its B2BUA: the CPU is full from 660 calls on, delays leap between 600 and 660.
+/// Returns steps of 60 calls, as the methodology describes its B2BUA: the CPU is full from 660 calls on, delays leap between 600
+/// and 660.
 fn b2bua() -> Vec<Point> {
     (1..=12)
         .map(|n| {

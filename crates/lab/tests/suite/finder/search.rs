@@ -88,7 +88,8 @@ fn a_brief_search_answers_within_three_minutes() {
     }
 }
 
-/// A capacity that falls is soon below the load: how far above it a trial is cannot be judged.
+/// Runs a search for each seed. The capacity of a leaking server is soon below the load of earlier trials, so that the
+/// distance of a trial from it cannot be judged.
 fn searches_of_leaks(make: impl Fn(Random) -> Box<dyn Server>) -> Vec<Found> {
     (0..SEEDS).map(|seed| default_search(&mut *make(Random::new(seed)))).collect()
 }

@@ -79,7 +79,8 @@ fn a_gate_without_valid_trials_is_not_judged() {
     );
 }
 
-/// Experiment of two systems, one of them optional, with these gates, and the rows of its profile quick: `change` sees each.
+/// Judges an experiment of two systems, one of them optional, with these gates. `change` may change each row of its profile
+/// quick.
 fn judged(gates_of: &str, systems: &[&str], change: impl Fn(&mut Row)) -> Vec<GateVerdict> {
     let text = format!(
         "title = \"t\"\n[call]\ndocument = \"call\"\n[load]\nvalues = [1000]\n[[axis]]\nname = \"cache\"\nvalues = [\"none\", \"local\"]\n\

@@ -19,7 +19,7 @@ window = "5s"
 repetitions = 2
 "#;
 
-/// Orders of the trials with more lines of the profile, and the time of each in the plan.
+/// Returns the orders of the trials if the profile has these further lines, with the time of each in the plan.
 fn orders(lines: &str) -> Vec<(NextTrial, Duration)> {
     let (experiment, _) =
         Experiment::read("mine.toml", &format!("{EXPERIMENT}{lines}")).unwrap_or_else(|report| panic!("{report}"));

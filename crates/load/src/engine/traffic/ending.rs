@@ -27,7 +27,7 @@ pub(super) fn repetitions(run: &Run, main: &Script, aside: Option<&Arc<Script>>)
     if is_ready_answerer(main, aside) && !run.transport.is_reliable() { REPETITIONS } else { 0 }
 }
 
-/// True if a document of this program answers the calls of peers.
+/// Returns whether a document of this program answers the calls of peers.
 fn is_ready_answerer(main: &Script, aside: Option<&Arc<Script>>) -> bool {
     let answering = &aside.map_or(main, |script| script).scenario;
     answering.ready && answering.role == Role::Server
@@ -206,7 +206,7 @@ impl Traffic {
         }
     }
 
-    /// True if all calls share one connection under SIPp's rules for its end.
+    /// Returns whether all calls share one connection under SIPp's rules for its end.
     pub(super) fn reconnects(&self) -> bool {
         let sockets = &self.shard.run.sockets;
         self.makes_calls() && sockets.each == Each::Run && sockets.reconnect.is_some()

@@ -186,7 +186,7 @@ impl Service for Traffic {
         }
     }
 
-    /// None: all work is done in [`Service::end`].
+    /// Returns `None`: all work is done in [`Service::end`].
     fn deadline(&mut self) -> Option<u64> {
         None
     }
