@@ -18,7 +18,7 @@ const READ: usize = 65_536;
 /// Longest request.
 const LONGEST: usize = 65_536;
 
-/// Marks of the two sockets that are there from the start; connections are counted from [`FIRST`] on.
+/// Marks of the two sockets that exist from the start. Connections are counted from [`FIRST`] on.
 const DATAGRAMS: u64 = 0;
 const LISTENER: u64 = 1;
 const FIRST: u64 = 2;
@@ -85,7 +85,7 @@ impl Echo {
         loop {
             let (length, from) = match self.datagrams.recv_from(heard) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // An answer was unreachable: its error comes with the next call.
+                // The previous answer was unreachable, and its error is returned by this call.
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused) => continue,
                 other => other?,
             };
@@ -117,12 +117,13 @@ fn accepted(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
 
 struct Connection {
     stream: TcpStream,
-    /// Incomplete request at the end of the input; without memory while there is none.
+    /// Incomplete request at the end of the input. While there is none, it has no memory.
     rest: Vec<u8>,
 }
 
 impl Connection {
-    /// Reads once and answers all whole requests. False: the connection has ended, or its peer sends no SIP or reads no answers.
+    /// Reads once and answers all whole requests. Returns false if the connection has ended, or if its peer sends no SIP or
+    /// reads no answers.
     fn answer(&mut self, heard: &mut [u8], said: &mut Vec<u8>) -> bool {
         let length = match self.stream.read(heard) {
             Ok(0) => return false,

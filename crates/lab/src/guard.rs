@@ -1,7 +1,7 @@
 //! Guard: a process that ends the programs of the laboratory when the laboratory itself was killed.
 //!
-//! A process that gets `kill -9` cannot end its children. The guard reads process groups from a pipe; the kernel closes the pipe
-//! when the laboratory is gone, however it went.
+//! A process that gets `kill -9` cannot end its children. The guard reads process groups from a pipe, which the kernel closes
+//! however the laboratory ends.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 /// Pipe to the guard of this process.
 static GUARD: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// Starts the guard by a command that calls [`stand`]. It guards programs that start from now on.
+/// Starts the guard by a command that calls [`stand`]. The guard ends only programs that start after this call.
 ///
 /// # Errors
 /// The command does not start.

@@ -15,13 +15,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Process groups of all programs that run.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
-/// True once a signal has asked this process to end: it then starts no more programs.
+/// True after a signal has asked this process to end: no more programs are started.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Time that this process has for its own end after such a signal, for example to remove its folders.
 const OWN_END: Duration = Duration::from_secs(5);
 
-/// Makes SIGINT, SIGTERM and SIGHUP end the running programs, then this process. Without it, programs run on when a signal ends this process.
+/// Makes SIGINT, SIGTERM and SIGHUP end the running programs, then this process. Without this call, a signal ends this process and leaves
+/// the programs running.
 ///
 /// # Errors
 /// No thread can be started.
@@ -58,8 +59,8 @@ pub(crate) fn end_all() {
     }
 }
 
-/// Starts a program in a process group of its own. The group ends with this process, even if that is killed. After the program has ended,
-/// call [`forget`].
+/// Starts a program in a process group of its own. The group ends with this process, even if this process is killed. After the program
+/// has ended, call [`forget`].
 pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
     // The lock is held, so that no program starts unseen while all are ended.
     let mut groups = groups();
@@ -151,7 +152,7 @@ impl Process {
         wait::until(limit, || {
             // First the end, then the state: a program may reach the state and end at once.
             ended = self.ended().is_some();
-            // Asked once: a socket that is seen now may be missing in the next read of a table of the kernel.
+            // Asked only once: a socket that was found now may be missing in the next read of the kernel's table.
             has_come = is_so(self);
             has_come || ended
         });
@@ -180,7 +181,7 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Tells whether the program has ended. Its process id stays reserved.
+    /// Returns whether the program has ended. Its process id stays reserved.
     pub fn is_over(&self) -> bool {
         // NOWAIT leaves the exit status in the kernel, so that it can be read later.
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -217,7 +218,7 @@ impl Process {
         Pid::from_child(&self.child)
     }
 
-    /// Waits after SIGSTOP until all threads of the program are stopped: the kernel stops one after the other.
+    /// Waits after SIGSTOP until all threads of the program are stopped: the kernel stops them one by one.
     ///
     /// # Errors
     /// A thread still runs after ten seconds.
@@ -251,7 +252,8 @@ impl Drop for Process {
     }
 }
 
-/// Tells whether a socket on the network of this process has this port. It may be a socket of another process.
+/// Returns whether a socket in the network namespace of this process has this port. The socket may belong to another
+/// process.
 fn has_bound(id: u32, port: u16) -> bool {
     // Sockets for datagrams are in the state 07, listening ones in 0A.
     let (port, states) = (format!(":{port:04X}"), ["07", "0A"]);
@@ -292,7 +294,8 @@ fn threads(id: u32) -> String {
     tasks(id).map(line).collect::<String>() + &sockets(id)
 }
 
-/// Returns the inodes of the sockets of a process. None if the process has ended, or this process may not read them.
+/// Returns the inodes of the sockets of a process, or `None` if the process has ended or this process may not read
+/// them.
 pub(crate) fn sockets_of(id: u32) -> Option<HashSet<String>> {
     let open = std::fs::read_dir(format!("/proc/{id}/fd")).ok()?.flatten();
     let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());

@@ -20,7 +20,7 @@ pub const MARIADBD: Program = Program { name: "mariadbd", package: "mariadb-serv
 pub const MARIADB_INSTALL_DB: Program = Program { name: "mariadb-install-db", package: "mariadb-server" };
 /// Has a database run statements.
 pub const MARIADB: Program = Program { name: "mariadb", package: "mariadb-client" };
-/// A database. Debian keeps the programs of each version apart; the program in `PATH` chooses among them.
+/// A database. Debian keeps the programs of each version in separate folders; this program in `PATH` selects a version.
 pub const POSTGRESQL: Program = Program { name: "pg_ctlcluster", package: "postgresql" };
 /// A cache.
 pub const MEMCACHED: Program = Program { name: "memcached", package: "memcached" };

@@ -69,7 +69,7 @@ pub struct Ladder {
 /// Step of a call flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Message of one party to another. From a party to itself it is a note.
+    /// Message of one party to another. A message from a party to itself is a note.
     Message {
         /// Sender.
         from: String,

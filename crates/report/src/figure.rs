@@ -52,7 +52,7 @@ pub enum Scale {
 pub enum XAxis {
     /// Numbers.
     Numbers(Axis),
-    /// Names side by side; the x of a point is the index of its name.
+    /// Names side by side. The x of a point is the index of its name.
     Categories {
         /// Kind of the names. May be empty.
         title: String,
@@ -94,7 +94,7 @@ pub struct Point {
     /// Lower and upper end of the interval of the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// The trial was not valid: its point is hollow, its bar pale.
+    /// The trial was not valid: the chart shows its point hollow, or its bar pale.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_invalid: bool,
 }
@@ -206,7 +206,7 @@ impl Figure {
     /// Checks a plot.
     ///
     /// # Errors
-    /// The first fault: its place, its cause and its cure.
+    /// The first fault, with its place, its cause and its cure.
     pub fn new(plot: Plot) -> Result<Self, Fault> {
         let fault = |place: &str, cause| Fault { figure: plot.name.clone(), place: place.into(), cause };
         plot.check().map_err(|(place, cause)| fault(&place, cause))?;

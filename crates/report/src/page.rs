@@ -111,7 +111,8 @@ impl Page {
         self.markup(&format!("<h2>{}</h2>\n", escape(title)));
     }
 
-    /// Adds figures side by side, as far as the window is wide enough. Their names are unique in a page.
+    /// Adds figures side by side if the window is wide enough, otherwise one below the other. The name of each figure
+    /// is unique in a page.
     pub fn figures(&mut self, figures: &[Figure]) {
         self.markup("<div class=\"charts\">\n");
         for figure in figures {
@@ -121,7 +122,7 @@ impl Page {
         self.markup("</div>\n");
     }
 
-    /// Adds markup unchanged. Its texts went through [`escape`].
+    /// Adds markup unchanged. The caller has passed each text in the markup through [`escape`].
     pub fn markup(&mut self, markup: &str) {
         self.body.push_str(markup);
     }

@@ -1,4 +1,4 @@
-//! Tables: the first column names the row, the others have figures or texts.
+//! Tables. The first column names the row, the other columns have figures or texts.
 
 use crate::{escape, printable};
 use serde::Serialize;

@@ -96,7 +96,7 @@ impl PostgreSql {
         self.takes_statements()
     }
 
-    /// Waits until the server takes statements: it listens before.
+    /// Waits until the server accepts statements: it listens earlier than that.
     fn takes_statements(&self) -> Result<(), Error> {
         match crate::wait::look(START, || self.in_database("postgres", "SELECT 1").ok()) {
             Some(_) => Ok(()),
@@ -104,7 +104,7 @@ impl PostgreSql {
         }
     }
 
-    /// Shuts it down, also while clients are connected.
+    /// Shuts the server down, even while clients are connected.
     ///
     /// # Errors
     /// The server is still running after twenty seconds.
@@ -117,7 +117,7 @@ impl PostgreSql {
         format!("postgresql://{USER}:{USER}@{}/{DATABASE}", self.server.address())
     }
 
-    /// Runs statements in the database; the rows that they return, a line each, with tabs between columns.
+    /// Runs statements in the database, and returns their rows, one a line, with tabs between columns.
     ///
     /// # Errors
     /// The database refuses a statement.

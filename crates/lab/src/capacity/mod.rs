@@ -40,7 +40,8 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// Time without an answer after which an attempt has failed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time that a trial takes besides its window: preparation, warm-up, the next whole second, late answers.
+/// Time that a trial takes in addition to its window: preparation, warm-up, the wait for a whole second, and late
+/// answers.
 const BESIDE: Duration = Duration::from_secs(5);
 
 /// Time in which a server comes to answer again after a load that was too high.
@@ -256,8 +257,8 @@ pub fn measure(request: &CapacityRequest, mut news: impl FnMut(News<'_>)) -> Res
     Ok(Capacity { limit, is_confirmed, is_interrupted, steps, time: begun.elapsed() })
 }
 
-/// Tells whether a trial meets the goal. A late generator makes delays longer and never shorter: a trial that meets the goal at its
-/// whole rate counts, whatever the verdict of the generator on itself.
+/// Returns whether a trial meets the goal. A late generator makes delays longer and never shorter. So a trial that meets the goal
+/// at its whole rate counts, whatever the verdict of the generator on itself.
 fn meets(goal: &Goal, outcome: &TrialOutcome, length: Duration, is_long: bool) -> bool {
     let relieved = relieved(outcome);
     let judgement = if is_long { goal.judge_hold(&relieved, length) } else { goal.judge(&relieved, length) };
@@ -338,7 +339,7 @@ impl Bench<'_> {
         self.generator.trial(&Trial::new(load, warm_up, window, &folder))
     }
 
-    /// Makes a trial. Repeats it if it misses the goal because of a generator that was not at its own limit.
+    /// Makes a trial, and repeats it if it missed the goal because of a generator that was not at its own limit.
     fn undisturbed(
         &mut self,
         load: f64,
@@ -356,7 +357,8 @@ impl Bench<'_> {
         let mut made = self.trial(load, WARM_UP, window)?;
         self.sampling.add(&mut made)?;
         self.refusal = obstacle::refuses(self.request, &made, load);
-        // Sessions that an earlier load left behind in the server reach the answering side late: no fault of this trial.
+        // Sessions that an earlier load left in the server reach the answering side late, which is no fault of this
+        // trial.
         made.reasons.retain(|reason| reason.check != Check::Ends);
         Ok(TrialOutcome { figures: made.figures, validity: Validity::of(made.reasons), ..TrialOutcome::default() })
     }

@@ -60,7 +60,7 @@ fn obstacle(finding: Finding) -> Obstacle {
     }
 }
 
-/// Sends a few OPTIONS. Tells whether the server answers them.
+/// Sends a few OPTIONS, and returns whether the server answers them.
 pub(super) fn look(request: &CapacityRequest) -> Result<bool, Obstacle> {
     let found = probing(request, PROBES, Duration::from_millis(500)).run();
     if let Some(finding) = found.into_iter().next() {
@@ -129,7 +129,7 @@ pub(super) fn refuses(request: &CapacityRequest, made: &Made, load: f64) -> Opti
     is_own.then_some(Obstacle::Refused(sentence))
 }
 
-/// Codes below 500 by which a server may answer because of its load: time-out, absence, limiter.
+/// Codes below 500 by which a server may answer because of its load: time-out (408), rate limit (429), absence (480).
 const OF_LOAD: [u16; 3] = [408, 429, 480];
 
 fn challenge(request: &CapacityRequest, code: u16) -> String {
@@ -156,7 +156,7 @@ fn cure(request: &CapacityRequest, code: u16) -> &'static str {
     }
 }
 
-/// Makes an obstacle of an error of the generator: its last sentence.
+/// Makes an obstacle of an error of the generator, from the last sentence of the error.
 pub(super) fn of_generator(error: Error) -> super::Failure {
     let text = error.to_string();
     match text.lines().rev().find_map(|line| line.split_once("error: ")) {

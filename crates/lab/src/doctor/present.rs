@@ -54,7 +54,7 @@ fn busy(before: &BTreeMap<u32, (String, u64)>, after: &BTreeMap<u32, (String, u6
     let share = |(id, (name, time)): (&u32, &(String, u64))| {
         let since = before.get(id).map_or(0, |(_, time)| *time);
         let share = time.saturating_sub(since) as f64 / per_second / SPAN.as_secs_f64();
-        // A process that began during the watch does not count: its earlier use is unknown.
+        // A process that began during the watch does not count, because its earlier use is unknown.
         (before.contains_key(id) && share > BUSY && !own.contains(id)).then(|| (*id, name.clone(), share))
     };
     let mut found: Vec<_> = after.iter().filter_map(share).collect();

@@ -31,7 +31,7 @@ pub struct Axis {
     pub connections: BTreeMap<String, Connections>,
     /// Values above this many times the cores of the machine are left out of a plan. None for all.
     pub per_core: Option<u32>,
-    /// Figures that trials have by value. A value that is not named promises all.
+    /// Figures that trials have, by value. Trials of a value without an entry promise all figures.
     pub figures: BTreeMap<String, Vec<String>>,
     /// Value against which the penalty of a value is computed.
     pub against: BTreeMap<String, String>,

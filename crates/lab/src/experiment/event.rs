@@ -18,7 +18,8 @@ const ACTIONS: [&str; 3] = ["kill", "start", "load"];
 pub enum Action {
     /// All processes of the server end by SIGKILL.
     Kill {
-        /// Datagrams that come meanwhile are dropped. Otherwise the kernel refuses them by ICMP.
+        /// Datagrams that arrive while the server is down are dropped. Without this option the kernel refuses them by
+        /// ICMP.
         silent: bool,
     },
     /// The server starts again, with the files that it has.
@@ -41,7 +42,7 @@ pub struct EventSpec {
     pub at: BTreeMap<Profile, Duration>,
     /// Action.
     pub action: Action,
-    /// Values of axes whose trials have the event. An axis that is not named stands for all of its values.
+    /// Values of axes whose trials have the event. An axis without an entry allows all its values.
     pub only: BTreeMap<String, Vec<AxisValue>>,
     /// Place in the file, for faults about several events.
     start: usize,
@@ -56,7 +57,7 @@ pub struct TrialEvent {
     pub action: Action,
 }
 
-/// Course of a trial besides its load: its events, and the figures that it has for each second.
+/// Course of a trial in addition to its load: its events, and the figures that it has for each second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Course {
     /// Events in their order.

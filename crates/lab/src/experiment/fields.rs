@@ -1,4 +1,4 @@
-//! Reading of tables: values by key, faults with their place in the file.
+//! Reading of tables: values by key, and faults with their place in the file.
 
 use super::Axes;
 use super::axis::Axis;

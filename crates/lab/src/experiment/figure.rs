@@ -72,7 +72,7 @@ pub struct PublishedRow {
 /// Published value. The report shows it with the measured values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedPoint {
-    /// Measured variant, such as one of several caches; empty where there is one.
+    /// Measured variant, such as one of several caches. Empty if there is only one variant.
     pub of: String,
     /// Place on the horizontal axis: a load, or the value of an axis as text. None: the value holds for every place.
     pub x: Option<String>,

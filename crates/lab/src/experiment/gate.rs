@@ -58,7 +58,7 @@ impl Bound {
         }
     }
 
-    /// Compares two values: their difference, or their ratio. None where there is no ratio.
+    /// Compares two values by their difference or their ratio. Returns `None` if there is no ratio.
     pub fn compare(self, own: f64, other: f64) -> Option<f64> {
         match self {
             Self::AddsAtMost(_) => Some(own - other),

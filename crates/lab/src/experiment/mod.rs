@@ -78,7 +78,7 @@ pub struct Experiment {
     pub name: String,
     /// Title for people.
     pub title: String,
-    /// Figure that answers the question of the experiment. None for the limit, or the first figure.
+    /// Figure that answers the question of the experiment. `None` means the limit, or the first figure.
     pub answer: Option<String>,
     /// Sentences for readers of the report.
     pub notes: Vec<String>,
@@ -103,7 +103,8 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Reads an experiment; the name of the file without its folder and ending is its name. With it comes a report of warnings.
+    /// Reads an experiment, whose name is the name of the file without its folder and ending. Also returns a report of
+    /// warnings.
     ///
     /// # Errors
     /// The report of everything that is wrong.
@@ -153,7 +154,7 @@ impl Experiment {
         }
     }
 
-    /// Reads one of the shipped experiments. None where there is no such one.
+    /// Reads one of the shipped experiments. Returns `None` for an unknown name.
     ///
     /// # Panics
     /// A shipped file is faulty; a test excludes that.
@@ -184,11 +185,12 @@ pub struct Call {
     pub document: String,
     /// Scenario of the answering side. None where the server itself answers.
     pub answer: Option<String>,
-    /// Users that register before the load; 0 for none.
+    /// Number of users that register before the load; 0 for none.
     pub users: u32,
     /// Time between the answer and the end of a call.
     pub hold: Duration,
-    /// Time for which a caller waits for a response before its call has failed. None: the time of the generator.
+    /// Time for which a caller waits for a response before its call has failed. `None` means the default of the
+    /// generator.
     pub patience: Option<Duration>,
     /// Answering sides among which the server chooses.
     pub answering: u32,

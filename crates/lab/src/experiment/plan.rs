@@ -131,9 +131,10 @@ const SEARCH_TRIALS: u32 = 24;
 /// Rates that RFC 7502 tries around the limit, besides the climb to it.
 const REPEATS: f64 = 20.0;
 
-/// Plans a run of the named systems, or of all that are not optional.
+/// Plans a run of the named systems, or of all systems that are not optional.
 ///
-/// Systems are interleaved and their order alternates, so that a drift during the run favours none. The floor runs at the start and at the end.
+/// Systems are interleaved and their order alternates, so that a drift during the run favours no system. The floor runs at the start and at
+/// the end.
 pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
     let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
     let systems: Vec<&SystemSpec> = experiment.systems.iter().filter(|system| system.is_among(only)).collect();

@@ -17,7 +17,7 @@ pub struct SystemSpec {
     pub configuration: String,
     /// Workers: a number, an axis in braces, or `best` for the best of 2, 4 and 8.
     pub workers: Option<String>,
-    /// Backends that run with it, such as `mariadb`; `{axis}` is filled in here too.
+    /// Backends that run with the system, such as `mariadb`; `{axis}` is filled in here too.
     pub beside: Vec<String>,
     /// Values of axes that it does not have.
     pub skip: BTreeMap<String, Vec<AxisValue>>,
@@ -87,7 +87,7 @@ impl SystemSpec {
         }
     }
 
-    /// Returns the number of workers at these values of axes. None where the file names none.
+    /// Returns the number of workers at these values of axes, or `None` if the file names none.
     pub fn workers_at(&self, axes: &super::Axes) -> Option<Workers> {
         let text = fill(self.workers.as_ref()?, axes);
         if text == "best" { Some(Workers::Best) } else { text.parse().ok().map(Workers::Number) }
@@ -98,7 +98,8 @@ impl SystemSpec {
         self.beside.iter().map(|name| fill(name, axes)).collect()
     }
 
-    /// Tells whether a run of the systems with these names has it; no name stands for all that are not optional.
+    /// Returns whether a run of the systems with these names includes this system. An empty list means all systems that
+    /// are not optional.
     pub fn is_among(&self, names: &[&str]) -> bool {
         if names.is_empty() { !self.is_optional } else { names.contains(&self.name.as_str()) }
     }

@@ -56,8 +56,8 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Share of a core, or of all cores, from which on a part has nothing left, in per cent. Samples of a second miss short peaks, so
-/// that the boundary lies below 100 %.
+/// Share of a core, or of all cores, in per cent, from which on a part has no spare capacity. Samples of a second miss short
+/// peaks, so that the boundary lies below 100 %.
 const SATURATED: f64 = 90.0;
 
 /// Returns the cause of a limit: the cause that most of the trials above the limit show, and of equally frequent causes
@@ -157,8 +157,8 @@ fn generator(outcome: &TrialOutcome, most: f64) -> f64 {
 /// Share of the time that a hindered server waits for a core, in per cent.
 const HINDERED: f64 = 10.0;
 
-/// Determines the cause when each sampled part had something left. The server is the limit if it says so, or if all other parts were sampled. With a
-/// database or a cache that the server may wait for, neither is proof.
+/// Determines the cause if each sampled part had spare capacity. The server is the limit if it reports that, or if all other parts were
+/// sampled. If there is a database or a cache for which the server may wait, neither proves that the server is the limit.
 fn by_exclusion(outcome: &TrialOutcome) -> Cause {
     let failed = outcome.value("failed").unwrap_or(0.0);
     if outcome.value("refused").is_some_and(|refused| refused > 0.0 && refused * 2.0 >= failed) {

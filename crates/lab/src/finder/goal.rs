@@ -33,9 +33,9 @@ impl Judgement {
 const STEADY: f64 = 30_000.0;
 
 impl Goal {
-    /// Time for which the system has to bear a load. Above the capacity of a server with a queue, delays grow by the share of the
-    /// overload each second: a trial of three seconds at 1.05 of the capacity ends before the queue shows in its percentiles,
-    /// and the growth shows already.
+    /// Time for which the system has to bear a load. Above the capacity of a server with a queue, delays grow each second by the
+    /// share of the overload. A trial of three seconds at 1.05 of the capacity ends before the queue shows in its percentiles,
+    /// but the growth of the delay already shows.
     pub const HORIZON: Duration = Duration::from_secs(10);
 
     /// Returns the goal of calls: 1 % failed for any reason, 300 ms of session request delay at the 95th percentile.

@@ -8,7 +8,7 @@ pub(super) struct Made {
     pub load: f64,
     pub judgement: Judgement,
     pub outcome: TrialOutcome,
-    /// Long trial below the limit; it is no vote on its load.
+    /// Long trial below the limit, which is not counted as a vote on its load.
     pub is_hold: bool,
 }
 

@@ -69,7 +69,7 @@ pub trait Finder {
     /// Returns the next trial, or the limit. Repeated calls return the same trial until its outcome is taken.
     fn next(&self) -> Next;
 
-    /// Takes the outcome of the trial that [`Finder::next`] named. After the last trial it does nothing.
+    /// Takes the outcome of the trial that [`Finder::next`] returned. Does nothing after the last trial.
     fn take(&mut self, outcome: TrialOutcome);
 }
 
@@ -106,9 +106,9 @@ pub struct Limit {
     pub method: Method,
     /// Result of the search.
     pub finding: Finding,
-    /// Highest load that the system carries; of an unstable system the highest that it carried for a while.
+    /// Highest load that the system carries. For an unstable system: the highest load that it carried for a while.
     pub load: f64,
-    /// Lowest load above it that the system does not carry. None where no load was too high.
+    /// Lowest load above `load` that the system does not carry, or `None` if no load was too high.
     pub beyond: Option<f64>,
     /// First bound of the goal that is missed beyond the limit.
     pub missed: Option<String>,

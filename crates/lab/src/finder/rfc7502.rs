@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Rfc7502Settings {
     /// N: sessions of a trial.
     pub sessions: u32,
-    /// Least duration of a trial: it has more than N sessions at a rate that sends N sooner.
+    /// Least duration of a trial. At a rate that sends N sessions sooner, the trial has more than N sessions.
     pub least: Duration,
     /// r: first rate, in sessions a second.
     pub rate: f64,
@@ -111,8 +111,8 @@ impl Rfc7502 {
 /// Share of the rate that a trial has to reach.
 const REACHED: f64 = 0.99;
 
-/// Tells whether a trial at this rate established all its sessions. One without a count of failures did not. A late generator that reached the rate
-/// in the end established them, too.
+/// Returns whether a trial at this rate established all its sessions. A trial without a count of failures did not; a trial whose generator
+/// was late, but reached the rate in the end, did.
 pub(crate) fn is_carried(rate: f64, outcome: &TrialOutcome) -> bool {
     let is_met = outcome.value("rate.achieved").is_none_or(|achieved| achieved >= rate * REACHED);
     outcome.value("failed") == Some(0.0) && is_met && !outcome.validity.fails(Check::Rate)

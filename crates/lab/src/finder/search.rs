@@ -62,8 +62,8 @@ const HOLDS: u32 = 5;
 /// Times that short trials at the load of a confirmation may miss the goal.
 const FAILED_CHECKS: u32 = 2;
 
-/// Ratio of the lowest load that is not carried to the highest that was carried before: at this ratio or below, the system degrades. Noise of 20 % in
-/// both directions does not reach so far.
+/// Ratio of the lowest load that is not carried to the highest load that was carried before. At this ratio or below, the system is
+/// degrading, because noise of 20 % in both directions cannot explain the ratio.
 const DEGRADED: f64 = 0.7;
 
 /// Loads of a search before the one that confirms the limit.
@@ -122,7 +122,7 @@ impl Search {
         }
     }
 
-    /// Stops narrowing the interval. The highest load that is carried is confirmed next.
+    /// Stops narrowing the interval, so that the next trial confirms the highest load that is carried.
     pub fn hurry(&mut self) {
         self.settings.trials = 0;
         if matches!(self.phase, Phase::Climb(_) | Phase::Vote(_)) {
@@ -130,7 +130,7 @@ impl Search {
         }
     }
 
-    /// Returns the present limit. Until the search ends, no long trial has confirmed it.
+    /// Returns the present limit, which no long trial has confirmed until the search ends.
     pub fn so_far(&self) -> Limit {
         self.limit(match self.phase {
             Phase::Done(finding) => finding,

@@ -49,17 +49,17 @@ words! {
 /// Limits by criterion, as the methodology's table has them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Criteria {
-    /// Limit of each criterion that was reached; 0 where the first point is beyond it.
+    /// Limit by each criterion that was reached, or 0 if the first point is already beyond the criterion.
     pub limits: Vec<(Criterion, f64)>,
 }
 
 impl Criteria {
-    /// Returns the limit by this criterion. None where it was not reached.
+    /// Returns the limit by this criterion, or `None` if the criterion was not reached.
     pub fn limit(&self, criterion: Criterion) -> Option<f64> {
         self.limits.iter().find(|(known, _)| *known == criterion).map(|(_, load)| *load)
     }
 
-    /// Returns the least limit and its criterion; of equal ones the first.
+    /// Returns the least limit and its criterion; of equal limits the first.
     pub fn total(&self) -> Option<(Criterion, f64)> {
         self.limits.iter().copied().reduce(|least, other| if other.1 < least.1 { other } else { least })
     }
@@ -126,7 +126,7 @@ fn leap(points: &[Point], name: &str, boundary: f64) -> Option<usize> {
         if value > boundary {
             return true;
         }
-        // A single point that stands out is no leap: the next one has left the trend too, unless there is none.
+        // A single outlier is no leap: the next point must have left the trend too, unless there is no next point.
         trend.len() >= TREND && {
             let trend = median(trend);
             has_left(*at, trend) && (at + 1 == points.len() || has_left(at + 1, trend))
@@ -138,8 +138,8 @@ fn is_ineffective(outcome: &TrialOutcome) -> bool {
     ["ira.any", "isa.any"].into_iter().any(|name| outcome.value(name).is_some_and(|share| share > INEFFECTIVE_LIMIT))
 }
 
-/// Search by steps of equal height. It ends at the highest load, or when two steps running are beyond 1 % of IRA or ISA: the second shows
-/// whether the CPU rises any further.
+/// Search by steps of equal height. It ends at the highest load, or after two consecutive steps beyond 1 % of IRA or ISA: the second step
+/// shows whether the CPU rises any further.
 #[derive(Clone, Debug)]
 pub struct Staircase {
     settings: StaircaseSettings,
@@ -186,7 +186,7 @@ impl Staircase {
 impl Finder for Staircase {
     fn next(&self) -> Next {
         let StaircaseSettings { start, step, most, duration } = self.settings;
-        // Multiples, and no sum: a tenth added ten times is not one.
+        // A product instead of a sum: a tenth added ten times is not one.
         let load = start + step * self.points.len() as f64;
         let is_over =
             matches!(self.points.as_slice(), [.., a, b] if is_ineffective(&a.outcome) && is_ineffective(&b.outcome));

@@ -30,7 +30,7 @@ pub(super) fn write(setting: &Setting, folder: &Path) -> Result<Files, Error> {
     let sides = if setting.sides.is_empty() { &nowhere[..] } else { &setting.sides };
     let parties = |answer: SocketAddr| Parties { users: setting.users, answer, hold: setting.hold };
     if let Traffic::Documents(documents) = &setting.traffic {
-        // With users the system finds the answering side. Without, the document names one.
+        // With registered users the system finds the answering side by itself. Without users the document names it.
         let named = if setting.users == 0 { sides } else { &sides[..1] };
         for (number, (name, share)) in documents.iter().enumerate() {
             for (side, answer) in named.iter().enumerate() {

@@ -63,7 +63,8 @@ pub(super) fn read(
     let in_window = Run::read_span(logs, window.span()).map_err(unreadable)?;
     let mut figures = Figures::default();
     let known = |error: UnknownFigure| Error::Unexpected { what: "a figure".into(), reason: error.to_string() };
-    // Where the load goes on, the events in the window count, of calls that fell due in it: a call may end after it.
+    // If the load continues after the window, the events in the window count that belong to calls that fell due in it;
+    // a call may end after the window.
     let measured = if window.is_last { &run.totals } else { &in_window.totals };
     of_page(&mut figures, measured).map_err(known)?;
     if !window.is_last {

@@ -1,4 +1,4 @@
-//! Setting of a generator: everything that stays from trial to trial.
+//! Setting of a generator: all values that stay equal from trial to trial.
 
 use crate::host::{Party, ProcessHost};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ pub const PATIENCE: Duration = Duration::from_secs(4);
 /// Setting of a generator.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Program `strowger`. [`Setting::new`] takes the running one.
+    /// Program `strowger`. [`Setting::new`] sets the running program.
     pub program: PathBuf,
     /// System under test: an address and port, or a SIP URI.
     pub target: String,

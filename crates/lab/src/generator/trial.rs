@@ -277,7 +277,7 @@ fn wait_for(callers: &mut [Started], sides: &mut [(Started, PathBuf)], limit: Du
     Ok(())
 }
 
-/// Waits for the end of a process. One that lasts too long is asked to end, so that its log is whole.
+/// Waits for the end of a process. A process that runs for too long is asked to end, so that its log is complete.
 fn finish(process: &mut Started, limit: Duration) -> Result<(), Error> {
     match process.end(limit) {
         Err(gone @ Error::Host { .. }) => return Err(gone),

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Maximum difference between the clock of a host and ours. A larger one has a cause to repair, such as a time server.
+/// Maximum difference between the clock of a host and that of the laboratory. A larger difference has a cause to
+/// repair, such as a missing time server.
 const MOST: Duration = Duration::from_secs(1);
 
 /// Maximum uncertainty of the difference.
@@ -14,13 +15,13 @@ const CHANGE: Duration = Duration::from_millis(20);
 /// Difference between the clock of a host and that of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// Microseconds by which the host is ahead; negative: behind.
+    /// Microseconds by which the host is ahead; negative if it is behind.
     pub micros: i64,
     /// Maximum error of `micros`.
     pub within: Duration,
 }
 
-/// Exchange with a host: its clock between two moments of ours, in microseconds.
+/// Exchange with a host: its clock, read between two readings of the local clock, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     pub(super) asked: u64,

@@ -1,4 +1,5 @@
-//! Connection to a host by the user's `ssh`: it copies this program there once, and then speaks with the agent.
+//! Connection to a host by the user's `ssh`, which copies this program to the host once and then exchanges messages
+//! with the agent.
 
 use super::protocol::{Request, read, write};
 use super::{Greeting, SILENCE};
@@ -299,8 +300,8 @@ fn listen(errors: impl Read, kept: &Mutex<String>) {
     }
 }
 
-/// Tells the agent now and then that the laboratory is there, until the input is closed. A connection that breaks before ends all programs
-/// at once: the laboratory may wait for calls, and ask this host nothing meanwhile.
+/// Sends a sign of life to the agent at intervals, until the input is closed. If the connection breaks earlier, all programs are ended at
+/// once: the laboratory may be waiting for calls and sending no request to this host.
 fn live(input: &Mutex<Option<ChildStdin>>, child: &Mutex<Child>, is_lost: &AtomicBool) {
     let mut passed = Duration::ZERO;
     let step = Duration::from_millis(200);

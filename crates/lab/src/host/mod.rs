@@ -97,7 +97,7 @@ impl Host {
         self.ask(&Request::Examine)
     }
 
-    /// Measures the difference of its clock.
+    /// Measures the difference between the host's clock and the local clock.
     ///
     /// # Errors
     /// The connection is gone.
@@ -186,7 +186,7 @@ fn command(program: &Path, cores: &[usize], words: &[String]) -> Command {
     command
 }
 
-/// Host on the command line: a name for `ssh`, and the address of its traffic where that is another one.
+/// Host on the command line: a name for `ssh`, and the address of its traffic if that is another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// Name for `ssh`.
@@ -198,11 +198,11 @@ pub struct Named {
 /// Roles of hosts on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
-    /// Hosts that call. Without one, this machine does.
+    /// Hosts that call. If the list is empty, this machine calls.
     pub callers: Vec<Named>,
-    /// Hosts that answer. Without one, this machine does.
+    /// Hosts that answer. If the list is empty, this machine answers.
     pub answerers: Vec<Named>,
-    /// Host of the server. Without one, this machine.
+    /// Host of the server. If there is none, the server runs on this machine.
     pub server: Option<Named>,
 }
 
@@ -211,7 +211,7 @@ pub struct Roles {
 pub struct Party {
     /// Place of the party's processes.
     pub place: ProcessHost,
-    /// Address of the party's traffic. None for the one that the kernel chooses.
+    /// Address of the party's traffic. `None` means the address that the kernel chooses.
     pub address: Option<IpAddr>,
 }
 
@@ -258,10 +258,10 @@ impl Hosts {
         Self { callers: vec![here()], answerers: vec![here()], server: here(), server_cores, generator_cores }
     }
 
-    /// Connects the hosts by `ssh`, words of a command, and compares their clocks. `program`: this program.
+    /// Connects the hosts by `ssh`, whose command has these words, and compares their clocks. `program`: this program.
     ///
     /// # Errors
-    /// A host cannot be reached, cannot run the program, or its clock is off.
+    /// A host cannot be reached or cannot run the program, or its clock is off.
     pub fn connect(roles: &Roles, ssh: &[String], program: &Path) -> Result<Self, Error> {
         let named: Vec<&Named> = roles.callers.iter().chain(&roles.answerers).chain(&roles.server).collect();
         if named.is_empty() {
@@ -305,10 +305,11 @@ impl Hosts {
         Ok(Self { callers, answerers, server, ..Self::local() })
     }
 
-    /// Gives callers and answering sides the addresses of their way to the server, except those that `roles` names.
+    /// Gives callers and answering sides the addresses from which they reach the server, except those that `roles`
+    /// names.
     ///
     /// # Errors
-    /// There is no way, some addresses are of IPv4 and others of IPv6, or a connection is gone.
+    /// There is no route, some addresses are of IPv4 and others of IPv6, or a connection is gone.
     pub fn towards(mut self, server: SocketAddr, roles: &Roles) -> Result<Self, Error> {
         if server.ip().is_loopback() {
             let reason = "no other machine reaches a loopback address: name another one of the server".to_owned();

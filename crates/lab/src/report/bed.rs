@@ -12,7 +12,7 @@ const ANSWERERS: &str = "answering sides";
 /// Values of `beside` without a program.
 const NO_PROGRAM: [&str; 3] = ["none", "local", "local-kept"];
 
-/// Draws the bed. Systems under test take turns in one place.
+/// Draws the bed. All systems under test share one place, because only one of them runs at a time.
 pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed {
     let systems = experiment.systems.iter().filter(|system| of.systems.iter().any(|used| used.name == system.name));
     let mut notes: Vec<String> =

@@ -33,7 +33,7 @@ pub(super) struct CellRows<'a> {
 pub(super) struct Value {
     /// Median over the repetitions.
     pub middle: f64,
-    /// Interval of the median. None of one repetition.
+    /// Interval of the median, or `None` for a single repetition.
     pub interval: Option<[f64; 2]>,
     /// No trial of the cell was valid.
     pub is_invalid: bool,
@@ -127,7 +127,8 @@ impl<'a> Cells<'a> {
         let mut axes = cell.axes.clone();
         axes.insert(axis.name.clone(), axis.values.iter().find(|value| value.to_string() == *base)?.clone());
         let of_base = || self.cells.iter().filter(|other| other.system == cell.system && *other.axes == axes);
-        // Scaled loads are for one rate. If the other value of the axis has no cell with this load, its cell with another load is compared.
+        // A scaled load holds for one rate. If the other value of the axis has no cell with this load, the cell with another load is
+        // compared.
         let is_limit = |offered: Offered| offered == Offered::Limit;
         let equal = of_base().find(|other| other.offered == cell.offered);
         let base = equal.or_else(|| of_base().find(|other| is_limit(other.offered) == is_limit(cell.offered)))?;

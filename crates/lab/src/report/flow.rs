@@ -100,7 +100,7 @@ fn actions(text: &str, hold: Duration) -> Result<Vec<Action>, String> {
     let (mut actions, mut at) = (Vec::new(), 0);
     while let Some(step) = scenario.steps.get(at) {
         let action = action(&step.kind);
-        // An optional message does not come. A jump back is a loop, of which the first round is shown.
+        // An optional message is assumed not to arrive. A jump back is a loop, of which only the first round is shown.
         let is_taken = !matches!(action, Some(Action::Receive { is_optional: true, .. }));
         let jump = step.next.filter(|jump| is_taken && jump.test.is_none() && jump.chance.is_none());
         at = jump.map(|jump| jump.to as usize).filter(|to| *to > at).unwrap_or(at + 1);

@@ -1,7 +1,8 @@
 //! Verdicts of gates.
 //!
-//! A gate compares valid trials of one run, at equal loads. A ratio or difference is the median over the repetitions: trials of one repetition
-//! follow each other closely, so that a drift of the machine meets both. At several loads the value furthest from the bound decides.
+//! A gate compares valid trials of one run, at equal loads. A ratio or difference is the median over the repetitions: the trials of one
+//! repetition are close in time, so that a drift of the machine affects both. With several loads, the value furthest from the bound
+//! decides.
 
 use super::cells::{CellRows, Cells, figure_of, value_of};
 use super::plot::representatives;
@@ -30,7 +31,7 @@ pub struct GateVerdict {
 
 /// Judges the gates of an experiment by the rows of a run.
 ///
-/// The profile smoke judges none: its trials are too short.
+/// In the profile smoke no gate is judged, because the trials are too short.
 pub fn gates(experiment: &Experiment, rows: &[Row]) -> Vec<GateVerdict> {
     let cells = Cells::of(experiment, rows);
     let is_smoke = !rows.is_empty() && rows.iter().all(|row| row.profile == Profile::Smoke);

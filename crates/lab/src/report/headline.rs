@@ -24,7 +24,7 @@ pub struct Headline {
 /// Limits of a system that a sentence names one by one.
 const NAMED: usize = 3;
 
-/// Makes the headline of a run. `is_whole`: all trials of its plan were made.
+/// Makes the headline of a run. `is_whole`: whether all trials of its plan were made.
 pub(super) fn answer(cells: &Cells<'_>, rows: &[Row], gates: &[GateVerdict], is_whole: bool) -> Headline {
     let invalid = cells.cells.iter().filter(|cell| !cell.rows.iter().any(|row| row.validity.is_valid())).count();
     let missed = gates.iter().filter(|gate| gate.is_met == Some(false)).count();
@@ -140,7 +140,7 @@ fn axes(cells: &Cells<'_>, cell: &CellRows<'_>) -> Vec<String> {
     cell.axes.keys().filter(differs).map(|name| format!("{name}={}", cell.axes[name])).collect()
 }
 
-/// Driver of an echo. It does nothing of what a server does, so that no ratio to it says which is better.
+/// Driver of an echo. An echo does none of a server's work, so that a ratio to it does not show which system is better.
 const ECHO: &str = "echo";
 
 /// Lists the values of a figure by system, and the ratios of the first system to the other systems. An echo is the

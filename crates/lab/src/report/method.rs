@@ -90,7 +90,8 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// Reads the time of a run that ended at this second since 1970-01-01 UTC. None where the clock was set back.
+    /// Reads the time of a run that ended at this second since 1970-01-01 UTC. Returns `None` if the clock was set
+    /// back.
     pub(super) fn of(description: &Description, rows: &[Row], ended: u64) -> Option<Self> {
         let took = ended.checked_sub(description.started)?;
         let is_again = |pair: &&[Row]| {

@@ -141,7 +141,7 @@ impl<'a> Report<'a> {
         &self.gates
     }
 
-    /// Returns the number of gates without a verdict, in words. None where there is none.
+    /// Describes the number of gates without a verdict, or returns `None` if each gate has a verdict.
     pub fn unjudged(&self) -> Option<String> {
         html::unjudged(&self.gates.iter().filter(|gate| gate.is_met.is_none()).collect::<Vec<_>>())
     }

@@ -14,7 +14,7 @@ use strowger_report::figure::{Axis, Form, Plot, Point, Published, PublishedPoint
 /// Ratio of the greatest delay to the least from which on the axis is logarithmic.
 const LOG_FROM: f64 = 100.0;
 
-/// Makes the plot of a figure. None where no row has its values.
+/// Makes the plot of a figure, or returns `None` if no row has its values.
 pub(super) fn plot(cells: &Cells<'_>, figure: &experiment::Figure, title: &str, note: &str) -> Option<Plot> {
     let x = figure.x.clone().unwrap_or(Source::Load);
     let found: Vec<&CellRows<'_>> = shown(cells, figure, &x);
@@ -101,7 +101,7 @@ pub(super) fn of_figures<'b, 'a>(cells: &[&'b CellRows<'a>], figures: &[String])
     if is_of_limits && limits().next().is_some() { limits().collect() } else { representatives(cells) }
 }
 
-/// Selects the cells of fixed loads; the limit where a system and its axes have none.
+/// Selects the cells of fixed loads, or the cell of the limit if a system and its axes have no fixed load.
 pub(super) fn representatives<'b, 'a>(cells: &[&'b CellRows<'a>]) -> Vec<&'b CellRows<'a>> {
     let has_fixed = |cell: &CellRows<'_>| {
         let mut same = cells.iter().filter(|other| other.system == cell.system && other.axes == cell.axes);

@@ -89,7 +89,7 @@ pub(super) fn limits(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
     lines.fill(with_texts(Table::new(titles), texts).with_texts(count - 2).with_texts(count - 1))
 }
 
-/// Lines of a table with their places: published ones follow the measured ones of equal axes.
+/// Lines of a table with their places. A published line follows the measured lines of equal axes.
 #[derive(Default)]
 struct Lines(Vec<(Vec<Option<usize>>, bool, Vec<String>)>);
 
@@ -146,7 +146,7 @@ pub(super) fn machines(cells: &Cells<'_>, of: &Description) -> Table {
     table
 }
 
-/// Shows a figure of a cell. A search that found no load too high found a lower bound of the limit.
+/// Shows a figure of a cell. If a search found no load too high, the limit is shown as a lower bound.
 pub(super) fn of_cell(cells: &Cells<'_>, cell: &CellRows<'_>, figure: &str) -> Option<String> {
     let shown = show(figure, cells.value_at(cell, figure)?);
     let is_bound = figure == "limit" && found_limit(cells, cell).is_some_and(is_lower_bound);
@@ -166,7 +166,7 @@ pub(super) fn show(figure: &str, value: Value) -> String {
     format!("{}{}{mark}", plain(value.middle), interval.unwrap_or_default())
 }
 
-/// Shows a value alone. A share beyond 0 and 100 %, such as a penalty, needs no more digits than others.
+/// Shows a value alone. A share below 0 or above 100 %, such as a penalty, needs no more digits than other shares.
 pub(super) fn show_plain(figure: &str, value: f64) -> String {
     let unit = definition(figure).map_or(Unit::Count, |definition| definition.unit);
     let is_share = (0.0..=100.0).contains(&value);

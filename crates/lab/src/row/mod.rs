@@ -97,7 +97,8 @@ impl Row {
         serde_json::to_string(self).expect("a row has text as keys and finite numbers")
     }
 
-    /// Returns the cell of the experiment that the row belongs to: rows of one cell differ in repetition and version only.
+    /// Returns the cell of the experiment to which the row belongs. Rows of one cell differ only in repetition and
+    /// version.
     pub fn cell(&self) -> Cell {
         Cell {
             experiment: self.experiment.clone(),

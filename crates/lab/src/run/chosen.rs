@@ -30,11 +30,12 @@ pub struct Chosen {
     pub given: Option<String>,
 }
 
-/// Opens the systems of a run: all of the experiment that are not optional, or those that are named, each with a path or none. A name that
-/// the experiment does not have stands for a system in place of its first one, with the same configurations; the experiment gets it.
+/// Opens the systems of a run: the named systems, each with or without a path, or all systems of the experiment that are not optional. A
+/// name that the experiment does not have is added to the experiment as a further system, with the configurations of the experiment's
+/// first system.
 ///
 /// # Errors
-/// A name or path stands for no system, or its program is missing.
+/// A name or path has no system, or the program of the system is missing.
 pub fn choose(
     experiment: &mut Experiment,
     named: &[(String, Option<String>)],
@@ -82,7 +83,8 @@ fn further(experiment: &Experiment, name: &str, has_path: bool) -> Result<System
     Ok(spec)
 }
 
-/// Refuses a plan that asks a system for a configuration that it does not have, or kills one that runs elsewhere.
+/// Refuses a plan that asks a system for a configuration that it does not have, or that kills a system on another
+/// machine.
 ///
 /// # Errors
 /// The first such trial, with a cure.
@@ -173,8 +175,8 @@ pub(super) fn versions_of(names: &[String]) -> BTreeMap<String, String> {
     found
 }
 
-/// Refuses a plan that needs one machine where several take part: callers show credentials with their first INVITE, or a command of the system
-/// makes the load.
+/// Refuses a plan that works only on one machine if several take part: callers show credentials with their first INVITE, or a command of
+/// the system makes the load.
 ///
 /// # Errors
 /// The first such trial, with a cure, or a document that cannot be read.

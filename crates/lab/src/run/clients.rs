@@ -58,7 +58,7 @@ fn together(one: Made, other: Made) -> Result<Made, UnknownFigure> {
     })
 }
 
-/// Joins the figures of two clients: counts are added, shares and means are weighted by their attempts, and of two percentiles or threads
+/// Joins the figures of two clients. Counts are added, shares and means are weighted by their attempts, and of two percentiles or threads
 /// the larger one is used.
 fn figures(one: &Figures, other: &Figures) -> Result<Figures, UnknownFigure> {
     let mut both = other.clone();

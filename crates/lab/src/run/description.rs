@@ -52,7 +52,7 @@ pub struct SystemUsed {
     pub path: Option<String>,
     /// Version that it states.
     pub version: String,
-    /// Hash of its program. None where it runs elsewhere.
+    /// Hash of the program, or `None` if the system runs on another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Digest>,
 }

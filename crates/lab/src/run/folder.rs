@@ -118,10 +118,11 @@ impl Folder {
         Ok(())
     }
 
-    /// Appends a row. Its trial's files are hashed first, so that a row in the list of hashes has all of them.
+    /// Appends a row. The files of the trial are hashed first, so that the list of hashes has all files of each row in
+    /// it.
     ///
     /// # Errors
-    /// The disk is full, or a file cannot be written. The rows before stay as they are.
+    /// The disk is full, or a file cannot be written. The earlier rows are unchanged.
     pub fn append(&mut self, row: &Row) -> Result<(), Error> {
         for file in files_below(&self.root, &trial(self.count + 1))? {
             let path = self.root.join(&file);
@@ -150,7 +151,7 @@ impl Folder {
         self.save()
     }
 
-    /// Replaces the list of hashes at once: a reader finds the old one or the new one.
+    /// Replaces the list of hashes atomically: a reader finds the old list or the new one.
     fn save(&mut self) -> Result<(), Error> {
         self.sums.files.insert(ROWS.into(), Digest::of(self.text.as_bytes()));
         let (path, new) = (self.root.join(SUMS), self.root.join(format!("{SUMS}.new")));

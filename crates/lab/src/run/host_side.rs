@@ -1,4 +1,4 @@
-//! Server's side on a host: the agent there has an [`OwnSide`], and answers for it.
+//! Server's side on a host, where the agent has an [`OwnSide`] and answers requests for it.
 
 use super::chosen;
 use super::own_side::OwnSide;
@@ -150,7 +150,7 @@ impl FarServer {
         self.0.begin(samples, rate)
     }
 
-    /// Ends the samples. The sentence is about a clock that was set meanwhile.
+    /// Ends the samples. Returns a sentence about the clock if it was set meanwhile.
     pub(crate) fn finish(&mut self) -> Result<Option<String>, Error> {
         self.0.finish().map(|watched| watched.clock)
     }
@@ -161,7 +161,7 @@ impl FarServer {
 pub(crate) struct HostedSides(HashMap<u32, OwnSide>);
 
 impl HostedSides {
-    /// Answers a request about a side; `sent`: bytes behind the reply. `program`: this program.
+    /// Answers a request about a side. `sent`: bytes after the reply. `program`: this program.
     pub(crate) fn answer(
         &mut self,
         number: u32,

@@ -79,8 +79,8 @@ impl Laboratory {
         }
     }
 
-    /// Takes the running site of a trial. Sites of other cells end. A site whose trial at a fixed load is made again ends, too: its server has
-    /// grown, and its allocator keeps the memory of the calls that have ended.
+    /// Takes the running site of a trial, and ends the sites of other cells. A site whose trial at a fixed load is repeated is ended too:
+    /// its server has grown, and the allocator of the server keeps the memory of ended calls.
     fn running(&mut self, order: &NextTrial) -> Option<Site> {
         let planned = &order.planned;
         self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
@@ -90,8 +90,8 @@ impl Laboratory {
         (!is_again).then_some(site)
     }
 
-    /// Tells whether the run compares builds of the program of a system: then none may be lucky with where its code lies. A folder of a user
-    /// may have a program that needs its place.
+    /// Returns whether the run compares builds of the program of a system. In this case no build may have an advantage by the place of its
+    /// code in memory. A program in a user's folder may need its place.
     fn has_other_build(&self, of: &Chosen) -> bool {
         let is_folder = of.given.as_deref().is_some_and(|given| Path::new(given).is_dir());
         let is_other = |other: &Chosen| other.spec.driver == of.spec.driver && other.spec.name != of.spec.name;

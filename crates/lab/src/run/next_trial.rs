@@ -59,7 +59,7 @@ pub struct Marked {
     pub reasons: Vec<Reason>,
 }
 
-/// Schedule of a run. Rows of an interrupted run bring it to where that run was.
+/// Schedule of a run. The rows of an interrupted run advance it to the trial after them.
 #[derive(Debug)]
 pub struct Schedule {
     experiment: Experiment,
@@ -162,10 +162,10 @@ impl Schedule {
         }
     }
 
-    /// Takes the row of the trial or limit that [`Schedule::next`] named.
+    /// Takes the row of the trial or limit that [`Schedule::next`] returned.
     ///
     /// # Errors
-    /// The row is of another trial; a sentence.
+    /// The row is of another trial. The error is a sentence.
     pub fn take(&mut self, row: &Row) -> Result<(), String> {
         match self.next() {
             Due::Nothing => return Err("all trials of the plan were made".into()),

@@ -15,7 +15,7 @@ const SECOND: u64 = 1_000_000;
 /// Shares of the phones whose return has a figure.
 const RETURNS: [(&str, f64); 2] = [("registered.after", 1.0), ("registered.after.95", 0.95)];
 
-/// Seconds of a window: figures of each, and its registrations.
+/// Seconds of a window: the figures of each second, and the registrations.
 #[derive(Debug)]
 pub(super) struct Seconds {
     first: u64,
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn figures_are_those_of_each_second() {
         let mut observed = Observed::default();
-        // A sample from 100.5 to 101.5: half of its time is of either second. The server is away in the last one.
+        // Half of the sample from 100.5 to 101.5 belongs to each second. The server is away in the last second.
         for (at, interval) in [(100_500_000, 500_000), (101_500_000, 1_000_000), (103_000_000, 1_500_000)] {
             let busy = MachineSample { at, interval, cores: vec![0.25, 0.75], ..MachineSample::default() };
             observed.machine.push(busy);

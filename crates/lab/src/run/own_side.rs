@@ -335,7 +335,7 @@ fn floor(
     Ok((Server::Floor(relay), vec![own]))
 }
 
-/// Keeps processes that run to these cores; none for all.
+/// Limits running processes to these cores; an empty list sets no limit.
 fn pin(ids: &[u32], cores: &[usize]) -> Result<(), Error> {
     let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
     for id in ids.iter().copied().flat_map(tree).filter(|_| !cores.is_empty()) {
@@ -370,7 +370,7 @@ fn part_of(beside: &Beside) -> &'static str {
     }
 }
 
-/// Copies the small files of a folder and of its folders; a folder that is not there has none.
+/// Copies the small files of a folder and of its subfolders; a missing folder has no files.
 pub(super) fn copy_small_files(from: &Path, to: &Path) -> Result<(), Error> {
     let mut found = Vec::new();
     small_files(from, &mut found);

@@ -20,7 +20,7 @@ pub(super) struct Processes {
     tasks: BTreeMap<u32, Task>,
 }
 
-/// Thread; the first one of a process stands for it.
+/// Thread. The first thread of a process represents the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Task {
     name: String,

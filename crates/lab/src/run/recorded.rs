@@ -81,7 +81,7 @@ pub struct Recorded {
     pub(super) rows_text: String,
     /// Files of the trial that was under way when the laboratory was killed; they belong to no row.
     pub unlisted: Vec<String>,
-    /// Bytes behind the rows that have a hash; they are no row.
+    /// Number of bytes after the rows that have a hash. These bytes are no rows.
     pub uncovered: usize,
 }
 
@@ -158,7 +158,7 @@ impl Recorded {
         })
     }
 
-    /// Reads a run, and refuses also what a killed laboratory leaves: files and bytes of rows without a hash.
+    /// Reads a run, and also refuses files and bytes of rows without a hash, which a killed laboratory leaves.
     ///
     /// # Errors
     /// As those of [`Recorded::open`]; or a part has more than its list of hashes covers.

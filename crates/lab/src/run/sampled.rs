@@ -53,7 +53,7 @@ impl Part {
 }
 
 impl Sampled {
-    /// Takes the samples that lie in the window by their middle; moments in microseconds since 1970-01-01 UTC.
+    /// Takes the samples whose middle lies in the window. Moments are in microseconds since 1970-01-01 UTC.
     pub(crate) fn of(mut observed: Observed, begin: u64, end: u64, evidence: &mut Evidence) -> Self {
         let is_within = |at: u64, interval: u64| (begin..end).contains(&at.saturating_sub(interval / 2));
         let memory = memory(&observed, begin, end);
@@ -108,8 +108,8 @@ impl Sampled {
         for (name, part) in self.parts.iter().filter(|(_, part)| part.interval > 0) {
             let share = |time: u64| time as f64 / part.interval as f64 * 100.0;
             figures.set(&format!("{name}.cpu"), share(part.cpu) / cores)?;
-            // Cost of a call: the part's time over the calls made in it.
-            // A server that was away has spent its time on the calls of the whole window.
+            // Cost of a call: the part's time divided by the calls made in that time. The time that a restarted server
+            // used is divided by the calls of the whole window.
             let away = if *name == SERVER { self.away } else { 0 };
             let cost = rate.map(|rate| part.cpu as f64 / (part.interval + away) as f64 * 1e6 / rate);
             let per = if *name == CACHE { "operation" } else { "call" };

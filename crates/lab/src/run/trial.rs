@@ -138,7 +138,8 @@ fn over_time(course: &Course, made: &Made, observed: &Observed) -> Result<(Figur
     Ok((figures, seconds.series(course, observed).map_err(unknown)?))
 }
 
-/// Adds the figures of memory. Calls and connections that exist at a time are gone after the load: their memory is read at the end of the window.
+/// Adds the figures of memory. Calls and connections that exist at a time are gone after the load, so that their memory is read at the end
+/// of the window.
 fn memory(order: &NextTrial, seen: Seen, calls: Calls, figures: &mut Figures) -> Result<(), UnknownFigure> {
     let Seen { is_fresh, connections, memories: [before, after], within } = seen;
     let growth = |now: Memory, before: Memory| now.unbacked.saturating_sub(before.unbacked) as f64;
@@ -161,7 +162,8 @@ fn memory(order: &NextTrial, seen: Seen, calls: Calls, figures: &mut Figures) ->
         (None, _) => (after, (calls.completed + calls.failed) as f64),
     };
     figures.set("server.pss", server.pss as f64)?;
-    // Two processes have no growth. A server that had another load before keeps free memory of it, and grows by less than its entries take.
+    // A restart leaves no growth to measure, because the two values are of two processes. A server that had another load before has free
+    // memory from that load, and so grows by less than its entries take.
     let has_growth = is_fresh && !order.course.restarts();
     if let (true, Some(before)) = (entries > 0.0 && has_growth, before.server) {
         figures.set("server.entry", growth(server, before) / entries)?;

@@ -137,7 +137,8 @@ impl Writer {
         (branch, call::hash(self.secret, &call_id))
     }
 
-    /// Writes the 200 of a request. Its tag follows from the Call-ID: a stateless server gives a copy the same one (RFC 3261 section 8.2.7).
+    /// Writes the 200 of a request. The tag is computed from the Call-ID: a stateless server answers a copy of the request with the same
+    /// tag (RFC 3261 section 8.2.7).
     fn ok(
         &self,
         message: &Message<'_>,

@@ -37,7 +37,7 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Takes a message apart.
+    /// Splits a message into its parts.
     ///
     /// # Errors
     /// A header field does not follow its grammar.
@@ -111,7 +111,8 @@ fn has_grammar(name: Name) -> bool {
     !matches!(name, Name::Other | Name::Organization | Name::Subject | Name::Server | Name::UserAgent)
 }
 
-/// Reads each value of an indexed message and keeps none. Returns the number of values of header fields that have a grammar.
+/// Reads each value of an indexed message and discards it. Returns the number of values of header fields that have a
+/// grammar.
 ///
 /// # Errors
 /// A header field does not follow its grammar.
@@ -125,8 +126,8 @@ pub fn read_all(message: &Message<'_>) -> Result<usize, Error> {
     Ok(count.values)
 }
 
-/// Checks that all lines and values of the seven messages are found, also in the messages as they are written again. A parser that stops
-/// early looks fast.
+/// Checks that all lines and values of the seven messages are found, also in the messages as they are written again. Without this check
+/// a parser that stops early looks fast.
 ///
 /// # Errors
 /// A sentence about the first message that is read wrongly.

@@ -17,10 +17,10 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// Memory of connections, which all have one source here.
 const CONNECTION_MEMORY: usize = 1 << 30;
 
-/// One in this many exchanges under way may be lost: with more losses the load is not the intended one.
+/// One in this many exchanges in progress may be lost. With more losses the load is not the intended one.
 const LOST: u64 = 10;
 
-/// Two sides that run. They end when this is dropped.
+/// Two running sides, which end when the value is dropped.
 pub(super) struct Pair {
     // In this order: the calling side ends first.
     calling: Node<Party>,
@@ -38,7 +38,7 @@ pub(super) struct Measured {
     pub(super) time: Duration,
     /// Processor time of the threads that answer.
     pub(super) answering: Option<Duration>,
-    /// Processor time of the threads that call. None where they answer too.
+    /// Processor time of the threads that call, or `None` if the same threads also answer.
     pub(super) calling: Option<Duration>,
 }
 

@@ -13,15 +13,15 @@ pub struct DriverFile {
     pub title: String,
     /// Program that is looked for in `PATH`.
     pub program: String,
-    /// Debian package of the program; empty where there is none.
+    /// Debian package of the program; empty if there is none.
     pub package: String,
-    /// Words of the command that starts the system. Empty where `measure` does everything.
+    /// Words of the command that starts the system; empty if `measure` does everything.
     pub start: Vec<String>,
-    /// Words of a command that makes the load of a trial itself, and prints the figures. Empty where the laboratory makes calls.
+    /// Words of a command that makes the load of a trial itself, and prints the figures; empty if the laboratory makes calls.
     pub measure: Vec<String>,
     /// Words of the command that prints the version.
     pub version: Vec<String>,
-    /// Words of the command that checks a configuration; empty where there is none.
+    /// Words of the command that checks a configuration; empty if there is none.
     pub check: Vec<String>,
     /// Sign that the system is ready.
     pub ready: Ready,
@@ -96,7 +96,7 @@ const KEYS: [&str; 10] =
 const SCENARIO_KEYS: [&str; 8] = ["name", "configuration", "files", "words", "first", "needs", "rows", "entries"];
 
 impl DriverFile {
-    /// Reads a `driver.toml`. `files`: the other files of its folder, name and text.
+    /// Reads a `driver.toml`. `files`: name and text of each other file in its folder.
     ///
     /// # Errors
     /// The report of everything that is wrong.

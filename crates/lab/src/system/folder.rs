@@ -57,8 +57,9 @@ impl TryFrom<Parts> for SystemFolder {
 }
 
 impl SystemFolder {
-    /// Opens a system. `driver` is the name of a shipped folder, as in [`crate::experiment::SystemSpec::driver`]. `given` is the path of
-    /// `--system NAME=PATH`: a folder with a `driver.toml`, or the program of a shipped driver; of an external system the address.
+    /// Opens a system. `driver` is the name of a shipped folder, as in [`crate::experiment::SystemSpec::driver`]. `given` is the path in
+    /// `--system NAME=PATH`: a folder with a `driver.toml`, or the program of a shipped driver; for an external system it is the
+    /// address.
     ///
     /// # Errors
     /// There is no such driver, folder or program, or its `driver.toml` has faults.

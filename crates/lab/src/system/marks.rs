@@ -52,7 +52,7 @@ pub(super) fn cure(name: &str) -> String {
     }
 }
 
-/// Puts values in place of marks. Only marks of the text are looked at, not those that values bring.
+/// Replaces marks by their values. A mark within a value is not replaced.
 ///
 /// # Errors
 /// The text has a mark without a value.

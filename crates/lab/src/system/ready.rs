@@ -77,7 +77,8 @@ fn says(address: SocketAddr, limit: Duration) -> bool {
     asked().unwrap_or(false)
 }
 
-/// Tells whether a process of this tree has bound the port. Where the sockets of its processes cannot be seen, any process counts.
+/// Returns whether a process of this tree has bound the port. If the sockets of these processes cannot be seen, the port of any
+/// process counts.
 fn owns(id: u32, port: u16, protocol: &str) -> bool {
     let bound = inodes(id, port, protocol);
     if bound.is_empty() {

@@ -31,14 +31,14 @@ pub struct Setting<'a> {
     pub answers: &'a [SocketAddr],
     /// Values of further marks: those of the backends.
     pub values: Vec<(&'static str, String)>,
-    /// Cores that it runs on. Empty for all.
+    /// Cores on which the system runs; empty for all.
     pub cores: &'a [usize],
-    /// Starts a copy of the program: its code lies in other pages of memory than at the start before, and so uses the caches of the processor
-    /// in another way.
+    /// Starts a copy of the program: the code of a copy lies in other pages of memory than at the previous start, and so uses the caches of
+    /// the processor in another way.
     pub copies: bool,
     /// Address that it listens on.
     pub address: IpAddr,
-    /// Port of the address. None for a free one. A system of several servers has free ones in any case.
+    /// Port of the address, or `None` for a free one. A system of several servers always has free ports.
     pub port: Option<u16>,
 }
 
@@ -59,11 +59,11 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// Starts a system and waits until it is ready. An external one is not started: it has to answer OPTIONS.
+/// Starts a system and waits until it is ready. An external system is not started, but has to answer OPTIONS.
 ///
 /// # Errors
 /// The scenario is unknown, a program is missing, a mark has no value, a first command fails, the port is taken, or the system ends or
-/// is not ready in time; the error has the last lines that it printed.
+/// is not ready in time. The error has the last lines that the system printed.
 pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSystem, Error> {
     if let Some(address) = system.address() {
         ready::answers(system.name(), address)?;
@@ -102,11 +102,11 @@ pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSyst
     Ok(running)
 }
 
-/// Writes the configuration of a scenario as a start does, and has the program check it. Where the driver has no such command, only the
-/// marks are checked.
+/// Writes the configuration of a scenario as a start does, and runs the system's command that checks it. If the driver has no such
+/// command, only the marks are checked.
 ///
 /// # Errors
-/// Errors of [`start`], or the program refuses the configuration; the error has its output.
+/// Errors of [`start`], or the program refuses the configuration; the error has the output of the program.
 pub fn check(system: &SystemFolder, setting: &Setting<'_>) -> Result<(), Error> {
     if system.address().is_some() {
         return Ok(());
@@ -324,7 +324,7 @@ pub(crate) struct Measuring {
     pub(crate) folder: PathBuf,
 }
 
-/// System that runs. It ends when it is dropped; an external one runs on.
+/// Running system, which ends when it is dropped. An external system continues to run.
 #[derive(Debug)]
 pub struct RunningSystem {
     servers: Vec<Server>,
@@ -401,15 +401,15 @@ impl RunningSystem {
         }
     }
 
-    /// Ends the system by [`RunningSystem::kill`], and drops the datagrams that come until it starts again. Otherwise the kernel refuses them
-    /// by ICMP, which clients behind a NAT do not see.
+    /// Ends the system by [`RunningSystem::kill`], and drops the datagrams that arrive until it starts again. Without this the kernel would
+    /// refuse them by ICMP, which clients behind a NAT do not see.
     pub fn kill_silently(&mut self) {
         self.kill();
         let bind = |address: &SocketAddr| wait::look(FREED, || UdpSocket::bind(address).ok());
         self.held = self.addresses.iter().filter_map(bind).collect();
     }
 
-    /// Starts servers that have ended once more on the same ports, with the files that they have, and waits until they are ready.
+    /// Starts the servers that have ended again on the same ports, with the same files, and waits until they are ready.
     ///
     /// # Errors
     /// Errors of [`start`].
