@@ -6,8 +6,8 @@
 //! |---|---|
 //! | 0 | name: `userN`, see [`user`] |
 //! | 1 | `[authentication username=userN password=secretN]` |
-//! | 2 | name of the user that it calls |
-//! | 3 | header line with credentials for its next INVITE, by a nonce that it was given before; only for documents that [send it at once](sends_at_once) |
+//! | 2 | name of the user that this user calls |
+//! | 3 | header line with credentials for the user's next INVITE, by a nonce that the server gave before; only for documents that [send credentials at once](sends_at_once) |
 //!
 //! | mark | value |
 //! |---|---|

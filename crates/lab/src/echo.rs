@@ -1,7 +1,7 @@
 //! Bare echo: a server that answers each request with 200 and stores nothing. Its cost is the cost of the transport.
 //!
-//! The response copies Via, From, To, Call-ID and CSeq. Over TCP the echo also reads the length of the body. An idle connection has no buffer.
-//! There is one thread.
+//! The response copies Via, From, To, Call-ID and CSeq. Over TCP the echo also reads the length of the body. An idle connection has no
+//! buffer. All connections share one thread.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};

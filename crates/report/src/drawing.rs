@@ -1,6 +1,6 @@
 //! Drawings from data: a test bed of hosts and links, and a call flow of parties and messages.
 //!
-//! Boxes are as wide as their texts, by the mean width of a letter: no font is measured.
+//! The width of a box is estimated from its text and the mean width of a letter: no font is measured.
 
 use crate::escape;
 use crate::figure::{Cause, Fault};

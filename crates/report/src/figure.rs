@@ -1,7 +1,7 @@
 //! Figures: lines, bars and points with intervals, and published values for comparison.
 //!
-//! A [`Plot`] is data. A [`Figure`] is a plot that a chart can show: every value is a finite number, has a place on its scale, and every
-//! name of the legend is there once. A figure without data has a reason instead.
+//! A [`Plot`] is data. A [`Figure`] is a plot that a chart can show: every value is a finite number and has a place on its scale, and no
+//! name of the legend occurs twice. A figure without data has a reason instead.
 
 use serde::Serialize;
 use std::collections::HashSet;

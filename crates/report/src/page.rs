@@ -1,7 +1,7 @@
 //! One self-contained HTML page: style, data and script are in it.
 //!
-//! The Content-Security-Policy of the page forbids every request. Text is escaped where it becomes markup, so a name that a user or a
-//! peer chose stays text.
+//! The Content-Security-Policy of the page forbids every request. Text is escaped when it is inserted into markup, so that a name
+//! chosen by a user or a peer remains text.
 
 use crate::{Drawing, Figure, Item, Table, Tone, printable};
 use std::fmt::Write;

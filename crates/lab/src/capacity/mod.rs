@@ -1,7 +1,7 @@
 //! Capacity of a SIP server at an address: the highest load that it carries, and the cause of the limit.
 //!
-//! [`measure`] looks first whether anything stands in the way ([`Obstacle`]), then searches by short trials ([`crate::finder::Search`]), then
-//! confirms 0.9 of the limit for 30 s. It ends within [`LONGEST`].
+//! [`measure`] first checks for an [`Obstacle`], then searches by short trials ([`crate::finder::Search`]), and then confirms 0.9 of the
+//! limit for 30 s. The measurement ends within [`LONGEST`].
 
 mod answer;
 mod obstacle;

@@ -1,8 +1,8 @@
 //! Comparison of two runs.
 //!
-//! Rows of equal cells are paired. A difference is claimed where the interval of the ratio, divided by the floors of both runs, excludes 1,
-//! and the difference is 3 % at least.
-//! The floor is the unread relay that each run measures at its start and end: it shows how fast the machine was during that run.
+//! Rows of equal cells are paired. The ratio of two values is divided by the ratio of the floors of both runs. A difference is claimed if
+//! the interval of the result excludes 1 and the difference is 3 % or more. The floor is the unread relay that each run measures at its
+//! start and end, which shows how fast the machine was during that run.
 
 mod floor;
 mod ratio;

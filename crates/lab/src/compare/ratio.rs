@@ -2,9 +2,10 @@
 
 /// Ratio of two groups and its interval.
 ///
-/// The ratio is the median of all ratios of a value of the second group to one of the first (Hodges and Lehmann), the interval lies
-/// between two of these ratios in their order (Mann and Whitney). Reason: with five repetitions no form of distribution can be shown, and
-/// this interval is exact for every form; a neighbour that spoils one repetition moves it little; no seed decides it, as it would a bootstrap.
+/// The ratio is the median of all ratios of a value of the second group to one of the first (Hodges and Lehmann). The ends of the interval
+/// are two of these ratios in their order (Mann and Whitney). Five repetitions show no form of distribution, and this interval is exact for
+/// every form. A neighbour that spoils one repetition moves the interval little. The interval depends on no seed, in contrast to a
+/// bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioInterval {
     /// Median ratio.

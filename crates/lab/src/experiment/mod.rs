@@ -16,10 +16,10 @@
 //! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`, `entries`; published: `points`, `rows`, `erratum`, `picture` |
 //! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`; `at_most`, `at_least` or `adds_at_most`; `aim`, `each`, `repetitions` |
 //!
-//! An axis of the name `clients` is the number of generators that share the load of a trial, each with answering sides of its own. A system of
-//! several servers has one for each at least.
+//! An axis of the name `clients` is the number of generators that share the load of a trial, each with answering sides of its own. A system
+//! of several servers has at least one answering side for each server.
 //!
-//! Everything that a file gets wrong is a fault with line and cure.
+//! Each mistake in a file is a fault with line and cure.
 //!
 //! ```
 //! use strowger_lab::experiment::{Experiment, plan};

@@ -1,6 +1,6 @@
 //! Finders: choosers of the next trial of a search for the limit of a system.
 //!
-//! A finder reads no clock and starts nothing: it names the next trial, and takes the outcome of that trial.
+//! A finder reads no clock and starts nothing. It returns the next trial, and takes the outcome of that trial.
 //!
 //! * [`Search`]: the default, in the manner of MLRsearch (draft-ietf-bmwg-mlrsearch): several short trials a load.
 //! * [`Rfc7502`]: the algorithm of RFC 7502 section 4.10.

@@ -3,8 +3,9 @@
 //! A rate is carried when all sessions of a trial are established. The rate rises by a tenth after each success and falls by a tenth after
 //! each failure; ten successes that bring no higher rate end the search. Rates are whole numbers, so that a rate of 9 or less cannot rise.
 //!
-//! Three bounds are not of the RFC: no rate is above `most`, a search that falls below a tenth of its first rate ends, and a trial has a least
-//! duration. A server that queues and retransmits establishes each session of a short burst at any rate.
+//! Three bounds are not in the RFC: no rate is above `most`, a search that falls below a tenth of its first rate ends, and a trial has a
+//! least duration. The least duration is necessary because a server that queues and retransmits establishes each session of a short burst
+//! at any rate.
 
 use super::{Cause, Finder, Finding, Limit, Method, Next, Trial, TrialOutcome, cause};
 use crate::row::Check;

@@ -74,9 +74,9 @@ const DESCENTS: u32 = 3;
 
 /// Search by several short trials a load.
 ///
-/// A load is carried when most of its trials meet the goal. The search doubles the load until a trial misses the goal, then halves
-/// the interval down to 5 %, then confirms the limit by a long trial at 0.9 of it. A system that no longer carries a load which it carried before is
-/// called unstable.
+/// A load is carried when most of its trials meet the goal. The search doubles the load until a trial misses the goal, then halves the
+/// interval down to 5 %, then confirms the limit by a long trial at 0.9 of it. A system is called unstable if it no longer carries a load
+/// that it carried before.
 #[derive(Clone, Debug)]
 pub struct Search {
     settings: Settings,

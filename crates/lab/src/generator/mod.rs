@@ -4,8 +4,8 @@
 //! users once; [`Generator::trial`] makes one trial of load after the other. Each trial has processes, logs and, over loopback by a stream
 //! transport, source addresses of its own, so that no trial meets sockets of an earlier one in TIME_WAIT.
 //!
-//! All processes end when their trial ends, also after an error. With [`crate::process::end_by_signals`] they end by Ctrl-C, too; the trial
-//! then returns an error.
+//! All processes end when their trial ends, also after an error. After a call of [`crate::process::end_by_signals`] they also end by
+//! Ctrl-C, and the trial returns an error.
 
 mod clocks;
 mod document;
@@ -65,9 +65,9 @@ impl<'a> Trial<'a> {
 pub struct Made {
     /// Figures of calls and registrations that fell due in the window, each to its end, and of the generator's threads.
     ///
-    /// `attempts`, `failed`, `refused`, `timeouts`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`; `rrd`, `srd`,
-    /// `response` and `request` with `.mean`, `.p50`, `.p95` and `.p99`; `delay.first` and `delay.last`; `generator.thread/`,
-    /// `generator.cpu.call`; `connect.rate` where each call has a connection. Without a value where nothing was measured.
+    /// `attempts`, `failed`, `refused`, `timeouts`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`;
+    /// `rrd`, `srd`, `response` and `request` with `.mean`, `.p50`, `.p95` and `.p99`; `delay.first` and `delay.last`; `generator.thread/`,
+    /// `generator.cpu.call`; `connect.rate` if each call has a connection. A figure has no value if nothing was measured.
     pub figures: Figures,
     /// Failed checks: the verdict of the generator on itself, a rate missed by more than 1 %, ends that disagree.
     pub reasons: Vec<Reason>,

@@ -1,13 +1,15 @@
 //! Places of processes: this machine, or a host that the user's `ssh` reaches.
 //!
-//! [`Hosts::connect`] opens a connection to each host. The program copies itself to `~/.cache/strowger` there, by its hash, and runs
-//! `strowger lab agent`, with which it speaks by standard input and output. The agent ends everything that it started when the connection
-//! closes, when nothing comes for [`SILENCE`], and by its guard also when it is killed.
+//! [`Hosts::connect`] opens a connection to each host. The program copies itself to `~/.cache/strowger` on the host, under its hash as
+//! the name, and runs `strowger lab agent` there, with which it exchanges messages by standard input and output. The agent ends
+//! everything that it started when the connection closes, when nothing comes for [`SILENCE`], and, by its guard, when the agent itself
+//! is killed.
 //!
-//! A connection that breaks ends the run: all programs end as by a signal, and [`Hosts::lost`] names the host.
+//! A broken connection ends the run: all programs end as if by a signal, and [`Hosts::lost`] names the host.
 //!
-//! Hosts have the clock of the laboratory: its difference is measured before each trial, and the programs there subtract it
-//! (`strowger load --clock-ahead`). A host whose clock is more than a second off is refused.
+//! The times of all hosts are those of the laboratory's clock: the difference of each host's clock is measured before each
+//! trial, and the programs on the host subtract it (`strowger load --clock-ahead`). A host whose clock is more than a
+//! second off is refused.
 
 mod agent;
 mod clock;

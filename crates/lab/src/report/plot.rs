@@ -1,7 +1,7 @@
 //! Lines and bars of an experiment.
 //!
 //! The rows of a figure are divided by system, by each axis that is neither its x nor in its `where`, and by fixed load. Each division is a
-//! series, named by the system, axes and load in which divisions differ. So a series has rows of one kind only.
+//! series, which is named by the system, axes and load in which divisions differ. So all rows of a series are of one kind.
 
 use super::cells::{CellRows, Cells, Offered, Value, title_of};
 use crate::document;

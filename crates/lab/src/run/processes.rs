@@ -1,6 +1,7 @@
 //! Processes and threads of a system, and those that end during a trial.
 //!
-//! The root of a system may run on while a process or thread below it ends and is started again, which loses the work that it had.
+//! The root of a system may continue to run while a process or thread below it ends and is started again. Such a restart loses the
+//! work of that process or thread.
 
 use std::collections::BTreeMap;
 use std::path::Path;

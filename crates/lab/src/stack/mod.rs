@@ -1,8 +1,9 @@
 //! The stack as a library, measured without a server: messages parsed and printed, requests and calls between two programs, memory.
 //!
 //! `strowger lab stack` is the program of the system `strowger-stack`. A calling and an answering side have shards of their own and
-//! go as fast as they can: each completed exchange begins the next, and as many as [`Setting::outstanding`] are under way.
-//! By TCP each has a connection of its own, whatever the number of threads. An application is on one of these layers:
+//! work as fast as they can: each completed exchange begins the next one, so that [`Setting::outstanding`] exchanges are always in
+//! progress. Over TCP each of these exchanges has a connection of its own, whatever the number of threads. An application uses one
+//! of these layers:
 //!
 //! | [`Work`] | request | work of both sides |
 //! |---|---|---|
@@ -10,7 +11,8 @@
 //! | `Transaction` | OPTIONS | the same with client and server transactions |
 //! | `Call` | INVITE, ACK, BYE | user agents with dialogs, offer and answer |
 //!
-//! Before and after them two threads exchange as many datagrams of the same lengths and read nothing of them: the unread echo.
+//! The unread echo is measured before and after these layers: two threads exchange the same number of datagrams of the same
+//! lengths, and read nothing of them.
 
 mod footprint;
 mod layer;
