@@ -8,8 +8,8 @@ use crate::sequence::{PacketOrder, Sequence};
 
 /// Stream of packets from one peer to one port, whatever its SSRC.
 ///
-/// A new SSRC begins a new source at once: the owner has already judged by the address who may send. Report blocks are about the current
-/// source, figures about all.
+/// A new SSRC begins a new source at once, because the owner has already decided by the address whose packets are accepted. Report
+/// blocks are about the current source, figures are about all sources.
 #[derive(Clone, Debug)]
 pub struct ReceivedStream {
     /// Ticks of the payload's clock in a second.
@@ -114,7 +114,8 @@ impl ReceivedStream {
         }
     }
 
-    /// Leaves packets of this payload type, 0 to 127, out of the jitter: telephone events, whose timestamps stand still.
+    /// Excludes packets of this payload type, 0 to 127, from the jitter. Telephone events need this, because their
+    /// timestamps do not advance.
     pub const fn leave_untimed(&mut self, payload_type: u8) {
         self.untimed |= 1 << (payload_type & 0x7f);
     }
@@ -199,15 +200,16 @@ impl ReceivedStream {
         self.jitter.pause();
     }
 
-    /// Takes a sender report of the SSRC `source` that arrived at `now`, in microseconds. One of another source is ignored.
+    /// Takes a sender report of the SSRC `source` that arrived at `now`, in microseconds. A report of another source is
+    /// ignored.
     pub fn receive_report(&mut self, now: u64, source: u32, info: &SenderInfo) {
         if let Some(current) = self.source.as_mut().filter(|current| current.id == source) {
             current.report = Some((middle(info.ntp), now));
         }
     }
 
-    /// Returns the report block about the current source at `now`, in microseconds; its `fraction_lost` is that since the last call.
-    /// `None`: no packet came.
+    /// Returns the report block about the current source at `now`, in microseconds, or `None` if no packet was received. Its
+    /// `fraction_lost` is the fraction since the last call.
     pub fn report_block(&mut self, now: u64) -> Option<ReportBlock> {
         let source = self.source.as_mut()?;
         let expected = source.sequence.expected();

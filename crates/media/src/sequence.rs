@@ -18,8 +18,8 @@ pub enum PacketOrder {
     Late,
     /// Packet that came before.
     Duplicate,
-    /// Packet with a distant sequence number. The stream goes on there if the packet after it comes next; otherwise the packet is none of the
-    /// stream.
+    /// Packet with a distant sequence number. If the next packet has the following number, the stream continues from there; otherwise the
+    /// packet is not part of the stream.
     Jump,
     /// Second packet in a row after a jump: the numbers begin anew with the packet of the jump.
     Restart,

@@ -44,7 +44,8 @@ pub enum Connections {
     /// All calls of a generator share one socket or connection.
     #[default]
     One,
-    /// Each user of the list has one (with a document: each line of its first injection file). It stays open between calls.
+    /// One connection for each user of the list (with a document: for each line of its first injection file), which stays
+    /// open between calls.
     PerUser,
     /// Each call has one, from its first message to its end.
     PerCall,
@@ -66,15 +67,15 @@ pub struct Plan {
     /// Target of calls. `None`: this side only answers.
     pub target: Option<Target>,
     pub transport: Transport,
-    /// Outbound proxy: messages are sent there in place of the target.
+    /// Outbound proxy, to which messages are sent instead of to the target.
     pub proxy: Option<SocketAddr>,
     /// Domain of the users. `None`: the target's host.
     pub domain: Option<String>,
-    /// Users that call and register. Empty: invented names without passwords.
+    /// Users that call and register. If the list is empty, names without passwords are invented.
     pub users: Vec<User>,
     /// Callee, if the target names no user. With a password the callee registers first if both ends are ours.
     pub callee: Option<User>,
-    /// True if the answering side runs in this process too: calls reach it through the target.
+    /// True if the answering side runs in this process too, so that calls reach it through the target.
     pub pair: bool,
     pub profile: Vec<Part>,
     /// Start of the schedule. `None`: as soon as all is ready.
@@ -108,8 +109,8 @@ pub struct Plan {
     /// Threads that make calls, for each source.
     pub shards: usize,
     pub connections: Connections,
-    /// Maximum number of sockets and connections of calls at once, over all generators. Calls beyond it share them. `None`: as
-    /// many as the process may have.
+    /// Maximum number of sockets and connections of calls at once, over all generators. Calls above this number share them.
+    /// `None`: as many as the process may have.
     pub max_sockets: Option<usize>,
     pub trust: Trust,
     /// Values of `-key` for documents.

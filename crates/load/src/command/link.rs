@@ -1,4 +1,4 @@
-//! Connections between controllers. Their own threads read and write: a shard never waits for a connection.
+//! Connections between controllers. Separate threads read and write them, so that a shard never waits for a connection.
 
 use super::plan::Plan;
 use super::word::{LinkEvent, Waiting};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Last byte of a command.
 const END: u8 = 0x1b;
-/// Limit of commands that wait for a connection; one more is not sent.
+/// Maximum number of commands that wait for a connection; a further command is not sent.
 const WAITING: usize = 65_536;
 /// Default limit of commands read but not yet handled.
 const QUEUE_LIMIT: usize = 4_096;
@@ -111,8 +111,8 @@ impl Link {
         Ok((link, receiver))
     }
 
-    /// Queues a command for the controller of this name (extended) or for the only one. Returns false if it cannot be
-    /// sent.
+    /// Queues a command for the controller of this name (extended form) or for the only other controller. Returns false
+    /// if the command cannot be sent.
     pub fn send(&self, to: Option<&str>, word: &[u8]) -> bool {
         let peers = &self.inner.peers;
         let peer = match to {
@@ -181,11 +181,12 @@ impl LinkReceiver {
                 if inner.closing.load(Relaxed) {
                     return;
                 }
-                // Before the first command is delivered: a call that it begins may answer at once.
+                // This is done before the first command is delivered, because a call that the command begins may answer
+                // at once.
                 if std::mem::take(&mut follows) {
                     inner.connect(&deliver, &waiting);
                 }
-                // Commands contain the name of their sender. Commands to that sender go over another connection.
+                // Commands contain the name of their sender. Commands to that sender use another connection.
                 let index = inner.classic.then_some(0);
                 let written = index.map_or(Ok(()), |index| inner.write_to(index, &stream));
                 if let Err(error) = written.and_then(|()| inner.clone().read_from(index, stream, &deliver, &waiting)) {

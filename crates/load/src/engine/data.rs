@@ -38,7 +38,7 @@ impl CallRunner<'_> {
             Some(template) => {
                 let bytes = self.text(template);
                 let text = String::from_utf8_lossy(&bytes);
-                // A variable is written with decimals; an empty one is the first line.
+                // The text of a variable has decimals; an empty variable means the first line.
                 let digits = if text.trim().is_empty() { "0" } else { text.trim() };
                 let number = digits.parse::<f64>();
                 if number.is_err() {
@@ -69,7 +69,7 @@ impl CallRunner<'_> {
         place.map(|place| (files, place))
     }
 
-    /// Runs `lookup`: returns the line of a key, -1 without one.
+    /// Runs `lookup`: returns the line of a key, or -1 if no line has it.
     pub(super) fn look_up(&mut self, file: &[u8], key: &[u8]) -> f64 {
         let Some((files, place)) = self.file(file) else { return -1.0 };
         let found = files[place].look_up(key);

@@ -16,8 +16,8 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// Interval between the calls of a burst, µs, since no link carries all of them at once. A machine of half the usual speed keeps 10,000 calls a
-/// second with a server on the same machine. The delay that a slower generator adds is its lag.
+/// Interval between the calls of a burst, µs, because no link carries all of them at once. A machine of half the usual speed keeps 10,000
+/// calls a second with a server on the same machine. The delay that a slower generator adds is recorded as its lag.
 pub const BURST_GAP: u64 = 100;
 
 /// Part of a rate profile.
@@ -39,7 +39,7 @@ pub struct Pace {
     base: Position,
     /// Integral between the last arrival and the next.
     left: f64,
-    /// Set if the next arrival is of a burst: integral between it and the first arrival after the burst.
+    /// Set if the next arrival belongs to a burst: integral between this arrival and the first arrival after the burst.
     behind: Option<f64>,
     /// Position of the next arrival.
     at: Position,
@@ -104,7 +104,7 @@ impl Pace {
     pub fn due(&mut self, now: u64) -> Option<u64> {
         let at = self.next.filter(|&at| at <= now)?;
         self.base = self.at;
-        // A burst is additional: the interval that it interrupted continues after it.
+        // A burst is additional to the schedule: the interval that it interrupted continues after it.
         self.left = self.behind.take().unwrap_or_else(|| self.distance());
         self.advance();
         Some(at)
@@ -126,7 +126,7 @@ impl Pace {
         0.0
     }
 
-    /// Replaces the rest of the profile by a constant rate from `now` on. Due calls stay due, and the interval in
+    /// Replaces the remaining profile by a constant rate from `now` on. Due calls stay due, and the interval in
     /// progress keeps its finished share.
     pub fn set_rate(&mut self, rate: f64, now: u64) {
         self.set_profile(&[Part::Hold { rate }], now);

@@ -13,7 +13,7 @@ pub(super) struct ReceivedMessage<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// Returns number and method of the CSeq; 0 and nothing without one.
+/// Returns number and method of the CSeq, or 0 and an empty method if there is none.
 pub(super) fn cseq<'a>(bytes: &'a [u8], index: &Index) -> (u32, &'a [u8]) {
     let Some(line) = index.first(Name::CSeq) else { return (0, b"") };
     let value = &bytes[line.value as usize..line.value_end as usize];

@@ -165,7 +165,7 @@ fn parts(template: &Template, run: &Run, index: Option<i32>) -> Box<[Part]> {
             continue;
         }
         if let Some(value) = constant(piece, run, index) {
-            // Values are never shortened: a vanished keyword takes white space of the document with it, none of a
+            // Values are never shortened: a keyword that vanishes removes white space of the document, and none of a
             // value.
             if to.text.is_empty() && matches!(to.parts.last(), Some(Part::Piece(_))) {
                 if value.is_empty() {
@@ -201,7 +201,7 @@ fn constant(piece: &Piece, run: &Run, index: Option<i32>) -> Option<Vec<u8>> {
     write_constant(piece, run, index, &mut value).then_some(value)
 }
 
-/// Appends the value of a keyword that the run makes constant; returns false for others.
+/// Appends the value of a keyword that the run makes constant. Returns false for other keywords.
 pub(super) fn write_constant(piece: &Piece, run: &Run, index: Option<i32>, out: &mut Vec<u8>) -> bool {
     let family = |ip: &str| if ip.contains(':') { b'6' } else { b'4' };
     let mut number = |base: i64, n: i32| super::text::number(out, base + i64::from(n));
@@ -252,7 +252,7 @@ fn write_bracketed(ip: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the last line of a text; empty on its first line.
+/// Returns the last line of a text, or an empty line if the text is on its first line.
 pub(super) fn line_of(text: &[u8]) -> &[u8] {
     memchr::memrchr(b'\n', text).map_or(b"", |at| &text[at..])
 }

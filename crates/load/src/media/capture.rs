@@ -15,7 +15,7 @@ pub struct Capture {
 pub struct Packet {
     /// Microseconds after the first.
     pub at: u64,
-    /// Distance of its destination port from the lowest one of the file: keeps media and their control apart.
+    /// Distance of the destination port from the lowest port of the file, which keeps media and their control apart.
     pub above: u16,
     start: u32,
     end: u32,
@@ -43,7 +43,7 @@ impl Capture {
         Self::parse(&std::fs::read(path)?)
     }
 
-    /// Parses the bytes of a capture. One that was truncated within a packet ends before it.
+    /// Parses the bytes of a capture. A capture that was truncated within a packet ends before that packet.
     ///
     /// # Errors
     /// As [`Capture::load`].

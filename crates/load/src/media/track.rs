@@ -7,8 +7,8 @@ use strowger_media::payload_type::StreamFormat;
 /// Content of a stream; all streams share the files.
 #[derive(Clone, Debug)]
 pub enum Track {
-    /// Coded sound or pictures, cut into packets. The last packet of a turn continues at the start of the file, so that
-    /// every packet is full.
+    /// Coded sound or pictures, cut into packets. The last packet of a pass is filled from the start of the file, so
+    /// that every packet is full.
     Samples {
         /// Not empty.
         bytes: Arc<[u8]>,

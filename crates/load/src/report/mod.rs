@@ -192,7 +192,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Sums the good windows of the generators of one side. `health`: theirs.
+/// Sums the good windows of the generators of one side. `health`: health of these generators.
 fn good_of(run: &Run, health: &[Health]) -> Page {
     let mut sum = Page::new(run.totals.timers().len());
     for (generator, health) in run.generators.iter().zip(health) {

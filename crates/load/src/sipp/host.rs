@@ -14,7 +14,7 @@ pub(super) fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     all.into_iter().next().ok_or_else(|| format!("Unknown remote host '{host}'"))
 }
 
-/// Returns the local address of the route to `remote`; without a remote, that of this machine's name.
+/// Returns the local address of the route to `remote`, or, without a remote, the address of this machine's name.
 pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
     let towards = |remote: SocketAddr| {
         let any: SocketAddr = if remote.is_ipv6() { ([0u16; 8], 0).into() } else { ([0u8; 4], 0).into() };

@@ -29,7 +29,8 @@ impl Drop for Taken {
 }
 
 impl Terminal {
-    /// Returns the terminal of the process, as far as standard input and output are one. `keys`: reads keys.
+    /// Returns the terminal of the process, as far as standard input and output are a terminal. `keys`: whether keys
+    /// are read.
     pub(crate) fn new(keys: bool) -> Arc<Self> {
         let before =
             if keys && stdin().is_terminal() && Self::is_ours() { termios::tcgetattr(stdin()).ok() } else { None };
@@ -93,7 +94,7 @@ impl Terminal {
         }
     }
 
-    /// Stops the process at Ctrl-Z; the shell gets the terminal in its earlier state.
+    /// Stops the process at Ctrl-Z, after the terminal has its earlier state again.
     pub(crate) fn stop(&self) {
         self.give_back();
         let _ = kill_process(getpid(), Signal::STOP);
@@ -102,7 +103,7 @@ impl Terminal {
         self.set();
     }
 
-    /// Draws a screen. If it is higher than the terminal, the last line is drawn all the same.
+    /// Draws a screen. The last line is drawn even if the screen is higher than the terminal.
     pub(crate) fn draw(&self, text: &str) {
         if !self.shows || !self.taken.load(Ordering::SeqCst) {
             return;

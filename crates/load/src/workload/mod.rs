@@ -71,7 +71,7 @@ impl FromStr for Workload {
     }
 }
 
-/// Shares of a mix in per cent. The rest to 100 are calls.
+/// Shares of a mix in per cent. The share that remains to 100 is that of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     pub registrations: f64,
@@ -93,7 +93,8 @@ impl Default for Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// Parses `call=60,register=30,options=10`, with or without per cent signs. Without `call`, calls get the rest.
+    /// Parses `call=60,register=30,options=10`, with or without per cent signs. If `call` is absent, its share is what
+    /// remains to 100.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |what: String| format!("{what}; write shares that make 100 %, such as {}", Self::EXAMPLE);
         let mut shares = [None; 4];
@@ -181,8 +182,8 @@ impl Words {
                 self.part(&mut steps, REGISTER, "a", "");
             }
             Workload::RegisterThenCall => {
-                // The engine ignores the part of a Call-ID before the slashes when it looks for the call: so the REGISTER
-                // has a Call-ID of its own.
+                // To find a call, the engine ignores the part of a Call-ID before the slashes. So the REGISTER has a
+                // Call-ID of its own.
                 self.text(&mut steps, GOODBYE, "", "");
                 self.part(&mut steps, REGISTER, "r", "r///");
                 self.part(&mut steps, CALL, "c", "");

@@ -109,7 +109,7 @@ fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
 pub struct Blocks<'a>(Iter<'a, [u8; 24]>);
 
 impl<'a> Blocks<'a> {
-    /// Takes `count` blocks; extensions of a profile follow them.
+    /// Takes `count` blocks, after which extensions of a profile may follow.
     fn of(bytes: &'a [u8], count: u8) -> Option<Self> {
         Some(Self(bytes.as_chunks().0.get(..usize::from(count))?.iter()))
     }

@@ -13,7 +13,8 @@ pub enum EventNotice {
     Ended { event: u8, duration: u32 },
 }
 
-/// Events of a received stream. Each begins and ends once, whichever of its packets are lost, doubled or late.
+/// Events of a received stream. Each event begins and ends once, even if some of its packets are lost, duplicated or
+/// late.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceivedEvents {
     last: Option<Event>,
@@ -48,8 +49,8 @@ struct Segment<'a> {
 }
 
 impl Event {
-    /// Returns how far a packet lies behind the newest one of this event; 0: it is that one. `None`: it is newer. The sequence number alone
-    /// does not tell: there may be any number of other packets between two events.
+    /// Returns how far a packet lies behind the newest packet of this event: 0 for the newest packet itself, `None` for a newer one. The
+    /// sequence number alone does not show this, because any number of other packets may lie between two events.
     fn distance(&self, header: &Header) -> Option<u16> {
         let behind = self.sequence.wrapping_sub(header.sequence);
         let is_earlier = header.timestamp.wrapping_sub(self.start).cast_signed() <= 0;
@@ -62,8 +63,9 @@ impl Event {
 }
 
 impl ReceivedEvents {
-    /// Takes a packet with the payload type of events. `hear` gets its notices, in order. A payload may have several events, one after the
-    /// other (RFC 4733 section 2.5.1.5); bytes after the last whole one are ignored, and events of duration 0 too (section 2.3.5).
+    /// Takes a packet with the payload type of events, and passes its notices to `hear`, in order. A payload may have several events, one
+    /// after the other (RFC 4733 section 2.5.1.5). Bytes after the last whole event are ignored, and so are events of duration 0 (section
+    /// 2.3.5).
     pub fn packet(&mut self, header: &Header, payload: &[u8], mut hear: impl FnMut(EventNotice)) {
         let behind = self.last.as_ref().and_then(|last| last.distance(header));
         if behind == Some(0) {
@@ -123,7 +125,8 @@ impl ReceivedEvents {
         self.last = Some(begun);
     }
 
-    /// Ends an event whose packets stopped. Its owner calls it when none came for a while, for example three packet times.
+    /// Ends an event whose packets stopped. The owner calls this function if no packet was received for a while, for
+    /// example three packet times.
     pub fn finish(&mut self, mut hear: impl FnMut(EventNotice)) {
         if let Some(last) = self.last.as_mut().filter(|last| !last.ended) {
             last.ended = true;
@@ -137,7 +140,7 @@ impl ReceivedEvents {
     }
 }
 
-/// Returns true if a segment may begin at this distance from an earlier one. Segments between them may be lost.
+/// Returns whether a segment may begin at this distance from an earlier one. Segments between them may be lost.
 const fn is_segment(ahead: u32) -> bool {
     ahead.is_multiple_of(LONGEST as u32) && ahead.cast_signed() > 0
 }

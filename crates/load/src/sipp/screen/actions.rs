@@ -31,8 +31,9 @@ fn one_line(text: &str) -> String {
     text.replace('\r', "\\r").replace('\n', "\\n")
 }
 
-/// Descriptions of actions: those of SIPp 3.6.1, with its numbers of the kinds, if they tell the action. Where SIPp
-/// prints `unknown action type`, `divide` for a comparison, or 0 for a variable, the words are ours.
+/// Descriptions of actions. They are those of SIPp 3.6.1, with its numbers of the kinds, if these identify the action.
+/// Where SIPp prints `unknown action type`, `divide` for a comparison, or 0 for a variable, the description differs
+/// from SIPp's.
 struct Words<'a>(&'a Variables);
 
 impl Words<'_> {
