@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use strowger_config::{Advertised, Config, Durability, Listener, RelayFor, Transport};
 
-/// A bound listener: the port is the real one even if the configuration left it to the system.
+/// A bound listener with its real port, even if the configuration left the choice of the port to the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BoundListener {
     pub transport: Transport,

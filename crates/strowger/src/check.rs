@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<CommandOutcome> 
     }
 }
 
-/// Reads the configuration from standard input; paths in it are relative to the current folder.
+/// Reads the configuration from standard input. Paths in it are relative to the current folder.
 fn standard_input() -> Result<(Config, Report), Report> {
     const NAME: &str = "standard input";
     let mut text = String::new();

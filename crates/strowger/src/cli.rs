@@ -88,14 +88,14 @@ pub(crate) struct ServeArguments {
     /// Listener, as TRANSPORT:ADDRESS:PORT with udp, tcp, tls, ws or wss; replaces all listeners of the configuration.
     #[arg(long, value_name = "TRANSPORT:ADDRESS:PORT", value_parser = listen)]
     pub listen: Vec<ListenAddress>,
-    /// Stand by: wait until the server that keeps registrations and calls in the same database ends, or was silent for five seconds, then take
-    /// over.
+    /// Stand by: wait until the server that keeps registrations and calls in the same database ends, or has been silent for five seconds,
+    /// then take over.
     #[arg(long, conflicts_with_all = ["take_over", "check"])]
     pub stand_by: bool,
-    /// Take over at once, also from a server that lives: that one ends with exit code 70.
+    /// Take over at once, even from a running server, which then ends with exit code 70.
     #[arg(long, conflicts_with = "check")]
     pub take_over: bool,
-    /// Read and check the configuration and the files that it names, print the result, and end; no port is opened.
+    /// Read and check the configuration and the files that it names, print the result, and end. No port is opened.
     #[arg(long)]
     pub check: bool,
 }
@@ -129,11 +129,11 @@ Examples:
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
 pub(crate) struct InitArguments {
-    /// Domain of the users, as in alice@DOMAIN; may be given several times: then each has users of its own.
+    /// Domain of the users, as in alice@DOMAIN. The option may be given several times, for domains with separate users.
     #[arg(long, value_parser = domain)]
     pub domain: Vec<Domain>,
-    /// Realm of the passwords, which phones may show when they ask for one [default: the domain; of several domains,
-    /// each its own, unless one is given here, which they share].
+    /// Realm of the passwords, which phones may show when they ask for a password [default: the name of each domain; a
+    /// realm given here is shared by all domains].
     #[arg(long)]
     pub realm: Option<String>,
     /// Listener [default: udp and tcp on 0.0.0.0:5060].
@@ -189,8 +189,8 @@ Examples:
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
     Add(UserWithPassword),
-    /// Change the password of a user. Phones that registered with the old one ring until their registration expires, unless
-    /// --end-registrations ends it.
+    /// Change the password of a user. Phones that registered with the old password still receive calls until their
+    /// registration expires, unless --end-registrations ends it.
     #[command(after_long_help = "\
 Examples:
   strowger user passwd alice@example.org
@@ -284,7 +284,7 @@ Examples:
 
 Exit codes: 0 a server can use the tables, 1 it cannot or something failed, 2 the command line cannot be used.")]
     Init(DbOrder),
-    /// Bring tables of an older version of this program up to date; their contents stay.
+    /// Bring tables of an older version of this program up to date; their contents are kept.
     #[command(after_long_help = "\
 Examples:
   strowger db migrate
@@ -359,7 +359,7 @@ pub(crate) struct ExplainArguments {
     /// URI of the callee, as in To.
     #[arg(long, value_name = "URI")]
     pub to: String,
-    /// Request-URI [default: that of --to].
+    /// Request-URI [default: the URI of --to].
     #[arg(long, value_name = "URI")]
     pub uri: Option<String>,
     /// Method of the request.
@@ -368,7 +368,7 @@ pub(crate) struct ExplainArguments {
     /// Source address of the request.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5062")]
     pub source: SocketAddr,
-    /// Transport by which it comes: udp, tcp, tls, ws or wss.
+    /// Transport by which the request is received: udp, tcp, tls, ws or wss.
     #[arg(long, default_value = "udp", value_parser = transport)]
     pub transport: Transport,
     /// User as whom the sender has authenticated, for a server that asks for a password.

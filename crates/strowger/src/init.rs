@@ -20,7 +20,7 @@ use crate::prompt;
 #[derive(Debug)]
 struct Answers {
     domains: Vec<Domain>,
-    /// Realm of all domains; without it each domain has its own.
+    /// Realm of all domains. Without it each domain has a realm of its own.
     realm: Option<String>,
     listen: Vec<ListenAddress>,
     advertise: Option<Advertised>,
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<CommandOutcome> {
     Ok(CommandOutcome::Done)
 }
 
-/// Asks for each answer that no flag gives; `None`, after an error message, if there is no one to ask.
+/// Asks for each answer that no flag gives. Returns `None`, after an error message, if no person is there to answer.
 fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     let missing: Vec<&str> = [
         ("--domain", arguments.domain.is_empty()),
@@ -83,7 +83,7 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     domains.retain(|domain| seen.insert(domain.clone()));
     let realm = match arguments.realm {
         Some(realm) => Some(realm),
-        // Each of several domains gets its own realm: its name.
+        // Each of several domains gets a realm of its own, which is its name.
         None if domains.len() > 1 => None,
         None if ask => prompt::ask("Realm of the passwords, which phones may show", Some(&domains[0]), |answer| {
             Ok(Some(answer.to_owned()))

@@ -40,7 +40,7 @@ pub(crate) fn usage(text: impl Into<String>) -> Refusal {
     Refusal(code::USAGE, text.into())
 }
 
-/// Returns the exit code of a command. The sentence of a refusal goes to standard error.
+/// Returns the exit code of a command, and prints the sentence of a refusal on standard error.
 pub(crate) fn exit_code(result: Result<ExitCode, Refusal>) -> ExitCode {
     result.unwrap_or_else(|Refusal(code, text)| {
         complain(&printable(&text));

@@ -11,7 +11,7 @@ pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Asks until the answer can be read; an empty answer takes the default, if there is one.
+/// Asks until the answer can be parsed. An empty answer means the default, if there is one.
 ///
 /// # Errors
 /// The end of the input.

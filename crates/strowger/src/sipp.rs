@@ -10,7 +10,7 @@ pub(crate) fn words() -> Option<Vec<String>> {
     if std::path::Path::new(&program).file_name().is_some_and(|name| name == "sipp") {
         return Some(rest);
     }
-    // Must precede clap's rules: options of SIPp have one dash and many letters.
+    // Must precede clap's rules, because options of SIPp have one dash and many letters.
     (rest.first().is_some_and(|word| word == "sipp")).then(|| rest[1..].to_vec())
 }
 

@@ -59,7 +59,7 @@ struct Users {
 }
 
 impl Users {
-    /// Opens the database that the configuration names; `None` if the configuration was reported as wrong.
+    /// Opens the database that the configuration names. Returns `None` if the configuration was reported as wrong.
     fn open(argument: &ConfigArgument) -> anyhow::Result<Option<Self>> {
         let choice = argument.choose();
         choice.announce();

@@ -34,7 +34,7 @@ use crate::output::{self, CommandOutcome};
 /// Timeout of an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Timeout of a reload: each database of a set has its own `timeout`.
+/// Timeout of a reload, which is long because each database of a set has its own `timeout`.
 const LONGEST_RELOAD: Duration = Duration::from_secs(75);
 
 /// Extra time beyond the drain timeout of the server.
@@ -199,8 +199,8 @@ fn reach_at(
 /// Returns the control socket of a configuration. Returns `None`, after a report, if the configuration is wrong and its
 /// server does not run.
 fn socket_of(choice: &Choice) -> anyhow::Result<Option<PathBuf>> {
-    // The server runs with an earlier version of the file, which may have a fault now. Files that it names, such as
-    // sets, need not be read.
+    // The server runs with an earlier version of the file, and the present version may have a fault. Files that the
+    // configuration names, such as sets, need not be read.
     if let Some(socket) = choice.file().and_then(preflight::control_socket_of).filter(|socket| socket.exists()) {
         return Ok(Some(socket));
     }

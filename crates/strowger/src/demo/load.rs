@@ -17,7 +17,7 @@ use super::server::DOMAIN;
 use crate::load::{Interrupted, Screen};
 use crate::output;
 
-/// User that answers the load; it is not one of the two phones, which would ring.
+/// User that answers the load. The two phones of the demo do not, because they would ring.
 pub(super) const CALLEE: (&str, &str) = ("carol", "lighthouse");
 
 /// Duration of each call in milliseconds.
@@ -28,7 +28,8 @@ pub(super) struct Calls {
     ended: Ended,
 }
 
-/// Makes calls, and shows their progress on standard error: a screen on a terminal, elsewhere one line per second.
+/// Makes calls, and shows their progress on standard error: as a screen on a terminal, otherwise as one line per
+/// second.
 pub(super) fn run(server: SocketAddr, seconds: u32, rate: u32, quiet: bool) -> anyhow::Result<Calls> {
     let target = server.to_string().parse().context("an address is a target")?;
     let user = |(name, password): (&str, &str)| User { name: name.into(), password: password.into() };

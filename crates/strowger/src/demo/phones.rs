@@ -1,5 +1,5 @@
-//! The two phones: one user agent on two sockets, on shards of its own. The state of a call or registration moves with
-//! the bucket of its Call-ID.
+//! The two phones: one user agent on two sockets, with shards of its own. The state of a call or registration moves
+//! with the bucket of its Call-ID.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,7 @@ use strowger_net::{Listener, Net, NetSettings, Node, Service};
 
 use super::server::DOMAIN;
 
-/// Name and password of the caller and of the callee; each uses the listener with its index.
+/// Names and passwords of the caller and of the callee. Each uses the listener with its index.
 pub(super) const USERS: [(&str, &str); 2] = [("alice", "wonderland"), ("bob", "builder")];
 
 /// Expiry in seconds that a phone requests.
@@ -77,7 +77,7 @@ pub(super) enum PhoneCommand {
 pub(super) enum PhoneEvent {
     /// The final answer of the registrar, and the messages that led to it.
     Registered(Result<u32, u16>, Vec<Step>),
-    /// The call is over or was given up; with its messages.
+    /// The call is over or was given up. Carries its messages.
     Called(Call, Vec<Step>),
     /// Ctrl-C was pressed.
     Interrupted,
@@ -101,7 +101,7 @@ pub(super) struct Call {
     ended: bool,
     /// True when its BYE has reached the callee.
     taken_down: bool,
-    /// Status that refused it; 408 if no answer came.
+    /// Status with which the call was refused; 408 if no response was received.
     pub refused: Option<u16>,
 }
 
@@ -166,8 +166,8 @@ enum Action {
 /// The parts of both phones in this shard.
 pub(super) struct Phones {
     endpoint: Endpoint,
-    /// Accounts remember the last challenge that they answered. The callee must not see the credentials of a phone for
-    /// the registrar, so calls have an account of their own.
+    /// Accounts remember the last challenge that they answered. Calls have accounts of their own, because the callee
+    /// must not see the credentials of a phone for the registrar.
     registering: [AccountKey; 2],
     calling_as: AccountKey,
     server: SocketAddr,

@@ -33,7 +33,7 @@ impl DemoServer {
     /// Creates the database with its users and starts the server.
     ///
     /// # Errors
-    /// There is no folder, no database or no port.
+    /// No folder, database or port can be made.
     pub(super) fn start(users: &[(&str, &str)]) -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("strowger-demo-").context("no temporary folder can be made")?;
         let source = Source { file: "demo", text: CONFIGURATION, folder: folder.path(), ..Source::default() };

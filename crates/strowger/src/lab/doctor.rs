@@ -10,8 +10,8 @@ use crate::output::{Refusal, code};
 
 /// Examine this machine: missing programs, settings and programs that spoil a run, and the rate of the generator.
 ///
-/// It looks for the programs of the shipped experiments, reads settings of the kernel, watches the machine for two seconds, and makes calls
-/// over loopback for five seconds at most. It changes nothing.
+/// The command looks for the programs of the shipped experiments, reads settings of the kernel, watches the machine for two seconds, and
+/// makes calls over loopback for five seconds at most. It changes nothing.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

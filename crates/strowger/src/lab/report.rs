@@ -32,7 +32,7 @@ pub(crate) struct ReportArguments {
     /// of its plan, or had to make trials again.
     #[arg(long)]
     pub whole: bool,
-    /// Folder of the files [default: that of the run].
+    /// Folder of the files [default: the folder of the run].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
 }

@@ -35,7 +35,7 @@ pub(crate) struct StackArguments {
     /// The same threads call and answer.
     #[arg(long)]
     pub itself: bool,
-    /// Processes that measure at the same time, each with these threads. Their rates are added.
+    /// Number of processes that measure at the same time, each with this number of threads. Their rates are added.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub processes: u8,
     /// Requests or calls under way at a time, of all processes.

@@ -1,5 +1,5 @@
-//! Progress of a run on standard error: on a terminal a few lines that are redrawn, elsewhere a line per second if
-//! there is something new.
+//! Progress of a run on standard error: on a terminal a few lines that are redrawn, otherwise a line for each second in
+//! which something has changed.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -52,7 +52,8 @@ impl Screen {
             && match &self.term {
                 Some(_) => self.drawn.is_none_or(|at| at.elapsed() >= DRAW),
                 // Figures belong to complete seconds of the wall clock, which end within the seconds of the run: a line
-                // is printed when one has ended. If none ends, it is printed later with the known figures.
+                // is printed when such a second has ended. If none ends, the line is printed later with the known
+                // figures.
                 None => elapsed.as_secs_f64() - self.told as f64 >= if fresh { 0.4 } else { 2.0 },
             }
     }
@@ -98,7 +99,7 @@ impl Screen {
         Some(line)
     }
 
-    /// Sets whether keys are read; the screen then names them.
+    /// Sets whether keys are read. If so, the screen names the keys.
     pub(crate) const fn set_keys(&mut self, keys: bool) {
         self.keys = keys;
     }
