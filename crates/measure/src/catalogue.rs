@@ -306,8 +306,8 @@ impl Measure {
         }
     }
 
-    /// Returns the failed calls that this measure counts, and the better direction: a bound of it limits them. `ira`
-    /// counts none, because to RFC 6076 a wrong password is no failure.
+    /// Returns the number of failed calls that this measure counts, and the better direction, in which a bound on the
+    /// measure limits these calls. `ira` counts none, because RFC 6076 does not take a wrong password for a failure.
     pub(super) fn failed_calls(&self, page: &Page) -> Option<(Better, u64)> {
         let count = |counter| page.counter(counter);
         let without = |all: u64, others: &[Counter]| all.saturating_sub(others.iter().map(|other| count(*other)).sum());

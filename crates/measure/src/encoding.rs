@@ -17,7 +17,7 @@ use super::{Delays, Page};
 #[error("not a page: {0}")]
 pub struct DecodeError(&'static str);
 
-/// Limit of a page's lists; a longer one is damage.
+/// Maximum length of a page's lists. A longer list shows that the page is damaged.
 const LONGEST_LIST: u64 = 1 << 20;
 
 pub(super) fn number(out: &mut Vec<u8>, mut value: u64) {
@@ -87,8 +87,8 @@ impl Page {
         debug_assert!(read.is_ok(), "it was encoded here");
     }
 
-    /// Decodes a page in place of the current content, whose memory is reused. `places`: the place of each of its
-    /// figures.
+    /// Decodes a page in place of the current content, whose memory is reused. `places`: the position of each of the
+    /// page's figures.
     pub(super) fn decode(&mut self, bytes: &[u8], places: &Places) -> Result<(), DecodeError> {
         self.clear();
         let mut reader = Reader(bytes);

@@ -72,7 +72,7 @@ struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// Adds a reason: `figure` is above `bound`. One setting gives one reason, the worst.
+    /// Adds a reason if `figure` is above `bound`. A setting gives only one reason, for its worst figure.
     fn exceeded(&mut self, threshold: &str, figure: f64, bound: f64, sentence: String) {
         let reason =
             Reason { threshold: threshold.into(), sentence: sentence + self.cause, excess: figure / bound.max(1e-9) };
@@ -125,7 +125,7 @@ impl Findings<'_> {
             let (bound, allowed) = self.allowed(set);
             let delays = self.case.page.delays(delay);
             let Some(p99) = delays.percentile(99.0).filter(|lag| *lag as f64 > bound) else { continue };
-            // Among less than a hundred, a single one is the 99th percentile; it counts if it is severe.
+            // Among fewer than a hundred delays, a single one is the 99th percentile. It counts only if it is severe.
             let one = delays.count() - delays.below(bound as u64 + 1) < 2;
             if set.is_none() && one && (p99 as f64) < of.lag_most.max(of.lag_floor) * 1e3 {
                 continue;

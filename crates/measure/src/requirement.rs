@@ -87,7 +87,7 @@ impl Requirement {
     pub fn parse(text: &str, timers: &[String]) -> Result<Self, RequirementError> {
         let text = text.trim();
         let found = SIGNS.iter().filter_map(|(sign, comparison)| Some((text.find(sign)?, sign.len(), *comparison)));
-        // The first sign in the text; of several that begin there, the longest.
+        // The first sign in the text is used, and if several begin at its place, the longest.
         let (place, length, comparison) = found
             .min_by_key(|(place, length, _)| (*place, std::cmp::Reverse(*length)))
             .ok_or_else(|| RequirementError::NoComparison(text.into()))?;
@@ -151,8 +151,8 @@ impl Requirement {
         })
     }
 
-    /// Judges a run in progress, and returns the judgement if the requirement is lost. `totals`: sum so far, for
-    /// counts, which only grow; `recent`: sum of the last seconds, for other measures.
+    /// Judges a run in progress, and returns the judgement if the requirement is no longer met. `totals`: sum so far,
+    /// for counts, which only grow; `recent`: sum of the last seconds, for other measures.
     pub(super) fn lost(&self, totals: &Page, recent: Option<&Page>) -> Option<Judgement> {
         let unit = self.measure.unit();
         let counts = matches!(unit, Unit::Count | Unit::Seconds | Unit::Bytes);
@@ -166,10 +166,10 @@ impl Requirement {
         lost.then(|| self.judgement(false, Some(measured), unit.show(measured) + &span))
     }
 
-    /// Judges the run. A measure without a value meets nothing. `good`: sums of the good windows of callers and
+    /// Judges the run. A measure without a value meets no requirement. `good`: sums of the good windows of callers and
     /// answerers, if some windows are bad. Delays, shares and rates are judged by the good windows alone, because the
-    /// generator spoiled the others. A count (calls, seconds, bytes) is met if the whole run or the good windows meet
-    /// it.
+    /// generator spoiled the other windows. A count (calls, seconds, bytes) is met if the whole run or the good windows
+    /// meet it.
     pub fn judge(&self, run: &Run, good: [Option<&Page>; 2]) -> Judgement {
         let unit = self.measure.unit();
         let of_run = self.page(run).and_then(|page| self.measure.of(page));
@@ -217,8 +217,8 @@ pub struct Judgement {
     pub shown: String,
 }
 
-/// Returns a number without the signs between its digits; `None` if a comma separates no thousands: `1,5` may mean one
-/// and a half.
+/// Returns a number without the signs between its digits. Returns `None` if a comma separates no thousands, because
+/// `1,5` may mean one and a half.
 pub fn ungrouped(number: &str) -> Option<String> {
     let plain = number.replace('_', "");
     let whole = plain.split('.').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Span of a log: the whole seconds whose figures are wanted, and the number of them that a log lacks.
+//! Span of a log: the whole seconds whose figures are wanted, and the number of these seconds that a log lacks.
 
 use super::Page;
 
@@ -57,8 +57,8 @@ impl Coverage {
         self.next = self.next.max(end);
     }
 
-    /// Returns the end of a sentence about the seconds that the log lacks; `None` if it lacks none, or if the span is
-    /// the whole log.
+    /// Returns the end of a sentence about the seconds that the log lacks, or `None` if it lacks none, or if the span
+    /// is the whole log.
     pub(super) fn gap(&self) -> Option<String> {
         let missing = self.passed_over + self.span.until.saturating_sub(self.next);
         if self.span == Span::WHOLE || missing == 0 {

@@ -68,7 +68,7 @@ struct Printf {
 /// Options of reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InjectionOptions {
-    /// Removes a carriage return before the line end. SIPp 3.6.1 leaves it in the last field.
+    /// Removes a carriage return before the line end, which SIPp 3.6.1 leaves in the last field.
     pub strip_carriage_return: bool,
     /// Field of the index for `lookup`, from 0 (`-infindex`).
     pub index: Option<u32>,
@@ -193,8 +193,8 @@ impl Injection {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns the line for a new call. `user` counts from 1; 0, without users: a USER file gives no line and its
-    /// fields are empty. `entropy` is random; only a RANDOM file uses it.
+    /// Returns the line for a new call. `user` counts from 1; it is 0 without users, and then a USER file has no line
+    /// and its fields are empty. `entropy` is random; only a RANDOM file uses it.
     ///
     /// # Errors
     /// A user beyond the lines of a USER file.
@@ -264,7 +264,7 @@ impl Injection {
         }
     }
 
-    /// Builds the index for [`Self::look_up`] over a field, from 0, in place of an earlier one.
+    /// Builds the index for [`Self::look_up`] over a field, counted from 0. Replaces an earlier index.
     ///
     /// # Errors
     /// A PRINTF file.
@@ -308,7 +308,7 @@ impl Injection {
         Ok(())
     }
 
-    /// Runs `replace`: sets the text of a line. The old key is no longer found, even if another line has it too.
+    /// Runs `replace`: sets the text of a line. The old key is no longer found, even if another line has the same key.
     ///
     /// # Errors
     /// A PRINTF file, or a line that does not exist.

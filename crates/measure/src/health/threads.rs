@@ -15,7 +15,8 @@ pub struct ThreadLoad {
     pub most: f64,
     /// Seconds in which it was saturated.
     pub saturated: u64,
-    /// Share of the time in which it could run but waited for a core, per cent; 0 if the kernel does not report it.
+    /// Share of the time in which the thread could run but waited for a core, per cent; 0 if the kernel does not report
+    /// it.
     pub waited: f64,
     /// Mean length of these waits, µs.
     pub wait: f64,

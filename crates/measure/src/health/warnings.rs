@@ -1,4 +1,4 @@
-//! Warnings about a run: facts that its reader should know although they do not make it invalid.
+//! Warnings about a run: facts that a reader of the report should know although they do not make the run invalid.
 
 use super::{Judged, Threads, threads::WAITED};
 use crate::catalogue::{Unit, grouped};
@@ -20,8 +20,9 @@ pub(super) fn of_windows(windows: &[Judged], started: u64) -> Vec<String> {
     .collect()
 }
 
-/// Warns that the limit of concurrent calls reduced the load. The user wants the limit, and the wait for it is the
-/// server's time; but the server had less load. The sentence names this machine too if the generator waited for a core.
+/// Warns that the limit of concurrent calls reduced the load. The user wants the limit, and the server causes the wait
+/// for it, but the server had less load than was asked for. The sentence also names this machine if the generator
+/// waited for a core.
 pub(super) fn of_limit(totals: &Page, threads: &Threads) -> Option<String> {
     let limited = totals.counter(Counter::CallsLimited);
     if limited == 0 && totals.waiting == 0 {

@@ -11,7 +11,8 @@ use super::program::{NONE, NodeKind, Program, Side, allows_before, allows_behind
 
 /// Step that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
-/// Flag of a step to a state that needs a check: it ends a match, is dead, or stays as it is on every byte.
+/// Flag of a step to a state that needs a check, because the state ends a match, is dead, or leads to itself on every
+/// byte.
 pub(super) const SPECIAL: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +28,9 @@ pub(super) enum Mode {
 #[derive(Clone, Debug)]
 pub(super) struct State {
     nodes: Box<[u32]>,
-    /// Forward: the end at this position, by the side that follows; [`NONE`] without.
+    /// Forward: the end at this position, by the side that follows; [`NONE`] if there is no end.
     pub(super) halts: [u32; 3],
-    /// Backward, any end: true if a match may start here, by the side that precedes.
+    /// Backward, any end: true if a match may start at this position, by the side that precedes.
     pub(super) starts: [bool; 3],
     /// True if no match is reachable.
     pub(super) dead: bool,
@@ -49,7 +50,7 @@ pub(super) struct Automaton {
     reach: Vec<u64>,
     /// Words of one such set.
     words: usize,
-    /// Sets of a state: three if a condition on the preceding side exists, else one.
+    /// Number of sets of a state: three if a condition on the preceding side exists, else one.
     reaches: usize,
     known: HashMap<Box<[u32]>, u32>,
     /// First states. Forward: by the preceding side. Backward: by the end's index, or the first for any end.
@@ -108,7 +109,7 @@ impl Automaton {
         &self.states[self.number(id)]
     }
 
-    /// Returns the next state; `None` if [`Self::step`] must make it.
+    /// Returns the next state, or `None` if [`Self::step`] must make it.
     #[inline]
     pub(super) fn known_step(&self, id: u32, class: u8) -> Option<u32> {
         let next = self.steps[(id & !SPECIAL) as usize + usize::from(class)];
@@ -135,7 +136,8 @@ impl Automaton {
         self.first[before as usize]
     }
 
-    /// Returns the backward state at an end: of the match that stopped at this end, or of the text for any end.
+    /// Returns the backward state at an end: the end of the match that stopped there, or, for any end, the end of the
+    /// text.
     pub(super) fn at_end(&mut self, program: &Program, end: u32) -> u32 {
         let slot = program.ends.iter().position(|&known| known == end).unwrap_or(0);
         if self.first[slot] == UNKNOWN {
@@ -153,8 +155,8 @@ impl Automaton {
         program.ends.iter().filter(allowed).copied().collect()
     }
 
-    /// Makes the step of a state over a byte of `class`. `limit` bounds the memory; a state made beyond it drops all
-    /// others, unless it is `None`.
+    /// Makes the step of a state over a byte of `class`. `limit` bounds the memory: a state made beyond it drops all
+    /// other states, unless `limit` is `None`.
     #[cold]
     pub(super) fn step(&mut self, program: &Program, id: u32, class: u8, limit: Option<usize>) -> u32 {
         let byte = program.class_bytes[usize::from(class)];
@@ -197,8 +199,8 @@ impl Automaton {
         next
     }
 
-    /// Marks a state whose steps all lead back to it. A state with one such step often has no other, so its remaining
-    /// steps are made.
+    /// Marks a state whose steps all lead to the state itself. A state with one such step often has only such steps, so
+    /// its remaining steps are made to find out.
     fn note_if_it_stays(&mut self, program: &Program, id: u32) {
         let from = id as usize;
         for class in 0..program.class_bytes.len() {

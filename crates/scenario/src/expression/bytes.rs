@@ -41,7 +41,7 @@ impl ByteSet {
         Self::where_(is_space)
     }
 
-    /// Returns the class of `[[:name:]]`; `None` if there is no such class.
+    /// Returns the class of `[[:name:]]`, or `None` if there is no such class.
     pub(super) fn class(name: &[u8], ignore_case: bool) -> Option<Self> {
         let name = match name {
             b"upper" | b"lower" if ignore_case => b"alpha",

@@ -43,7 +43,7 @@ pub use error::{ErrorKind, ExpressionError};
 pub struct Options {
     /// ASCII letters match in either case (`REG_ICASE`).
     pub ignore_case: bool,
-    /// Limit of the nodes of a compiled expression: about one a character, and more for each copy that an interval
+    /// Maximum number of nodes of a compiled expression: about one a character, and more for each copy that an interval
     /// needs. Default 10,000.
     pub nodes_max: usize,
     /// Limit of the nesting of groups, and of operators after an operator (`a+*`). Default 250.
@@ -86,7 +86,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Compiles an expression; a NUL ends it, as in C.
+    /// Compiles an expression. A NUL ends the expression, as in C.
     ///
     /// # Errors
     /// An error of `regcomp`, with its offset; an expression beyond the bounds of `options`.
@@ -115,8 +115,8 @@ impl Expression {
         spans[0]
     }
 
-    /// Writes the leftmost longest match to `spans[0]` and its groups after it. Groups beyond the length of `spans` are
-    /// omitted; spans beyond the number of groups are `None`. Without a match all are `None`.
+    /// Writes the leftmost longest match to `spans[0]` and its groups to the spans after it. Groups beyond the length
+    /// of `spans` are omitted; spans beyond the number of groups are `None`. Without a match all spans are `None`.
     pub fn captures(&self, text: &[u8], matcher: &mut Matcher, spans: &mut [Option<Span>]) -> bool {
         spans.fill(None);
         let text = until_nul(text);
@@ -186,7 +186,7 @@ impl Expression {
 
     /// Returns start, end, and the end node of the longest match.
     fn leftmost_longest(&self, text: &[u8], cache: &mut Cache) -> Option<(usize, usize, u32)> {
-        // Starts are tried one by one while that is cheap; then a backward search finds the leftmost.
+        // Starts are tried one by one while that is cheap. After that, a backward search finds the leftmost start.
         let mut budget = 4 * text.len() + 256;
         let mut from = 0;
         loop {

@@ -139,12 +139,13 @@ pub(super) struct Program {
     pub(super) ends: Vec<u32>,
     /// Number of groups in the expression.
     pub(super) groups: usize,
-    /// Group that has the nodes, for each group: one directly around another shares its pair.
+    /// For each group, the group whose nodes it uses: a group directly around another one shares the nodes of that
+    /// group.
     pub(super) same_as: Vec<u32>,
     pub(super) back_references: bool,
     /// True if a node has a condition on the preceding side.
     pub(super) looks_before: bool,
-    /// Class of each byte; no node tells bytes of one class apart.
+    /// Class of each byte. No node distinguishes the bytes of one class.
     pub(super) classes: Box<[u8; 256]>,
     /// One byte of each class.
     pub(super) class_bytes: Vec<u8>,
@@ -207,8 +208,9 @@ struct Part {
 struct Round {
     /// True for all but the first copy of this tree or of one around it.
     later: bool,
-    /// True for a group directly under an operator that allows none of it, in the first copy that may be omitted. The
-    /// copies after it do not count as optional: so in the GNU C library, as the sub-matches of empty rounds show.
+    /// True for a group directly under an operator that permits zero repetitions, in the first copy that may be
+    /// omitted. The copies after it do not count as optional, as in the GNU C library, which the sub-matches of empty
+    /// rounds show.
     optional: bool,
 }
 
@@ -372,7 +374,7 @@ impl Builder {
         Ok(self.chain(whole, tail))
     }
 
-    /// Orders the moves of forks: the lower-numbered is preferred; two equal ones become one.
+    /// Orders the moves of forks: the lower-numbered move is preferred, and of two equal moves one is removed.
     fn order_forks(&mut self) {
         for node in &mut self.nodes {
             if node.kind == NodeKind::Fork {
@@ -394,7 +396,7 @@ impl Builder {
 
     /// Copies the nodes that empty moves reach after a condition, with the condition added.
     fn spread_conditions(&mut self) -> Result<(), ExpressionError> {
-        // In the order of a walk along empty moves from each node in turn: the copies are numbered in it.
+        // The copies are numbered in the order of a walk along empty moves from each node in turn.
         let mut seen = vec![false; self.nodes.len()];
         let mut todo = Vec::new();
         for root in 0..self.nodes.len() as u32 {
@@ -437,7 +439,7 @@ impl Builder {
                     return Ok(());
                 }
                 (_, [to, NONE]) => {
-                    // A loop led back to the root: join the copy begun there.
+                    // A loop has returned to the root, so the copy that was begun at the root is used.
                     if original == root && copy != original {
                         self.nodes[copy as usize].moves = [to, NONE];
                         return Ok(());

@@ -87,7 +87,8 @@ pub(super) struct Parser<'a> {
     ignore_case: bool,
     depth_max: usize,
     groups: usize,
-    /// Operators on parts that another operator repeats already (`a+*`), in all: each makes the tree higher.
+    /// Total number of operators on parts that another operator repeats already (`a+*`). Each of them makes the tree
+    /// higher.
     stacked: usize,
     /// Bit n: group n + 1 is complete on this path through the alternatives, so `\n+1` is allowed.
     complete: u16,
