@@ -1,8 +1,9 @@
 //! Digest access authentication of scenarios: writes `[authentication]` and checks `verifyauth`.
 //!
-//! The header is SIPp's byte for byte: the order `username, realm, cnonce, nc, qop, uri, nonce, response, algorithm,
-//! opaque`, commas without spaces, the algorithm as the server spelled it. Beyond SIPp 3.6.1 it answers the hashes of
-//! RFC 8760, and a `-sess` algorithm by its own rule (RFC 7616 section 3.4.2), where SIPp computes plain MD5.
+//! The header equals SIPp's byte for byte: the order `username, realm, cnonce, nc, qop, uri, nonce, response,
+//! algorithm, opaque`, commas without spaces, the algorithm as the server spelled it. In addition to SIPp 3.6.1, this
+//! module answers the hashes of RFC 8760, and a `-sess` algorithm by the rule for it (RFC 7616 section 3.4.2), for
+//! which SIPp computes plain MD5.
 
 use std::io::Write;
 

@@ -30,10 +30,10 @@ pub enum SendFailure {
 /// no lock, allocates nothing once warm (a histogram grows when a delay is twice as long as any before), and needs tens
 /// of nanoseconds an event.
 ///
-/// Times are microseconds of the engine's monotonic clock; those of one shard never go back. [`ShardRecorder::tick`] MUST be
-/// called once a round before the round's events, and at least once a second: it turns the page when a wall-clock
-/// second has ended. Full pages go to the [`Collector`](super::Collector). If that is late, the page is kept longer, so
-/// the recorder never waits.
+/// Times are microseconds of the engine's monotonic clock, and the times of one shard never decrease.
+/// [`ShardRecorder::tick`] MUST be called once a round before the round's events, and at least once a second: it turns the
+/// page when a wall-clock second has ended. Full pages go to the [`Collector`](super::Collector). If the collector is late,
+/// the page covers more than a second, so that the recorder never waits.
 #[derive(Debug)]
 pub struct ShardRecorder {
     pub(super) page: Box<Page>,

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Thresholds beyond which a generator counts as the limit. Each is a setting, and is compared with each window of the
 /// run.
 ///
-/// A lag is compared with the delays that it falsifies: a tenth of a second does not matter to calls that take ten
-/// seconds, but to answers within a millisecond. Without a bound, half of the 95th percentile of the measured delays is
-/// allowed, at least [`lag_floor`](Self::lag_floor) and at most [`lag_most`](Self::lag_most).
+/// A lag is compared with the delays that it falsifies: a tenth of a second does not change the result for calls that
+/// take ten seconds, but does for answers within a millisecond. Without a configured bound, half of the 95th percentile
+/// of the measured delays is allowed, at least [`lag_floor`](Self::lag_floor) and at most [`lag_most`](Self::lag_most).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {

@@ -6,7 +6,8 @@
 //! empty line ends the file. The behaviour is that of SIPp 3.6.1, found by trying it.
 //!
 //! All shards share a file. They read it without a lock until `insert` or `replace` first changes it, and under a read
-//! lock from then on. Memory: the bytes of the file and four a line, with an index some seven a line more.
+//! lock from then on. The memory is that of the file plus four bytes a line, and about seven more bytes a line with an
+//! index.
 
 use std::hash::BuildHasher;
 use std::io::Write as _;

@@ -1,8 +1,8 @@
 //! SIPp document as a program: read once, checked, then shared unchanged by all shards of a generator.
 //!
-//! The one rule of use: names are for the reader alone. Running calls look up nothing by name: labels are indices of
-//! steps, variables are slots, header names are split, texts are pieces. The crate opens the files that a document
-//! names, and does no other I/O.
+//! The one rule of use: only the reader of documents uses names. Running calls look up nothing by name, because labels
+//! are indices of steps, variables are slots, and texts are pieces with split header names. The crate opens the files
+//! that a document names, and does no other I/O.
 //!
 //! | module | content |
 //! |---|---|
@@ -40,8 +40,8 @@
 //!
 //! # Design
 //!
-//! * *Documents*: a tolerant reader accepts the documents of SIPp as SIPp does, one in ten of which is no well-formed
-//!   XML. A refusal has a place and a cure, and SIPp refuses the document too.
+//! * *Documents*: a tolerant reader accepts the documents of SIPp as SIPp does. One in ten of them is no well-formed
+//!   XML. A refusal has a place and a cure, and SIPp refuses the same document.
 //! * *Programs* are immutable: labels become places, variables slots, texts templates.
 //! * *Expressions* are those of POSIX, leftmost and longest, as in the C library, for which scenarios were written.
 //!

@@ -100,9 +100,9 @@ pub enum Piece {
     TdmMap,
     /// `[next_url]`: the Contact kept by `rrs`.
     NextUrl,
-    /// `[len]`: the length of the body plus `n`, right-aligned to five characters. Of several the last one counts; the
-    /// others stay five spaces. Without a body SIPp overwrites the following bytes with `    0`, CRLF, CRLF and a NUL:
-    /// nothing changes only if `[len]` ends the last header line.
+    /// `[len]`: the length of the body plus `n`, right-aligned to five characters. If there are several, only the last
+    /// one is filled in; the earlier ones remain five spaces. Without a body SIPp overwrites the bytes after `[len]`
+    /// with ` 0`, CRLF, CRLF and a NUL: nothing changes only if `[len]` ends the last header line.
     Length(i32),
     /// `[peer_tag_param]`: `;tag=…` of the peer once known.
     PeerTagParameter,

@@ -64,13 +64,14 @@ pub(crate) enum Command {
 
 /// Run the server.
 ///
-/// Takes strowger.toml of this folder if no other configuration is named; if there is none, it listens on
+/// The server uses strowger.toml of this folder if no other configuration is named. Without that file it listens on
 /// 127.0.0.1:5060 by UDP and TCP, where only this machine reaches it. The log goes to standard error.
 ///
-/// SIGTERM and SIGINT shut down gracefully: new calls and registrations get 503, calls that are being set up have
-/// server.drain_timeout; a second one ends it at once. Answered calls continue without the server. SIGHUP reloads the
-/// configuration and the certificates, as `strowger reload` does. SIGUSR1 asks for one more thread that carries
-/// messages, up to server.shards or, if that is "auto", to the cores; SIGUSR2 for one less.
+/// SIGTERM and SIGINT shut down gracefully: new calls and registrations get 503, and calls that are being set up may
+/// complete within server.drain_timeout. A second signal ends the server at once. Answered calls continue without the
+/// server. SIGHUP reloads the configuration and the certificates, as `strowger reload` does. SIGUSR1 asks for one more
+/// thread that carries messages, up to server.shards or, if that is "auto", up to the number of cores. SIGUSR2 asks for
+/// one less.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -255,11 +256,11 @@ pub(crate) struct UserList {
 
 /// Make the tables that the configuration needs, and bring older ones up to date.
 ///
-/// It goes to the databases that the configuration names: `store.database`, `store.bindings`, `store.subscribers`,
-/// `dialogs.database`, and those of `[accounting]`. In a database server its tables are `strowger_cdr`,
-/// `strowger_events`, `strowger_binding`, `strowger_call` and `strowger_schema`, and the table of subscribers as
-/// OpenSIPS 3 has it; tables that another program made stay unchanged. A server creates and updates its SQLite files
-/// itself when it starts.
+/// The command connects to the databases that the configuration names: `store.database`, `store.bindings`,
+/// `store.subscribers`, `dialogs.database`, and those of `[accounting]`. In a database server its tables are
+/// `strowger_cdr`, `strowger_events`, `strowger_binding`, `strowger_call` and `strowger_schema`, and the table of
+/// subscribers as OpenSIPS 3 has it; tables that another program made stay unchanged. A server creates and updates its
+/// SQLite files itself when it starts.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -340,8 +341,9 @@ pub(crate) struct CheckArguments {
 
 /// Show what the server would do with a request, and which rules decide it.
 ///
-/// It reads the configuration and asks no server: no user is registered, and no name is looked up. A rule is shown with
-/// the part of its condition that decided. The log of a running server says the same at the level debug.
+/// The command reads the configuration and asks no server, so that no user is registered and no name is looked up. A
+/// rule is shown with the part of its condition that decided. The log of a running server has the same text at the
+/// level debug.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

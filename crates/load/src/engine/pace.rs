@@ -1,8 +1,8 @@
 //! Call schedule: an open loop whose intended start times do not depend on earlier calls.
 //!
-//! The rate is a function of time. The n-th call is due when its integral reaches n (for Poisson arrivals: the sum of n
-//! exponential variates of mean 1). So a change of rate loses and doubles no call. A call that cannot begin in time
-//! stays due: it begins late, with its intended time, and is never dropped.
+//! The rate is a function of time. The n-th call is due when the integral of the rate reaches n (for Poisson arrivals:
+//! the sum of n exponential variates of mean 1). So a change of rate neither loses nor repeats a call. A call that
+//! cannot begin in time stays due: it begins late, with its intended time, and is never dropped.
 
 use crate::random::Random;
 

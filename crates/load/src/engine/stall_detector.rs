@@ -1,5 +1,5 @@
 //! Detects stalls: time in which a shard has work but not the processor (stopped, suspended, swapped out, waiting in
-//! the run queue). Work that takes long is no stall.
+//! the run queue). A long computation is no stall.
 
 /// Limit of absences that count as lag of the waiting work and not as stalls, µs.
 const SHORT: u64 = 10_000;

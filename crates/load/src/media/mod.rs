@@ -1,8 +1,8 @@
 //! Media of calls: plays captures, streams RTP from sample files, echoes received datagrams.
 //!
-//! A [`Plane`] holds the sockets and the threads of one process. One thread sends due packets, each millisecond in
-//! batches; one for each socket receives. Each shard has a [`Legs`], which knows the media addresses of its calls and
-//! commands the plane to play, pause and end. Nothing here ever waits on a shard's thread.
+//! A [`Plane`] holds the sockets and the threads of one process. One thread sends due packets in batches, each
+//! millisecond; each socket has a thread that receives. Each shard has a [`Legs`], which has the media addresses of its
+//! calls and commands the plane to play, pause and end. No function of this module makes a shard's thread wait.
 
 mod capture;
 mod dtmf;

@@ -1,9 +1,10 @@
 //! Automaton states, made when first reached: each is a set of nodes of the [`Program`] with its table of steps.
 //!
-//! *Forward* states hold the consuming nodes and the ends at a position, counted from a start, and tell where the
-//! longest match ends. *Backward* states hold the consuming nodes that take the next byte and lead to an end. Before
-//! them are all nodes that reach the end from a position; these tell where a match may start ([`Mode::AnyEnd`]) and
-//! which paths lead to the end that was found ([`Mode::OneEnd`]). So a search is linear in the text.
+//! *Forward* states hold the consuming nodes and the ends at a position, counted from a start. They show where the
+//! longest match ends. *Backward* states hold the consuming nodes that match the next byte and from which an end is
+//! reached. The nodes with empty moves to them are all nodes that reach the end from a position: these show where a
+//! match may start ([`Mode::AnyEnd`]) and which paths reach the end that was found ([`Mode::OneEnd`]). So a search is
+//! linear in the text.
 
 use std::collections::HashMap;
 

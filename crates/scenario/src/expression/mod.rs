@@ -1,9 +1,10 @@
 //! Regular expressions of scenarios: the extended ones of POSIX (IEEE 1003.1 XBD chapter 9.4) as `regcomp` with
 //! `REG_EXTENDED` and `regexec` of the GNU C library implement them, on bytes, in the C locale.
 //!
-//! A match is the leftmost, and of those the longest. Scenarios rely on the library's escapes (`\s \S \w \W \b \B \<
-//! \>`), its sub-matches and its reading of odd syntax, so all three are the same here; the C library is the oracle of
-//! the tests. One difference: SIPp with its screen on uses the locale of the terminal, where `.` can be several bytes.
+//! A match is the leftmost one, and of several leftmost ones the longest. Scenarios rely on the library's escapes (`\s
+//! \S \w \W \b \B \< \>`), its sub-matches and its reading of odd syntax, so all three are equal to the library's, with
+//! which the tests compare them. One difference: SIPp with its screen on uses the locale of the terminal, where `.` can
+//! be several bytes.
 //!
 //! An [`Expression`] is immutable and shared; a [`Matcher`] holds the states made so far and belongs to one thread. A
 //! search is linear in the text and allocates nothing once its states are known. Only back-references can take longer.

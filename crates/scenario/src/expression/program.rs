@@ -3,11 +3,11 @@
 //! The order of nodes is part of the answer. If several paths through the expression give the same longest match, the
 //! sub-matches are those of the path that takes the lower-numbered node at each fork. Nodes are numbered in the order
 //! in which their part of the expression ends, so a fork comes after its branches, and a path that enters a part comes
-//! before one that skips it. That is the rule by which the GNU C library fills sub-matches, not POSIX's rule of longest
-//! sub-expressions first (they differ: `(a|ab)(c|bcd)` on `abcd`), and scenarios were written for the library.
+//! before one that skips it. The GNU C library fills sub-matches by this rule, for which scenarios were written. The
+//! rule of POSIX, longest sub-expressions first, has other results (for example with `(a|ab)(c|bcd)` on `abcd`).
 //!
-//! Conditions on positions (`^`, `\b`) move to the nodes that follow: each node that an empty path reaches after a
-//! condition is copied with the condition added. So each node alone knows where it may match.
+//! Conditions on positions (`^`, `\b`) are moved to the nodes that follow: each node that an empty path reaches after a
+//! condition is copied with the condition added. So each node has all conditions for a match at its position.
 
 use super::bytes::{ByteSet, is_word};
 use super::error::{ErrorKind, ExpressionError};

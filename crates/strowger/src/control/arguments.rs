@@ -22,7 +22,7 @@ pub(crate) struct ServerArgument {
 
 /// Show the state of the running server: listeners, load, registrations, calls.
 ///
-/// Speaks to the server by its control socket, as the user of the server or root.
+/// Connects to the control socket of the server, which only the user of the server and root may do.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -21,8 +21,9 @@ use crate::output::{self, Refusal, code, usage};
 
 /// Find the capacity of a SIP server and the cause of its limit, within three minutes.
 ///
-/// First it looks for obstacles. Then it searches by trials of 2 s: at most 1 % of the attempts may fail, and 95 % of
-/// those that succeed may wait at most 300 ms. At the end it offers 0.9 of the limit for 30 s. The answer is one sentence.
+/// First the command looks for obstacles. Then it searches by trials of 2 s, in which at most 1 % of the attempts may
+/// fail, and 95 % of the successful attempts may take at most 300 ms. At the end it offers 0.9 of the limit for 30 s. The
+/// answer is one sentence.
 ///
 /// Without further options it sends OPTIONS. With --users it registers users. With --pair, --callee or a user in the target it makes calls.
 #[derive(Debug, Args)]
