@@ -29,12 +29,12 @@ pub fn start(command: &mut Command) -> std::io::Result<()> {
 pub(crate) fn tell(group: Pid, is_there: bool) {
     if let Some(pipe) = GUARD.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
         let sign = if is_there { '+' } else { '-' };
-        // Without a guard the programs are ended all the same, unless this process is killed.
+        // Without a guard the programs are still ended, unless this process is killed.
         let _ = writeln!(pipe, "{sign}{}", group.as_raw_nonzero());
     }
 }
 
-/// Reads groups until the laboratory is gone, then ends those that are left.
+/// Reads process groups until the laboratory is gone, then ends the groups that are left.
 pub fn stand(input: impl BufRead) {
     let mut groups = BTreeSet::new();
     for line in input.lines().map_while(Result::ok) {

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(given.iter().collect::<BTreeSet<_>>().len(), given.len());
     }
 
-    /// Two of these are as two processes.
+    /// Uses two values of [`Ports`] in place of two processes.
     #[test]
     fn no_two_processes_own_a_block_and_the_last_ports_are_given_again() {
         let mut both = [(); 2].map(|()| Ports::new(8_000..8_000 + 3 * BLOCK));

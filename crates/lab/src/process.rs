@@ -150,7 +150,7 @@ impl Process {
     pub fn comes_to(&mut self, what: &str, limit: Duration, is_so: impl Fn(&Self) -> bool) -> Result<(), Error> {
         let (mut ended, mut has_come) = (false, false);
         wait::until(limit, || {
-            // First the end, then the state: a program may reach the state and end at once.
+            // The end is checked before the state: a program may reach the state and end immediately.
             ended = self.ended().is_some();
             // Asked only once: a socket that was found now may be missing in the next read of the kernel's table.
             has_come = is_so(self);
@@ -362,7 +362,8 @@ mod tests {
         assert!(error.lines().any(is_thread) && error.ends_with("\n0 sockets"), "{error}");
     }
 
-    /// The shell waits and its child works: the time of the tree includes the child's.
+    /// Starts a shell that waits while its child works, and checks that the time of the tree includes the time of the
+    /// child.
     #[test]
     fn the_time_of_a_tree_is_that_of_all_its_processes() {
         let folder = tempfile::tempdir().expect("a temporary folder");

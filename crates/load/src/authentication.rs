@@ -280,7 +280,7 @@ mod tests {
         answer(challenge, false, &JOE, &Request { uri: uri.as_bytes(), ..REQUEST })
     }
 
-    /// Expected lines: written by SIPp 3.6.1 for the same challenge.
+    /// Compares with the lines that SIPp 3.6.1 wrote for the same challenge.
     #[test]
     fn lines_are_sipp_s() {
         assert_eq!(

@@ -121,7 +121,7 @@ impl Drop for Keys {
     }
 }
 
-/// Restores the terminal before the process exits at once.
+/// Restores the terminal before the process exits immediately.
 pub fn restore() {
     if let Some(line) = TAKEN.get() {
         line.end();

@@ -5,7 +5,7 @@ use super::{Clock, Page, ShardRecorder};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Limit of a shard's pages under way, beyond which it keeps a page longer.
+/// Maximum number of a shard's pages in transit. At this number the shard keeps its page for longer.
 const UNDER_WAY: usize = 16;
 /// Seconds after the end of a second until it is added up, even if the page of a stuck shard is missing.
 const PATIENCE: u64 = 5;
@@ -151,7 +151,7 @@ impl Collector {
         &self.totals
     }
 
-    /// Adds up the rest once all shards have closed their recorders (or are given up), and returns the sum.
+    /// Adds up the remaining pages after all shards have closed their recorders (or are given up), and returns the sum.
     pub fn finish(self, second: impl FnMut(&Page)) -> Page {
         self.finish_documents(second).0
     }

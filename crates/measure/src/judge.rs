@@ -242,7 +242,7 @@ impl Findings<'_> {
     }
 
     fn cpu(&mut self) {
-        // A mean above a whole core comes from the kernel's counting, not from load.
+        // A mean above a whole core is an artefact of the kernel's counting, and no load.
         let bound = self.thresholds.cpu;
         let loads = thread_loads(self.case.samples, self.thresholds);
         let Some(thread) = loads.first().filter(|thread| bound < 100.0 && thread.mean > bound) else { return };

@@ -299,7 +299,7 @@ mod tests {
         let (before, judgement) = judged("srd.max<=200ms");
         assert!(!before && judgement.met, "{judgement:?}");
         assert_eq!(judgement.shown, "200.0 ms in the good windows (2.00 s over the whole run)");
-        // The good windows miss it: so does the run.
+        // The good windows miss the requirement, and so does the run.
         assert!(!judged("srd.max<200ms").1.met);
         whole_and_good_counts();
     }

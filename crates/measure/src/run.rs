@@ -25,7 +25,7 @@ pub struct Generator {
     pub samples: Vec<Sample>,
     pub notes: Vec<Note>,
     pub receive_buffers: Vec<ReceiveBuffer>,
-    /// First failed calls, as many as requested.
+    /// First failed calls, up to the requested number.
     pub failed_calls: Vec<FailedCall>,
     /// Sums of its documents, if there are several.
     pub documents: Vec<DocumentTotals>,

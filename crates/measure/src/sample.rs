@@ -117,7 +117,7 @@ mod tests {
         busy.join().unwrap();
     }
 
-    /// A report from the log is that of the run, to the last digit.
+    /// Checks that a report from the log equals that of the run, to the last digit.
     #[test]
     fn shares_are_read_as_they_were_written() {
         for whole in 1..200 {

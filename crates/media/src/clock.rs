@@ -3,7 +3,7 @@
 /// Moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Microseconds of a clock that never goes back.
+    /// Microseconds of a clock that never decreases.
     pub mono: u64,
     /// Microseconds since 1970 (UTC).
     pub wall: u64,

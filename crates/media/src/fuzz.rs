@@ -175,7 +175,7 @@ mod tests {
             fuzz_media(&data);
         }
 
-        /// Bytes that look like RTP and RTCP.
+        /// Reads bytes that look like RTP and RTCP.
         #[test]
         fn any_packets_keep_the_invariants(
             packets in prop::collection::vec((0_u8..64, 198_u8..208, 0_u8..12, prop::collection::vec(any::<u8>(), 0..60)), 1..6),

@@ -124,7 +124,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// The estimate is that of the formula of RFC 3550 section 6.4.1.
+        /// Checks that the estimate is that of the formula in RFC 3550 section 6.4.1.
         #[test]
         fn the_estimate_follows_the_formula(delays in prop::collection::vec(0_u64..80_000, 2..300)) {
             let mut jitter = Jitter::default();

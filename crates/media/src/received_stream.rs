@@ -240,7 +240,8 @@ impl ReceivedStream {
         self.source.as_ref().map(|source| source.id)
     }
 
-    /// Returns the arrival of the last packet in microseconds. `None`: none came since the begin or the last pause.
+    /// Returns the arrival of the last packet in microseconds, or `None` if no packet has arrived since the beginning
+    /// or the last pause.
     pub fn last_arrival(&self) -> Option<u64> {
         self.last.as_ref().map(|last| last.at)
     }
@@ -391,7 +392,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Each packet may be lost, doubled, or delayed behind up to five others: the counts are exact.
+        /// Checks that the counts are exact though each packet may be lost, duplicated, or delayed behind up to five
+        /// others.
         #[test]
         fn counts_are_exact(
             first in any::<u16>(),
@@ -401,7 +403,7 @@ mod tests {
             let (mut lost, mut duplicates) = (0, 0);
             let last = fates.len() - 1;
             for (place, (fate, delay)) in fates.iter().enumerate() {
-                // The first and the last come in time: otherwise nobody can know of them.
+                // The first and the last packet arrive in time, because no receiver can know of others.
                 match fate {
                     0 if place != 0 && place != last => lost += 1,
                     1 => {

@@ -178,7 +178,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Within a source all differences stay.
+        /// Checks that all differences within a source are preserved.
         #[test]
         fn differences_stay(
             start in any::<(u32, u16, u32)>(),
@@ -197,7 +197,7 @@ mod tests {
             prop_assert_eq!(first.map(|(_, to)| (to.sequence, to.timestamp)), Some((start.1, start.2)));
         }
 
-        /// Sources in turn leave no gap, and time never goes back.
+        /// Checks that consecutive sources leave no gap, and that the time never decreases.
         #[test]
         fn sources_leave_no_gap(sources in prop::collection::vec((any::<u32>(), any::<u16>(), any::<u32>()), 1..50)) {
             let mut relabel = Relabel::new(1, 0, 0, 8_000);

@@ -21,7 +21,7 @@ impl Header {
         self.write_after(VERSION, out);
     }
 
-    /// Appends a first byte and the rest of the header.
+    /// Appends a first byte and the remaining header.
     fn write_after(&self, first: u8, out: &mut Vec<u8>) {
         out.extend([first, u8::from(self.marker) << 7 | self.payload_type & 0x7f]);
         out.extend(self.sequence.to_be_bytes());
@@ -58,7 +58,7 @@ pub struct Extension<'a> {
 
 impl<'a> Packet<'a> {
     /// Reads a datagram. Returns `None` for another version than 2, or a length beyond the datagram (RFC 3550 appendix A.1). This
-    /// function does not tell RTP from RTCP; [`crate::rtcp::is_rtcp`] does.
+    /// function does not distinguish RTP from RTCP; [`crate::rtcp::is_rtcp`] does.
     pub fn read(datagram: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = datagram.split_first_chunk::<12>()?;
         let [first, second, s0, s1, t0, t1, t2, t3, c0, c1, c2, c3] = *fixed;

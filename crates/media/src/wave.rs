@@ -293,7 +293,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// A written file is read as the same, and its sound gives the samples.
+        /// Checks that a written file is read as the same, and that its sound gives the samples.
         #[test]
         fn written_files_are_read(
             samples in prop::collection::vec(any::<i16>(), 1..100),

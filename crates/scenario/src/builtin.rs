@@ -426,7 +426,7 @@ mod tests {
         assert!(invite.template.pieces.contains(&Piece::Length(0)) && invite.template.has_length);
     }
 
-    /// SIPp's own documents, parsed by the same reader, give the same steps and texts.
+    /// Checks that SIPp's own documents, parsed by the same reader, give the same steps and texts.
     #[test]
     fn flows_and_messages_are_those_of_sipp() {
         let plain = |steps: &[Step]| -> Vec<String> {

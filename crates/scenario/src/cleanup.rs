@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&cleanup(text.as_bytes())), wanted, "{text:?}");
     }
 
-    /// Each result was seen on the wire of SIPp 3.6.1.
+    /// Compares with results that SIPp 3.6.1 sent.
     #[test]
     fn indentation_and_edges_go() {
         is("\n   A b\n   C: d\n\n   ", "A b\nC: d\n\n");

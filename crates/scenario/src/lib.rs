@@ -188,7 +188,7 @@ impl Default for Limits {
 pub enum ThirdPartyRole {
     /// Starts with a call and sends the first command: connects to the other.
     A,
-    /// As A, but its call comes in.
+    /// As A, but its call is incoming.
     PassiveA,
     /// Waits for a command first: listens for the other.
     B,

@@ -513,7 +513,7 @@ mod tests {
 
     #[test]
     fn tags_without_end() {
-        // The rest is not parsed.
+        // The elements after this one are not parsed.
         assert_eq!(names(&tree("<s><a/><b < /><c/></s>").1.roots[0].children), ["a"]);
         assert_eq!(names(&tree("<s><a/><b x=\"/><c/></s>").1.roots[0].children), ["a", "b", "c"]);
         assert_eq!(names(&tree("<s x=\"y><a/></s>").1.roots[0].children), ["a"]);
@@ -546,7 +546,7 @@ mod tests {
         assert_eq!(text("<a><![CDATA[1]]> </a><!-- ").as_deref(), Some("1"));
     }
 
-    /// SIPp 3.6 reads `<` and `/>` in attributes as markup; [`Markup::AsMeant`] does not.
+    /// Checks that `<` and `/>` in attributes are markup as in SIPp 3.6, except with [`Markup::AsMeant`].
     #[test]
     fn markup_in_attributes() {
         let children = |text: &str, markup| {

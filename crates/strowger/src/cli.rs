@@ -546,7 +546,7 @@ mod tests {
         }
     }
 
-    /// A line that is copied from a terminal of 80 columns must not be wrapped.
+    /// Checks the width of the examples: a line that is copied from a terminal of 80 columns must not be wrapped.
     #[test]
     fn no_line_of_examples_is_wrapped() {
         // The examples of the generator are tested elsewhere.

@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
     }
 
-    /// Each offered address gives a file without a warning.
+    /// Checks that each offered address gives a file without a warning.
     #[test]
     fn an_address_that_is_offered_makes_a_file_without_a_warning() {
         for listen in ["udp:0.0.0.0:5060", "udp:[::]:5060"] {

@@ -222,7 +222,7 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     realm::watch(config)?;
     let bound = config.listeners.iter().zip(server.addresses());
     let bound: Vec<BoundListener> = bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
-    // If both go to one file, earlier log lines must come first.
+    // If both are written to one file, earlier log lines must be first.
     logging::flush();
     if let Err(error) = output::print(&banner(config, &bound)) {
         tracing::warn!(%error, "the banner cannot be printed on standard output");

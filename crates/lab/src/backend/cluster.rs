@@ -68,7 +68,7 @@ pub(super) fn say(server: SocketAddr, line: &str) -> Result<String, Error> {
         let mut stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(ANSWER))?;
         stream.write_all(format!("{line}\r\n").as_bytes())?;
-        // An answer of one or two thousand bytes over loopback comes in one piece.
+        // An answer of one or two thousand bytes over loopback is received in one read.
         let mut heard = [0; 16_384];
         let length = stream.read(&mut heard)?;
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&heard[..length]).into_owned())

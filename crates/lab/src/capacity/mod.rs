@@ -44,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// answers.
 const BESIDE: Duration = Duration::from_secs(5);
 
-/// Time in which a server comes to answer again after a load that was too high.
+/// Time within which a server answers again after a load that was too high.
 const RECOVERY: Duration = Duration::from_secs(8);
 
 /// Share of a core above which a thread of the generator that did not keep up was at its own limit.

@@ -100,7 +100,8 @@ fn cut(n: usize, m: usize, confidence: f64) -> (usize, f64) {
 mod tests {
     use super::*;
 
-    /// Tables of the Mann-Whitney test, two-sided 5 %: sizes and the greatest U that is significant.
+    /// Compares with the tables of the two-sided Mann-Whitney test at 5 %: sizes and the greatest U that is
+    /// significant.
     #[test]
     fn the_cut_is_that_of_the_tables() {
         for (n, m, most) in [(4, 4, 0), (5, 5, 2), (6, 6, 5), (7, 7, 8), (8, 8, 13), (10, 10, 23), (5, 8, 6)] {

@@ -29,7 +29,7 @@ pub struct Axis {
     pub transports: BTreeMap<String, Transport>,
     /// Owner of a connection by value. It replaces the owner in `[call]`.
     pub connections: BTreeMap<String, Connections>,
-    /// Values above this many times the cores of the machine are left out of a plan. None for all.
+    /// Values above this multiple of the number of cores are left out of a plan. `None`: all values are planned.
     pub per_core: Option<u32>,
     /// Figures that trials have, by value. Trials of a value without an entry promise all figures.
     pub figures: BTreeMap<String, Vec<String>>,

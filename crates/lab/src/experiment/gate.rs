@@ -86,7 +86,7 @@ pub struct Gate {
     pub only: Axes,
     /// System whose figure is the divisor, or the floor.
     pub against: Option<String>,
-    /// Values of axes of the divisor's rows, where they differ from those of the judged rows.
+    /// Values of axes of the divisor's rows, if they differ from those of the judged rows.
     pub against_only: Axes,
     /// Bound.
     pub bound: Bound,

@@ -40,7 +40,7 @@ pub struct LoadPlan {
     pub sessions: u32,
     /// Weight of an increase of RFC 7502, w: the share by which the rate rises after a success.
     pub increase: f64,
-    /// Goal of a search. None for the goal of calls or registrations.
+    /// Goal of a search. `None`: the goal of calls or registrations.
     pub goal: Option<Goal>,
 }
 

@@ -82,7 +82,7 @@ pub struct Experiment {
     pub answer: Option<String>,
     /// Sentences for readers of the report.
     pub notes: Vec<String>,
-    /// Source of the published figures. None where nothing was published.
+    /// Source of the published figures, or `None` if nothing was published.
     pub published: Option<Publication>,
     /// Calls of a trial.
     pub call: Call,
@@ -183,7 +183,7 @@ pub struct Publication {
 pub struct Call {
     /// Scenario of the calling side: a shipped name or a path.
     pub document: String,
-    /// Scenario of the answering side. None where the server itself answers.
+    /// Scenario of the answering side, or `None` if the server itself answers.
     pub answer: Option<String>,
     /// Number of users that register before the load; 0 for none.
     pub users: u32,

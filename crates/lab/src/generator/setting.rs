@@ -56,7 +56,8 @@ pub enum Traffic {
 /// Behaviour of the answering sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CalleeBehaviour {
-    /// Ring for this time, then answer. A 180 and a 200 at once may overtake each other in servers of several processes.
+    /// Ring for this time, then answer. A 180 and a 200 sent together may overtake each other in servers of several
+    /// processes.
     Ring(Duration),
     /// Document: the name of a shipped one, or a path.
     Document(String),

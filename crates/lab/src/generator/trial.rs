@@ -341,7 +341,7 @@ mod tests {
         trial.changes = vec![(second(4), 1_000.0), (second(6), 0.0)];
         // 400, 2,000 and no calls in the eight seconds of the window.
         assert_eq!(words(&trial), ("--rate-profile 100:6000ms,1000:2000ms,0:2000ms".into(), 300.0));
-        // The load goes on after the window, and its mean is that of the window.
+        // The load continues after the window, and its mean is that of the window.
         trial.cool_down = second(5);
         assert_eq!(words(&trial), ("--rate-profile 100:6000ms,1000:2000ms,0:7000ms".into(), 300.0));
         trial.changes.clear();

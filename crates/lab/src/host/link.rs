@@ -86,7 +86,7 @@ impl Link {
         }
     }
 
-    /// Starts the agent. None where the host lacks the program.
+    /// Starts the agent. Returns `None` if the host lacks the program.
     fn start(ssh: &[String], host: &str, copy: &OwnProgram<'_>) -> Result<Option<(Self, Greeting)>, Error> {
         let script = format!(
             "d=\"{}\"; u=\"$(uname -sm)\"; \

@@ -64,7 +64,7 @@ pub(super) fn write(output: &mut impl Write, message: &impl Serialize, bytes: &[
     output.flush()
 }
 
-/// Reads a message. None at the end of the input.
+/// Reads a message. Returns `None` at the end of the input.
 pub(super) fn read<T: for<'de> Deserialize<'de>>(input: &mut impl BufRead) -> io::Result<Option<(T, Vec<u8>)>> {
     let mut line = Vec::new();
     if input.read_until(b'\n', &mut line)? == 0 {

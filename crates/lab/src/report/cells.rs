@@ -24,7 +24,7 @@ pub(super) struct CellRows<'a> {
     pub system: &'a str,
     pub axes: &'a Axes,
     pub offered: Offered,
-    /// The valid rows, or the last one where none is valid.
+    /// The valid rows, or the last row if none is valid.
     pub rows: Vec<&'a Row>,
 }
 

@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 pub struct GateVerdict {
     /// Gate in words.
     pub gate: String,
-    /// Measured value or ratio. None where a trial is missing or not valid.
+    /// Measured value or ratio, or `None` if a trial is missing or not valid.
     pub value: Option<f64>,
-    /// True if the bound is met. None where nothing could be judged.
+    /// True if the bound is met; `None` if nothing could be judged.
     pub is_met: Option<bool>,
-    /// True if the aim is met. None without an aim.
+    /// True if the aim is met; `None` without an aim.
     pub is_aim_met: Option<bool>,
     /// Result in words.
     pub sentence: String,

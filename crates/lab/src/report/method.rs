@@ -12,7 +12,7 @@ use strowger_measure::{Unit, several};
 /// Figure of the floor that a method names.
 const COST: &str = "server.cpu.call";
 
-/// Says how the rows were measured and what their values mean.
+/// Describes how the rows were measured and what their values mean.
 pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) -> Vec<String> {
     let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
     let hold = steps.hold.unwrap_or(experiment.call.hold);
@@ -174,7 +174,7 @@ fn has_search(experiment: &Experiment, steps: &Steps) -> bool {
     steps.search && matches!(experiment.load.finder, FinderKind::Search | FinderKind::Rfc7502)
 }
 
-/// Says how long the trials of a search are.
+/// Describes the duration of the trials of a search.
 fn trials_of_search(experiment: &Experiment, steps: &Steps) -> Option<String> {
     let length = match experiment.load.finder {
         FinderKind::Search => {
@@ -191,7 +191,7 @@ fn trials_of_search(experiment: &Experiment, steps: &Steps) -> Option<String> {
     ))
 }
 
-/// Says which cores the server had.
+/// Describes the cores that the server had.
 fn cores(rows: &[Row]) -> Option<String> {
     let of = |row: &Row| row.figures.value("server.cores").zip(row.figures.value("machine.cores"));
     let (own, all) = rows.iter().filter(|row| row.system.name != FLOOR).find_map(of)?;

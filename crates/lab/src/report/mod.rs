@@ -63,7 +63,7 @@ pub struct Material<'a> {
     pub description: &'a Description,
     /// All trials of the plan were made.
     pub is_whole: bool,
-    /// End of the last trial in seconds since 1970-01-01 UTC. None where no samples tell.
+    /// End of the last trial in seconds since 1970-01-01 UTC, or `None` if there are no samples of it.
     pub ended: Option<u64>,
     /// Text of a document of the experiment by its name.
     pub document: &'a dyn Fn(&str) -> Option<String>,

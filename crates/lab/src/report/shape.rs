@@ -150,7 +150,7 @@ pub fn missing(found: &[Shape], wanted: &[Shape]) -> Vec<String> {
     missing
 }
 
-/// Says why a figure has no data.
+/// Returns the reason why a figure has no data.
 pub(super) fn absence(cells: &Cells<'_>, figure: &Figure, profile: Profile) -> String {
     let fits = |trial: &&Planned| figure.only.iter().all(|(name, value)| trial.axes.get(name) == Some(value));
     let plan = plan(cells.experiment, profile, &[]);

@@ -239,7 +239,7 @@ impl fmt::Display for Load {
     }
 }
 
-/// Defines an enum of words: its serde form, `ALL`, `word`, `Display` and `FromStr` come from one list.
+/// Defines an enum of words, and derives its serde form, `ALL`, `word`, `Display` and `FromStr` from one list.
 macro_rules! words {
     ($(#[$doc:meta])+ $name:ident { $( $(#[$variant_doc:meta])+ $variant:ident = $word:literal, )+ }) => {
         $(#[$doc])+

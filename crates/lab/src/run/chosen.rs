@@ -24,7 +24,7 @@ pub struct Chosen {
     pub folder: SystemFolder,
     /// Version that the system states.
     pub version: String,
-    /// Hash of the system's program. None if the system runs already.
+    /// Hash of the system's program, or `None` if the system runs already.
     pub program: Option<Digest>,
     /// Program, folder or address that the command line named.
     pub given: Option<String>,

@@ -92,7 +92,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Removes the files of the trial that was under way.
+    /// Removes the files of the trial that was in progress.
     pub fn discard_trial(&self) {
         // What remains has no hash, and a resumed run removes it.
         let _ = std::fs::remove_dir_all(self.root.join(trial(self.count + 1)));

@@ -422,7 +422,8 @@ mod tests {
         }
     }
 
-    /// The server of an invalid trial has grown already: memory of a call on it would be too small.
+    /// Checks that a repeated trial has a new server. The server of an invalid trial has grown already, so that the
+    /// memory of a call on it would be too small.
     #[test]
     fn a_trial_that_is_made_again_has_a_fresh_server() {
         let scratch = tempfile::tempdir().expect("a temporary folder");
@@ -454,7 +455,7 @@ mod tests {
         assert!(is_kept(&order));
     }
 
-    /// A resumed run measures with the workers of its first part.
+    /// Checks that a resumed run measures with the number of workers of its first part.
     #[test]
     fn the_best_number_of_workers_is_taken_from_rows() {
         let scratch = tempfile::tempdir().expect("a temporary folder");

@@ -50,7 +50,7 @@ impl Neighbours {
 
     /// Computes their use since an earlier moment.
     pub(super) fn since(&self, earlier: &Self) -> OtherUse {
-        // A parent gets the whole time of a child that ends, and the child is gone from the sum.
+        // A parent gets the whole time of a child that ends, and the child is removed from the sum.
         let all = |of: &Self| of.0.values().map(|times| times.own + times.ended).sum::<u64>();
         let ticks = all(self).saturating_sub(all(earlier));
         let growth = self.0.iter().map(|(key, now)| {

@@ -73,7 +73,7 @@ pub struct Schedule {
     marked: Vec<Marked>,
 }
 
-/// Search that is under way.
+/// Search in progress.
 struct Searching {
     finder: Box<dyn Finder>,
     made: Vec<(Trial, TrialOutcome)>,

@@ -79,7 +79,7 @@ pub struct Recorded {
     pub files: usize,
     pub(super) sums: Sums,
     pub(super) rows_text: String,
-    /// Files of the trial that was under way when the laboratory was killed; they belong to no row.
+    /// Files of the trial that was in progress when the laboratory was killed; they belong to no row.
     pub unlisted: Vec<String>,
     /// Number of bytes after the rows that have a hash. These bytes are no rows.
     pub uncovered: usize,
@@ -140,7 +140,7 @@ impl Recorded {
         if !faults.is_empty() {
             return Err(changed(faults));
         }
-        // The hashes are right, so an unreadable row comes from another version.
+        // The hashes are right, so an unreadable row was written by another version.
         let unexpected =
             |what: &str, reason: String| Error::Unexpected { what: format!("{}", root.join(what).display()), reason };
         let description = Description::read(&description).map_err(|reason| unexpected(DESCRIPTION, reason))?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use strowger_measure::process::Memory;
 use strowger_measure::{MachineSample, Observed, ThreadUse, TreeSample};
 
-/// Names of sampled process trees; a number follows where there are several.
+/// Names of sampled process trees. A number follows the name if there are several.
 pub(crate) const SERVER: &str = "server";
 pub(super) const DATABASE: &str = "database";
 pub(super) const CACHE: &str = "cache";
@@ -60,7 +60,7 @@ impl Sampled {
         observed.trees.retain(|sample| is_within(sample.at, sample.interval));
         observed.machine.retain(|sample| is_within(sample.at, sample.interval));
         if !evidence.away.is_zero() {
-            // The observer goes on with empty samples of killed processes.
+            // The observer continues with empty samples of killed processes.
             observed.trees.retain(|sample| sample.processes > 0 || sample.cpu > 0);
         }
         evidence.window = Duration::from_micros(end.saturating_sub(begin));
@@ -250,7 +250,8 @@ mod tests {
         }
     }
 
-    /// A server that was killed at 0.2 s and ran again from 0.4 s on: samples of the dead processes count for nothing.
+    /// Checks a server that was killed at 0.2 s and ran again from 0.4 s on: samples of the dead processes count for
+    /// nothing.
     #[test]
     fn a_server_that_was_away_has_the_calls_of_the_whole_window() {
         let mut observed = Observed::default();

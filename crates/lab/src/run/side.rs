@@ -72,7 +72,8 @@ pub(super) struct SideMemory {
     pub(super) server: Option<Memory>,
     /// Memory of external caches, or `None` if there are none.
     pub(super) cache: Option<Memory>,
-    /// Entries of external caches, or of the server's own. None without a cache, or if a cache does not report the number.
+    /// Number of entries of external caches, or of the server's own cache; `None` without a cache, or if a cache does not
+    /// report the number.
     pub(super) entries: Option<u64>,
 }
 

@@ -111,7 +111,7 @@ fn request(text: &mut String, method: &str, number: u32, tag: &str) {
 mod tests {
     use super::*;
 
-    /// All transactions of answered calls end, and each call remains.
+    /// Checks that all transactions of answered calls end while each call remains.
     #[test]
     fn calls_stand_and_their_transactions_end() {
         let mut callee = Calls::new(&side(ANSWERING, CALLING), 0);

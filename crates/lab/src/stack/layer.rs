@@ -297,7 +297,7 @@ impl Calls {
             network: 0,
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
-        // Each call is answered at once.
+        // Each call is answered immediately, so that no 100 is needed.
         let settings = UserAgentSettings { trying: false, ..UserAgentSettings::default() };
         let endpoint = Endpoint::of_shard(identity, settings, &Entropy::new(*seed), *secret, shard);
         let parameter = if *transport == Transport::Udp { "" } else { ";transport=tcp" };

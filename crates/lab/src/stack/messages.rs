@@ -7,7 +7,8 @@ use strowger_message::index::Start;
 use strowger_message::view::{self, Typed, View, Visit};
 use strowger_message::{Error, Index, Limits, Line, MandatoryHeaders, Message, Name, Uri, Write};
 
-/// Messages of this project in the manner of the seven of PJSIP's parser benchmark: as many header lines and values, other text.
+/// Messages of this project with the structure of the seven messages in PJSIP's parser benchmark: the same number of header
+/// lines and values, with other text.
 pub const SAMPLES: [&[u8]; 7] = [
     include_bytes!("../../messages/message-1.sip"),
     include_bytes!("../../messages/message-2.sip"),

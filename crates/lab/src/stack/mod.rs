@@ -56,7 +56,7 @@ pub struct Setting {
     pub threads: usize,
     /// True if the same threads call and answer, as in the published test of scalability.
     pub is_itself: bool,
-    /// Exchanges that are under way at a time.
+    /// Number of exchanges that are in progress at a time.
     pub outstanding: u32,
     /// Load before the window.
     pub warm_up: Duration,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_net::{Bounds, Listener, Net, NetSettings, Node, Shards};
 
-/// Time in which exchanges that are under way come to their end.
+/// Time in which exchanges in progress can end.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Memory of connections, which all have one source here.

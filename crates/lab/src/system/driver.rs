@@ -51,7 +51,7 @@ pub enum Ready {
 pub struct Scenario {
     /// Name, as experiments use it.
     pub name: String,
-    /// File of the configuration in the folder. None if the arguments in `start` are the whole configuration.
+    /// File of the configuration in the folder; `None` if the arguments in `start` are the whole configuration.
     pub configuration: Option<String>,
     /// Further files with marks, in the same folder.
     pub files: Vec<String>,

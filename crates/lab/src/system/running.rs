@@ -25,7 +25,7 @@ pub struct Setting<'a> {
     pub folder: &'a Path,
     /// Name of the scenario of the system: the filled-in configuration of the experiment.
     pub scenario: &'a str,
-    /// Workers. None for 1.
+    /// Number of workers; `None` means 1.
     pub workers: Option<u32>,
     /// Answering sides, for systems that choose among them.
     pub answers: &'a [SocketAddr],

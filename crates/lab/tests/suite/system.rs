@@ -198,7 +198,7 @@ fn a_system_starts_is_killed_and_starts_again_on_its_port() {
     UdpSocket::bind(addresses[0]).expect("its port is free again");
 }
 
-/// A command of the driver counts entries within the system; its fault has its output.
+/// Counts entries within the system by a command of the driver, whose output is part of its fault.
 #[test]
 fn entries_within_a_system_are_counted_by_a_command() {
     let files = tempfile::tempdir().expect("a temporary folder");
@@ -228,7 +228,7 @@ fn a_taken_port_names_the_program_that_has_it() {
     assert!(error.contains(&format!("port {port} of 127.0.0.1")) && error.contains(&own), "{error}");
 }
 
-/// Each start has a key of its own, and a system without TLS none.
+/// Checks that each start has a key of its own, and that a system without TLS has none.
 #[test]
 fn a_system_with_tls_has_a_certificate_for_each_start() {
     let system = SystemFolder::open("strowger", Some("/bin/true")).expect("it is shipped");
@@ -370,7 +370,7 @@ fn opensips_and_pjsip_perf_are_started_by_their_paths() {
     }
 }
 
-/// The rate and the number of requests are read from the output of pjsip-perf.
+/// Reads the rate and the number of requests from the output of pjsip-perf.
 #[test]
 fn figures_of_pjsip_perf_are_read_from_its_text() {
     let programs = folder(&[("program", OTHER)]);

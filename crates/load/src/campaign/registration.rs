@@ -199,7 +199,7 @@ impl Registration {
     }
 }
 
-/// Time limit of the removal for a run that cannot begin, or that must end at once.
+/// Time limit of the removal for a run that cannot begin, or that must end immediately.
 pub(super) const HASTE: Duration = Duration::from_millis(300);
 
 /// Returns the reason why the callee is not registered, with a cure.

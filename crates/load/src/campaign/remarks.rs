@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 const KEPT: usize = 64;
 /// Limit of reported remarks.
 const REPORTED: usize = 5;
-/// Limit of a remark's characters; the rest of a message is not needed.
+/// Maximum number of characters of a remark; later characters are not needed.
 const LONGEST: usize = 200;
 
 #[derive(Debug, Default)]

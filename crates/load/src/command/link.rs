@@ -66,7 +66,7 @@ pub struct LinkReceiver {
     listener: Option<TcpListener>,
     /// Connections that were made already.
     made: Vec<(usize, TcpStream)>,
-    /// True if it connects to the others as soon as a peer has connected.
+    /// True if the controller connects to the other controllers as soon as a peer has connected.
     follows: bool,
     /// Limit of commands read but not yet handled.
     queue_limit: usize,
@@ -140,7 +140,7 @@ impl Link {
             let _ = writer.join();
         }
         for (index, stream) in self.inner.streams.lock().unwrap_or_else(|e| e.into_inner()).drain(..).enumerate() {
-            // SIPp 3.6.1 fails if two connections of one controller end at once.
+            // SIPp 3.6.1 fails if two connections of one controller end at the same time.
             if index > 0 && !self.inner.classic {
                 std::thread::sleep(APART);
             }
@@ -252,7 +252,7 @@ fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, PATIENCE)
 }
 
-/// Writes until all senders are gone or the connection fails.
+/// Writes until all senders are dropped or the connection fails.
 fn write(mut stream: TcpStream, words: &Receiver<Box<[u8]>>) {
     while let Ok(word) = words.recv() {
         if stream.write_all(&word).is_err() {

@@ -371,7 +371,7 @@ impl CallRunner<'_> {
         let script = self.script;
         let variables = &script.scenario.variables;
         let mut all = Vec::new();
-        // The innermost scope comes last and wins.
+        // The innermost scope is the last, and overrides the others.
         for scope in [Scope::Global, Scope::User, Scope::Call] {
             for (index, name) in variables.names(scope).iter().enumerate() {
                 let slot = Slot { scope, index: index as u16 };

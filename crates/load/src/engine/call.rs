@@ -100,10 +100,10 @@ pub(super) struct Shared {
 /// Received message, and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
-    /// Hash of the message; 0: none.
+    /// Hash of the message, or 0 if there is none.
     pub(super) hash: u64,
     pub(super) request: bool,
-    /// Step that sent the last answer (to a response: the ACK); `u32::MAX`: none.
+    /// Step that sent the last answer (for a response: the ACK), or `u32::MAX` if there is none.
     pub(super) answer: u32,
 }
 

@@ -55,7 +55,7 @@ impl Rand {
 mod tests {
     use super::*;
 
-    /// Expected: output of a C program that calls `rand` without `srand`, and after `srand(42)`.
+    /// Compares with the output of a C program that calls `rand` without `srand`, and after `srand(42)`.
     #[test]
     fn numbers_are_those_of_the_c_library() {
         let mut rand = Rand::new(1);

@@ -64,7 +64,7 @@ struct Position {
 
 impl Pace {
     /// Creates a schedule of constant rate from `start` on. The first call is due at `start` (Poisson: after the first
-    /// interval). Rate 0: none until the rate changes.
+    /// interval). With rate 0 no call is due until the rate changes.
     pub fn constant(rate: f64, start: u64, arrivals: Arrivals, seed: u64) -> Self {
         Self::profile(vec![Part::Hold { rate }], start, arrivals, seed)
     }
@@ -132,7 +132,7 @@ impl Pace {
         self.set_profile(&[Part::Hold { rate }], now);
     }
 
-    /// Replaces the rest of the profile from `now` on, as [`Pace::set_rate`] does.
+    /// Replaces the remaining profile from `now` on, as [`Pace::set_rate`] does.
     pub fn set_profile(&mut self, profile: &[Part], now: u64) {
         let here = self.rate(now);
         self.parts.drain(..self.base.part.min(self.parts.len()));

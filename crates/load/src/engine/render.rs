@@ -11,7 +11,7 @@ use strowger_message::{Line, Name};
 use strowger_scenario::template::LastHeader;
 use strowger_scenario::{Piece, Template};
 
-/// Parts that are written once the rest is known.
+/// Parts that are written after all other parts are known.
 #[derive(Default)]
 struct Marks<'a> {
     length: Option<(usize, i32)>,

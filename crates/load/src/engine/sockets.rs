@@ -147,7 +147,7 @@ impl CallSockets {
         self.lingering.front().map(|(at, _)| *at)
     }
 
-    /// Closes the connections whose time has come.
+    /// Closes the connections whose linger time is over.
     pub(super) fn close_due(&mut self, now: u64) {
         while let Some((_, flow)) = self.lingering.pop_front_if(|(at, _)| *at <= now) {
             self.sockets.close(flow);

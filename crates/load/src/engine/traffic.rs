@@ -47,7 +47,7 @@ pub enum Event {
 pub enum ShardCommand {
     /// Sets the rate, calls per second.
     Rate(f64),
-    /// Replaces the rest of the profile.
+    /// Replaces the remaining profile.
     Profile(Vec<super::pace::Part>),
     /// Sets the limit of concurrent calls.
     Limit(u64),
@@ -59,7 +59,7 @@ pub enum ShardCommand {
     Begin(Option<u64>),
     /// Stops new calls (true) or resumes them (false).
     Pause(bool),
-    /// Stops new calls for good.
+    /// Stops new calls permanently.
     Quit,
     /// Stops new calls, and refuses new calls of peers. Open calls continue, except those that only wait for
     /// retransmissions. The end of calls of the out-of-call scenario is awaited.

@@ -117,7 +117,7 @@ impl Found {
             .iter()
             .zip(ends)
             .map(|(&(time, port, start), end)| {
-                // A clock set back during the capture does not delay the rest.
+                // A clock that was set back during the capture does not delay the packets after it.
                 last = (time.saturating_sub(first) / 1_000).max(last);
                 Packet { at: last, above: port - lowest, start, end }
             })

@@ -21,7 +21,7 @@ pub enum Track {
 }
 
 impl Track {
-    /// Plays a file `turns` times (negative: without end). Each turn has as many packets as one pass needs.
+    /// Plays a file `turns` times (negative: without end). Each turn has the number of packets that one pass needs.
     pub fn samples(bytes: Arc<[u8]>, turns: i32, format: StreamFormat) -> Self {
         let each = bytes.len().div_ceil(usize::from(format.bytes_per_packet).max(1)) as u64;
         let packets = u64::try_from(turns).ok().map(|turns| turns * each);

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 pub(super) fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     let all = (host, port).to_socket_addrs().map_err(|e| format!("Unknown remote host '{host}' ({e})"))?;
     let mut all: Vec<SocketAddr> = all.collect();
-    // IPv4 comes first if both are offered.
+    // An IPv4 address is preferred if both kinds are offered.
     all.sort_by_key(SocketAddr::is_ipv6);
     all.into_iter().next().ok_or_else(|| format!("Unknown remote host '{host}'"))
 }

@@ -140,7 +140,7 @@ impl LogFile {
             eprintln!("'{}' cannot be written: {error}", self.path.display());
         }
         if let Some(out) = self.out.take() {
-            // A dropped writer would try to write the rest again.
+            // A dropped writer would try to write the remaining bytes again.
             drop(out.into_parts());
         }
     }

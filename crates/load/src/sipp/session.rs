@@ -276,7 +276,7 @@ impl Session {
         }
     }
 
-    /// Waits until the last messages are sent, a second at most: a connection may still be under way.
+    /// Waits until the last messages are sent, for a second at most, because a connection may still be in progress.
     fn say_out(&mut self) {
         // A report means that the round of the last messages is over.
         self.report();

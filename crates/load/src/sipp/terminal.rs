@@ -119,7 +119,8 @@ impl Terminal {
     }
 }
 
-/// Returns the lines from the upper left corner on, each cut to the width, with the rest of the screen empty.
+/// Returns the lines from the upper left corner on, each cut to the width, followed by empty lines to the end of the
+/// screen.
 fn picture(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let shown = lines.len().min(rows);
@@ -129,7 +130,7 @@ fn picture(text: &str, rows: usize, columns: usize) -> String {
         let line = if last { lines.last().unwrap_or(line) } else { line };
         let mut column = 0;
         for c in line.trim_end().chars() {
-            // A tab leads to the next multiple of eight.
+            // A tab moves to the next multiple of eight.
             let (c, width) = match c {
                 '\t' => (' ', 8 - column % 8),
                 c if c.is_control() => ('?', 1),

@@ -368,7 +368,7 @@ mod tests {
         assert_eq!("call=70,register=20,options=5,message=5".parse(), Ok(Mix::default()));
         assert_eq!(Mix::EXAMPLE.parse(), mix(30.0, 10.0, 0.0));
         assert_eq!(" Calls = 60 %, registrations:39.5%, message=.5".parse(), mix(39.5, 0.0, 0.5));
-        // The rest are calls.
+        // The remaining share is that of calls.
         assert_eq!("options=12.5".parse(), mix(0.0, 12.5, 0.0));
         assert_eq!("register=0".parse(), mix(0.0, 0.0, 0.0));
         assert_eq!("options=50,message=50".parse(), mix(0.0, 50.0, 50.0));

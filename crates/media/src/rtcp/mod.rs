@@ -59,7 +59,7 @@ pub struct ReportBlock {
     pub highest: u32,
     /// Interarrival jitter in ticks of the payload's clock.
     pub jitter: u32,
-    /// Middle 32 bits of the NTP timestamp of the source's last sender report; 0: none came.
+    /// Middle 32 bits of the NTP timestamp of the source's last sender report, or 0 if none was received.
     pub last_report: u32,
     /// Time since that report in 1/65,536 s.
     pub delay: u32,

@@ -6,10 +6,10 @@ use std::slice::Iter;
 /// Fault of a packet within a compound packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtcpError {
-    /// The rest of the datagram is not read.
+    /// The bytes after this point are not read.
     #[error("RTCP is shorter than its length says")]
     Truncated,
-    /// The rest of the datagram is not read.
+    /// The bytes after this point are not read.
     #[error("RTCP has another version than 2")]
     Version,
     #[error("an RTCP packet of type {0} is too short for its count")]

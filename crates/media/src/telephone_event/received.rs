@@ -258,8 +258,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Digits of any length, segments included, are heard as they were sent, though packets are lost or doubled; of each digit the
-        /// first packet and one of its ends come.
+        /// Checks that digits of any length, including segments, are received as they were sent, though packets are lost or
+        /// duplicated. Of each digit the first packet and one of its ends are received.
         #[test]
         fn digits_are_heard_as_sent(
             start in any::<u32>(),

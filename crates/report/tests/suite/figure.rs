@@ -47,7 +47,7 @@ fn a_plot_without_a_fault_is_a_figure() {
     }
 }
 
-/// Changes that each make one fault.
+/// Makes changes of which each makes one fault.
 #[test]
 fn each_fault_is_named_with_its_place() {
     let numbers = |points: &[(f64, f64)]| {

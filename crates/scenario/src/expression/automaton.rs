@@ -35,7 +35,7 @@ pub(super) struct State {
     pub(super) starts: [bool; 3],
     /// True if no match is reachable.
     pub(super) dead: bool,
-    /// True if every step leads back here.
+    /// True if every step leads to this state again.
     pub(super) stays: bool,
 }
 

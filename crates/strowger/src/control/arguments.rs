@@ -156,7 +156,7 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, or it is not in the set, 2 the command line
 cannot be used, 3 no server reached.")]
     Search(SearchSetArguments),
-    /// Read sets again from their files and databases, without the rest of the configuration.
+    /// Read sets again from their files and databases, without the other parts of the configuration.
     #[command(after_long_help = "\
 What cannot be read or is wrong is named with its place and cure, and all sets stay as they
 were. Calls go on; a request that is under way ends by the data with which it came.

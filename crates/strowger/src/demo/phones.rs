@@ -135,7 +135,7 @@ fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<PhoneEvent
     std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("no randomness")?;
     let interrupted = news.clone();
     let node = net.spawn(move |shard, _| {
-        // The callee rings at once, so it need not send a 100 of its own.
+        // The callee rings immediately, so it need not send a 100.
         let settings = UserAgentSettings {
             name: b"Strowger demo".to_vec(),
             trying: false,
@@ -454,7 +454,7 @@ mod tests {
         }
     }
 
-    /// The number of shards changes while the phones register, ring, talk and hang up.
+    /// Changes the number of shards while the phones register, ring, talk and hang up.
     #[test]
     fn a_call_continues_while_shards_come_and_go() {
         let subject = DemoServer::start(&USERS).unwrap();

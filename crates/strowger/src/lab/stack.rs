@@ -38,7 +38,7 @@ pub(crate) struct StackArguments {
     /// Number of processes that measure at the same time, each with this number of threads. Their rates are added.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub processes: u8,
-    /// Requests or calls under way at a time, of all processes.
+    /// Number of requests or calls in progress at a time, of all processes together.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub outstanding: u32,
     /// Load before the window, in seconds.

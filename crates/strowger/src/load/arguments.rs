@@ -177,7 +177,7 @@ pub(crate) struct Schedule {
     /// Calls in all.
     #[arg(long, short = 'm', value_name = "N", value_parser = period::count)]
     pub calls: Option<u64>,
-    /// Calls open at once, at most; more wait, and the wait is counted.
+    /// Maximum number of calls open at a time. Further calls wait, and their wait is counted.
     #[arg(long, short = 'l', value_name = "N", value_parser = period::count)]
     pub concurrent: Option<u64>,
     /// Time during which new calls start [default: 10s, or until all calls are made].

@@ -49,7 +49,7 @@ fn a_capacity_is_found_where_delays_rise_slowly() {
     assert_eq!(within(&found, 0.05), 20, "{found:#?}");
 }
 
-/// The server loses 2 to 3 % of its capacity while it is searched.
+/// Searches on a server that loses 2 to 3 % of its capacity during the search.
 #[test]
 fn a_capacity_is_found_while_the_server_slowly_degrades() {
     let server = |fresh| Leaking { fresh, served: 0.0, seconds: 3_000.0 };
@@ -74,7 +74,7 @@ fn a_server_that_leaks_is_called_unstable() {
     assert!(found.iter().all(|found| found.limit.finding == Finding::Unstable), "{found:#?}");
 }
 
-/// Around each trial the generator starts and ends, for a second and a half.
+/// Checks the time of a brief search, including a second and a half for start and end of the generator in each trial.
 #[test]
 fn a_brief_search_answers_within_three_minutes() {
     let brief = |server: &mut dyn Server| search(&mut Search::new(Settings::brief(), Goal::calls()), server);

@@ -38,7 +38,7 @@ fn a_gate_is_a_ratio_of_one_run() {
     assert!(sum.is_met == Some(true) && sum.value.is_some_and(|value| (value - 0.2).abs() < 1e-9), "{sum:?}");
 }
 
-/// A share above 100 % needs no more digits than others.
+/// Checks that a share above 100 % has no more digits than other shares.
 #[test]
 fn a_gate_shows_shares_above_the_whole() {
     let (experiment, _) = Experiment::shipped("stack").expect("it is shipped");

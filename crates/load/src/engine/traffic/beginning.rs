@@ -124,8 +124,8 @@ impl Traffic {
         out: &mut Outbox,
     ) {
         let mut target = arrival.reply();
-        // Responses go back to the source of the request (RFC 3261 section 18.2.2); SIPp's go to the destination of all
-        // messages.
+        // Responses are sent to the source of the request (RFC 3261 section 18.2.2), whereas SIPp sends them to the
+        // destination of all messages.
         let run = &self.shard.run;
         if let Some(address) = run.sending_address.filter(|_| !run.retransmission.rfc3261) {
             target.address = address;

@@ -256,7 +256,7 @@ impl Traffic {
                 self.drive(slot, out, |runner| runner.lose_connection(ending));
             }
         }
-        // A round follows at once and may find the run finished.
+        // The next round follows immediately and may find the run finished.
         self.tick = self.shard.ms;
     }
 
