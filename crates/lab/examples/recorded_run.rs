@@ -254,7 +254,7 @@ pub(crate) const DOCUMENT: &str = "<?xml version=\"1.0\"?><scenario name=\"call\
     <send><![CDATA[ACK sip:a SIP/2.0\n\n]]></send><pause milliseconds=\"100\"/>\
     <send><![CDATA[BYE sip:a SIP/2.0\n\n]]></send><recv response=\"200\"/></scenario>";
 
-/// Hands the report of these rows to a test.
+/// Passes the report of these rows to a test.
 pub(crate) fn with_report<T>(experiment: &Experiment, rows: &[Row], test: impl FnOnce(&Report<'_>) -> T) -> T {
     let profile = rows.first().map_or(Profile::Quick, |row| row.profile);
     let description = description(experiment, profile, rows);

@@ -25,7 +25,7 @@ pub fn start(command: &mut Command) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Tells the guard of a group that begins or has ended.
+/// Reports to the guard that a group begins or has ended.
 pub(crate) fn tell(group: Pid, is_there: bool) {
     if let Some(pipe) = GUARD.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
         let sign = if is_there { '+' } else { '-' };

@@ -158,7 +158,7 @@ impl Statistic {
         }
     }
 
-    /// Returns the value, µs except for the count; `None` without a delay.
+    /// Returns the value, µs except for the count, or `None` without a delay.
     pub fn of(self, delays: &Delays) -> Option<f64> {
         match self {
             Self::Count => Some(delays.count() as f64),
@@ -337,7 +337,7 @@ impl Measure {
         })
     }
 
-    /// Returns the value; `None` without a measurement.
+    /// Returns the value, or `None` without a measurement.
     pub fn of(&self, page: &Page) -> Option<f64> {
         let count = |count: u64| Some(count as f64);
         match self.kind {

@@ -153,7 +153,7 @@ impl Delays {
         self.squares
     }
 
-    /// Returns the mean in µs, exact; `None` without a delay.
+    /// Returns the mean in µs, exact, or `None` without a delay.
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
     }

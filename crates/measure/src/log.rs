@@ -244,7 +244,7 @@ impl LogReader {
         (!all.is_empty()).then(|| format!("{}: {}", self.path.display(), all.join(", and ")))
     }
 
-    /// Returns the next entry; `None` at the end, or if the log is truncated or damaged (see [`LogReader::damage`]).
+    /// Returns the next entry, or `None` at the end, or if the log is truncated or damaged (see [`LogReader::damage`]).
     pub fn next(&mut self, page: &mut Page) -> Option<Entry> {
         while self.stopped.is_none() {
             let (kind, payload) = self.reader.next()?;

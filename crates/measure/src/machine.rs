@@ -169,7 +169,7 @@ impl MachineSampler {
         }
     }
 
-    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC); `None` the first time.
+    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC), or `None` at the first call.
     pub fn sample(&mut self, now: u64) -> Option<MachineSample> {
         let (text, proc) = (&mut self.text, &self.proc);
         let mut read =

@@ -304,7 +304,7 @@ mod tests {
         whole_and_good_counts();
     }
 
-    /// A count is met by the whole run or by its good windows.
+    /// Checks that a count is met by the whole run or by its good windows.
     fn whole_and_good_counts() {
         let (mut whole, good) = (run(), run().totals);
         whole.totals.count(Counter::CallsFailed, 4);

@@ -72,8 +72,8 @@ impl Sampler {
         Self::default()
     }
 
-    /// Returns the use since the last call, at `now` (µs, monotonic), in the wall-clock second `second`; `None` the
-    /// first time.
+    /// Returns the use since the last call, at `now` (µs, monotonic), in the wall-clock second `second`, or `None` at
+    /// the first call.
     pub fn sample(&mut self, now: u64, second: u64) -> Option<Sample> {
         let mut sample = Sample { second, ..Sample::default() };
         let (first, task) = (self.taken.is_none(), Path::new("/proc/self/task"));

@@ -65,7 +65,7 @@ table! {
 const SHORTEST: u64 = 100_000;
 
 impl Share {
-    /// Returns the ratio in per cent; `None` without a denominator.
+    /// Returns the ratio in per cent, or `None` if the denominator is zero.
     pub fn of(self, page: &Page) -> Option<f64> {
         let count = |counter| page.counter(counter) as f64;
         let sessions = concluded_sessions(page) as f64;

@@ -208,7 +208,7 @@ impl TreeSampler {
         }
     }
 
-    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC); `None` the first time.
+    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC), or `None` at the first call.
     pub fn sample(&mut self, now: u64) -> Option<TreeSample> {
         let is_due = self.looked.is_none_or(|before| now.saturating_sub(before) >= SLOW);
         self.take(now, is_due, is_due && now >= self.pss_due)

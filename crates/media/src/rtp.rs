@@ -128,7 +128,7 @@ impl Numbering {
         Self { source, sequence, timestamp, begins: true }
     }
 
-    /// Begins a talkspurt: the next packet has the marker.
+    /// Begins a talkspurt, so that the next packet has the marker.
     pub const fn begin(&mut self) {
         self.begins = true;
     }
@@ -160,7 +160,7 @@ impl Numbering {
         self.timestamp
     }
 
-    /// Advances the timestamp over a silence of these ticks.
+    /// Advances the timestamp over a silence of this number of ticks.
     pub const fn skip(&mut self, ticks: u32) {
         self.timestamp = self.timestamp.wrapping_add(ticks);
     }

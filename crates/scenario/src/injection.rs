@@ -422,7 +422,7 @@ fn starts(bytes: &[u8], mut at: usize, strip: bool) -> Box<[u32]> {
     starts.into_boxed_slice()
 }
 
-/// Returns a field of a line; empty if missing.
+/// Returns a field of a line, or an empty text if the field is missing.
 fn field(line: &[u8], column: u32) -> &[u8] {
     let mut rest = line;
     for _ in 0..column {

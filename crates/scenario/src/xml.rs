@@ -387,7 +387,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Handles a tag without end: as SIPp, stops without an error.
+    /// Handles a tag without end. As in SIPp, parsing stops without an error.
     fn broken(&mut self) {
         self.warnings.push(
             self.document.warning(self.at, "this tag has no end but a `<`: the rest of the document is not read"),

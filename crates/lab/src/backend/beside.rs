@@ -66,7 +66,9 @@ impl Beside {
         name.strip_prefix(need).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
-    /// Starts the backend of this name in a folder of its own, which is made if it is missing; `None` if the name needs no program.
+    /// Starts the backend of this name in a folder that only it uses, and makes the folder if it is missing. Returns `None` if the
+    /// name needs no program.
+    ///
     /// # Errors
     /// The name is unknown, a program is missing or does not start.
     pub fn start(name: &str, folder: &Path) -> Result<Option<Self>, Error> {
@@ -100,7 +102,7 @@ impl Beside {
         Ok(Some(Self { program }))
     }
 
-    /// Kind of the backend.
+    /// Returns the kind of the backend.
     pub const fn kind(&self) -> BesideKind {
         match self.program {
             Program::Database(_) => BesideKind::Database,
@@ -175,7 +177,7 @@ impl Beside {
         self.database()?.execute(&format!("TRUNCATE TABLE {table}")).map(drop)
     }
 
-    /// Number of rows of a table of accounting.
+    /// Returns the number of rows of a table of accounting.
     ///
     /// # Errors
     /// As [`Self::truncate`].

@@ -59,7 +59,7 @@ impl Drop for Delay {
     }
 }
 
-/// Passes on both directions of a connection.
+/// Forwards both directions of a connection.
 fn both(near: TcpStream, far: TcpStream, delay: Duration) -> std::io::Result<()> {
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;

@@ -96,7 +96,7 @@ impl MariaDb {
         self.server.end(Signal::TERM)
     }
 
-    /// URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    /// Returns the URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub fn url(&self) -> String {
         format!("mysql://{USER}:{USER}@{}/{DATABASE}", self.server.address())
     }

@@ -112,7 +112,7 @@ impl PostgreSql {
         self.server.end(Signal::INT)
     }
 
-    /// URL: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    /// Returns the URL: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub fn url(&self) -> String {
         format!("postgresql://{USER}:{USER}@{}/{DATABASE}", self.server.address())
     }

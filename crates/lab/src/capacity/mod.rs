@@ -65,7 +65,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Unit of its load.
+    /// Returns the unit of the work's load.
     pub const fn unit(&self) -> LoadUnit {
         match self {
             Self::Options => LoadUnit::Requests,
@@ -74,7 +74,7 @@ impl Work {
         }
     }
 
-    /// Goal of its search.
+    /// Returns the goal of the work's search.
     pub fn goal(&self) -> Goal {
         match self {
             Self::Options => Goal::requests(),
@@ -83,7 +83,7 @@ impl Work {
         }
     }
 
-    /// Name of the work's attempts.
+    /// Returns the name of the work's attempts.
     pub const fn attempts(&self) -> &'static str {
         match self {
             Self::Options => "OPTIONS",
@@ -92,7 +92,7 @@ impl Work {
         }
     }
 
-    /// Workload of `strowger load`.
+    /// Returns the workload of `strowger load` for this work.
     const fn workload(&self) -> &'static str {
         match self {
             Self::Options => "options",
@@ -141,7 +141,7 @@ pub struct CapacityRequest {
 }
 
 impl CapacityRequest {
-    /// Load of this value.
+    /// Returns a load of this value.
     const fn load(&self, value: f64) -> Load {
         Load { value, unit: self.work.unit() }
     }
@@ -314,7 +314,8 @@ fn contact(request: &CapacityRequest) -> [String; 2] {
     }
 }
 
-/// Bounds of the generator's verdict: a lag of a tenth of the goal's delay changes no judgement.
+/// Returns the bounds of the generator's verdict. A lag of a tenth of the goal's delay is allowed, because it changes
+/// no judgement.
 fn thresholds() -> Thresholds {
     let lag = Some(30.0);
     Thresholds { lag_p99: lag, receive_lag: lag, run_queue: lag, stall: 500.0, ..Thresholds::default() }

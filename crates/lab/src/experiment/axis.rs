@@ -108,7 +108,7 @@ impl Axis {
         axis
     }
 
-    /// Refuses titles by which two values could not be told apart.
+    /// Refuses titles that do not distinguish two values of the axis.
     fn name_apart(&self, fields: &Fields<'_>, faults: &mut Faults) {
         let written = self.values.iter().map(ToString::to_string);
         let names: Vec<String> = written.map(|value| self.titles.get(&value).cloned().unwrap_or(value)).collect();

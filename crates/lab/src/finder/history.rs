@@ -37,7 +37,7 @@ impl History {
         loads.len()
     }
 
-    /// Forgets all votes: the system may have changed.
+    /// Discards all votes, because the system may have changed.
     pub(super) const fn forget_votes(&mut self) {
         self.since = self.made.len();
     }

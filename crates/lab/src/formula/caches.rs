@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Computes the throughput in bytes a second, formula (1): bytes sent and received over time.
 ///
-/// None where no time has passed.
+/// Returns `None` if no time has passed.
 pub fn throughput(sent: u64, received: u64, time: Duration) -> Option<f64> {
     let seconds = time.as_secs_f64();
     (seconds > 0.0).then(|| sent as f64 / seconds + received as f64 / seconds)

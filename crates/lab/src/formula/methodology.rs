@@ -25,7 +25,7 @@ pub fn call_rate(simultaneous: f64, duration: Duration) -> Option<f64> {
 /// Computes the performance rating factor in per cent, equation (2): a figure with codec translation over the same figure
 /// without translation at the same load.
 ///
-/// None where the figure without translation is zero.
+/// Returns `None` if the figure without translation is zero.
 pub fn rating_factor(with_translation: f64, without_translation: f64) -> Option<f64> {
     (without_translation != 0.0).then(|| with_translation / without_translation * 100.0)
 }

@@ -8,14 +8,14 @@ pub const SCALE: f64 = 13_000.0;
 
 /// Scales a load in per cent, measured at `rate` calls a second, to [`SCALE`].
 ///
-/// None without a rate.
+/// Returns `None` if the rate is zero.
 pub fn scaled_load(load: f64, rate: f64) -> Option<f64> {
     (rate > 0.0).then(|| load * SCALE / rate)
 }
 
 /// Computes the penalty in per cent of a scaled load against the scaled load of another test.
 ///
-/// None where the other test has no load.
+/// Returns `None` if the other test has no load.
 pub fn penalty(scaled: f64, base: f64) -> Option<f64> {
     (base > 0.0).then(|| (scaled / base - 1.0) * 100.0)
 }

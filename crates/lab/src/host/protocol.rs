@@ -55,7 +55,7 @@ struct Line<T> {
 /// Largest message, in bytes: the program of a system is sent in one message.
 const LARGEST: usize = 1 << 30;
 
-/// Writes a message, and these bytes behind it.
+/// Writes a message, and these bytes after it.
 pub(super) fn write(output: &mut impl Write, message: &impl Serialize, bytes: &[u8]) -> io::Result<()> {
     let mut line = serde_json::to_vec(&Line { message, bytes: bytes.len() })?;
     line.push(b'\n');

@@ -146,7 +146,7 @@ impl Flow {
         }
     }
 
-    /// Tells whether the answering side waits for this message, after those that need not come.
+    /// Returns whether the answering side waits for this message, at once or after optional messages.
     fn is_expected(&mut self, wanted: &str) -> bool {
         while let Some(Action::Receive { text, is_optional: true }) = self.answerer.front() {
             if text == wanted {

@@ -169,7 +169,7 @@ fn show(time: Duration) -> String {
     Unit::Microseconds.show(time.as_micros() as f64)
 }
 
-/// Tells whether a finder makes trials that are not those of fixed loads.
+/// Returns whether a finder makes trials in addition to those at fixed loads.
 fn has_search(experiment: &Experiment, steps: &Steps) -> bool {
     steps.search && matches!(experiment.load.finder, FinderKind::Search | FinderKind::Rfc7502)
 }

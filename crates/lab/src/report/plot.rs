@@ -261,7 +261,7 @@ impl Places {
         }
     }
 
-    /// Makes the horizontal axis of a figure of these values of axes.
+    /// Makes the horizontal axis of a figure for these values of axes.
     fn axis(self, cells: &Cells<'_>, only: &Axes) -> XAxis {
         let numbers = |title: &str, unit: &str| {
             XAxis::Numbers(Axis { title: title.into(), unit: unit.into(), scale: Scale::Linear })

@@ -41,7 +41,7 @@ pub(super) fn values(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
     lines.fill(if has_causes { table.with_texts(texts + figure.y.len()) } else { table })
 }
 
-/// Makes the table of limits: by criterion where the finder made steps, with the cause of each.
+/// Makes the table of limits, each with its cause. If the finder made steps, the table has a limit for each criterion.
 pub(super) fn limits(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
     let fitting = cells.with(&figure.only);
     let mut found: Vec<&CellRows<'_>> = Vec::new();

@@ -70,7 +70,7 @@ impl Series {
         Ok(())
     }
 
-    /// Returns the values of a figure; empty if the figure was not requested.
+    /// Returns the values of a figure, or no values if the figure was not requested.
     pub fn values(&self, name: &str) -> &[Option<f64>] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }

@@ -209,7 +209,7 @@ fn micros(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Waits for this time, unless a signal comes.
+/// Waits for this time, or until a signal arrives.
 fn pause(time: Duration) -> Result<(), Error> {
     let end = Instant::now() + time;
     while Instant::now() < end {

@@ -70,7 +70,7 @@ impl Pair {
         Ok(Self { calling, answering: Some(answering), counts })
     }
 
-    /// Goes as fast as it can, and measures this window.
+    /// Makes exchanges as fast as possible, and measures them in this window.
     pub(super) fn measure(&self, setting: &Setting, window: Duration) -> Result<Measured, Error> {
         let handle = self.calling.handle();
         for shard in 0..setting.threads {

@@ -273,7 +273,7 @@ fn find<'a>(system: &'a SystemFolder, name: &str) -> Result<&'a Scenario, Error>
     })
 }
 
-/// Fills in the marks of words; `@WORDS@` becomes the words in `own`, whose marks are filled in too.
+/// Fills in the marks of words. Replaces `@WORDS@` by the words in `own`, whose marks are filled in too.
 pub(super) fn fill_words(words: &[String], own: &[String], values: &[(&str, String)]) -> Result<Vec<String>, Error> {
     let all = words.iter().flat_map(|word| if word == "@WORDS@" { own } else { std::slice::from_ref(word) });
     all.map(|word| fill(word, values)).collect()

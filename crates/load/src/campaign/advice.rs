@@ -26,7 +26,7 @@ pub struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// Returns the troubles, the gravest first; none for a run without failures.
+    /// Returns the troubles, the gravest first, or none for a run without failures.
     pub fn sentences(&self, run: &Run) -> Vec<String> {
         let totals = &run.totals;
         let failed = totals.counter(Counter::CallsFailed);

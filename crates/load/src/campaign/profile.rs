@@ -115,7 +115,7 @@ pub const fn portion(all: u64, index: usize, count: usize) -> u64 {
     all / count + ((index as u64) < all % count) as u64
 }
 
-/// Returns the length of a profile, µs; `None`: without end.
+/// Returns the length of a profile, µs, or `None` if it has no end.
 pub fn length(parts: &[Part]) -> Option<u64> {
     parts.iter().try_fold(0u64, |sum, part| match part {
         Part::Hold { .. } => None,

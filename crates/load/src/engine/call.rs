@@ -38,7 +38,7 @@ impl Value {
         }
     }
 
-    /// Returns the text; empty for numbers and booleans.
+    /// Returns the text, which is empty for numbers and booleans.
     pub(super) fn text(&self) -> &[u8] {
         match self {
             Self::Text(text) => text,

@@ -376,7 +376,7 @@ impl CallRunner<'_> {
         self.post(range);
     }
 
-    /// Passes bytes of the outbox to the socket.
+    /// Moves bytes of the outbox to the socket.
     pub(super) fn post(&mut self, range: std::ops::Range<usize>) {
         if let Some(watch) = &mut self.shard.watch {
             let bytes = &self.out.bytes[range.clone()];

@@ -95,12 +95,12 @@ impl Helper {
         (self.lookup)(host, port)
     }
 
-    /// Begins a look-up and returns its number; `None` if too much work waits.
+    /// Begins a look-up and returns its number. Returns `None` if too much work waits.
     pub(super) fn look_up(&mut self, place: WaitingCall, host: &str, port: u16) -> Option<u64> {
         self.ask(place, Input::Name { host: host.to_owned(), port })
     }
 
-    /// Begins to read files, and returns the number of the work; `None` if too much work waits.
+    /// Begins to read files, and returns the number of the work. Returns `None` if too much work waits.
     pub(super) fn read(&mut self, place: WaitingCall, paths: Vec<String>) -> Option<u64> {
         self.ask(place, Input::Files { paths })
     }

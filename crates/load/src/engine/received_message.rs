@@ -67,7 +67,7 @@ pub(super) fn has_tag(bytes: &[u8], shard: &mut super::shard_context::ShardConte
     read.is_err() || to.is_some_and(|to| tag(to).is_some())
 }
 
-/// Hashes a whole message, to recognise retransmissions.
+/// Hashes a whole message, so that retransmissions are recognised.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     use std::hash::BuildHasher;
     // Never 0, which means none.

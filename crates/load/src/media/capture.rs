@@ -261,7 +261,7 @@ fn tagged(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns destination port and payload of the UDP datagram (RFC 768) in an IP packet; `None` for a fragment.
+/// Returns destination port and payload of the UDP datagram (RFC 768) in an IP packet, or `None` for a fragment.
 fn datagram(packet: &[u8]) -> Option<(u16, &[u8])> {
     let udp = match packet.first()? >> 4 {
         4 => {

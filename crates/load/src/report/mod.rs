@@ -82,14 +82,15 @@ impl<'a> Report<'a> {
         self.health.iter().all(|health| health.verdict.is_valid())
     }
 
-    /// Returns the numbers of good windows and of all windows, over all generators; `None` if all are good.
+    /// Returns the numbers of good windows and of all windows, over all generators, or `None` if all are good.
     fn good_windows(&self) -> Option<(usize, usize)> {
         let windows = || self.health.iter().flat_map(|health| &health.windows);
         let good = windows().filter(|window| window.is_good()).count();
         Some((good, windows().count())).filter(|(good, all)| good < all)
     }
 
-    /// Returns the figures of the good windows of all callers (or answerers, without callers); `None` if all are good.
+    /// Returns the figures of the good windows of all callers (or answerers, without callers), or `None` if all are
+    /// good.
     pub fn good(&self) -> Option<Page> {
         self.good_windows()?;
         Some(good_of(self.run, &self.health))

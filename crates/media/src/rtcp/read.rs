@@ -73,7 +73,7 @@ fn without_padding(body: &[u8]) -> Option<&[u8]> {
     body.get(..body.len().checked_sub(padding).filter(|_| padding > 0)?)
 }
 
-/// Reads a packet; `None` if it is too short for its count.
+/// Reads a packet. Returns `None` if the packet is too short for its count.
 fn packet(packet_type: u8, count: u8, body: &[u8]) -> Option<RtcpPacket<'_>> {
     Some(match packet_type {
         SENDER_REPORT => {

@@ -75,7 +75,7 @@ impl Ways {
         }
     }
 
-    /// Returns the next nodes, none if the path ends here.
+    /// Returns the next nodes, or none if the path ends here.
     fn move_on(
         &mut self,
         program: &Program,

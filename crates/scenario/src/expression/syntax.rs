@@ -117,7 +117,7 @@ impl Parser<'_> {
         Err(ExpressionError { kind, at })
     }
 
-    /// Folds a byte: without regard to case, expression and text are read in upper case.
+    /// Folds a byte: if case is ignored, both expression and text are read in upper case.
     fn fold(&self, byte: u8) -> u8 {
         if self.ignore_case { byte.to_ascii_uppercase() } else { byte }
     }

@@ -163,7 +163,7 @@ fn reach(
     reach_at(argument.socket.as_ref(), &argument.config, speak)
 }
 
-/// Speaks to the server at this socket, or to the server of a configuration.
+/// Connects to the server at this socket, or to the server of a configuration.
 fn reach_at(
     socket: Option<&PathBuf>,
     config: &ConfigArgument,
