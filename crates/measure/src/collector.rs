@@ -107,7 +107,7 @@ impl Collector {
     fn complete_first(&mut self, second: &mut impl FnMut(&Page)) {
         if let Some(((number, _), mut page)) = self.pending.pop_first() {
             self.reached = Some(number);
-            // A late page of a shard that slept covers time that others have covered too.
+            // A late page of a shard that slept covers time that pages of other shards have covered too.
             self.until = page.follow(self.until);
             if !page.warm_up {
                 self.totals.add_after(&page);

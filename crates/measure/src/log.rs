@@ -162,7 +162,7 @@ const fn magic() -> strowger_records::Magic {
     [a, b, c, d, e, f, g, VERSION]
 }
 
-/// Record of a log. A page goes into the page given to [`LogReader::next`].
+/// Record of a log. The content of a page is stored in the page given to [`LogReader::next`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     Page,

@@ -401,7 +401,7 @@ mod tests {
         ] {
             assert!(!bounds(&run, text), "{text}");
         }
-        // One more call failed by its BYE: the sessions do not see it.
+        // One more call failed by its BYE, which the sessions do not count.
         run.totals.count(Counter::CallsFailed, 1);
         assert!(!bounds(&run, "ser>=80%") && bounds(&run, "calls.failed<=11"));
     }

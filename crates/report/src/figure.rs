@@ -112,7 +112,7 @@ pub struct Published {
 /// Value that others published.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PublishedPoint {
-    /// Place on the x axis. None: the value holds for every x.
+    /// Place on the x axis. `None`: the value holds for every x.
     pub x: Option<f64>,
     /// Value.
     pub y: f64,

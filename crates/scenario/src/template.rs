@@ -21,8 +21,8 @@ pub struct Template {
     pub has_length: bool,
     /// True if there is a [`Piece::Authentication`], which is computed over the finished message.
     pub has_authentication: bool,
-    /// True if there is a [`Piece::CSeq`]: the call's counter increments when this is sent as a request other than ACK
-    /// and CANCEL.
+    /// True if there is a [`Piece::CSeq`]: the call's counter is incremented when the text is sent as a request other
+    /// than ACK and CANCEL.
     pub uses_cseq: bool,
 }
 

@@ -65,7 +65,7 @@ const RELOADS: usize = 8;
 /// Time that the working parts of such a server have to end, while bindings are written.
 const FAILURE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Interval of messages to the supervisor from a server that stands by.
+/// Interval of the messages that a server on stand-by sends to the supervisor.
 const STANDING_BY: Duration = Duration::from_secs(1);
 
 fn end_at_once(code: u8) -> ! {

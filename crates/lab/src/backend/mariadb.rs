@@ -42,7 +42,7 @@ impl MariaDb {
                 "--skip-name-resolve",
             ])
             .arg(option("--datadir=", &data))
-            // In a shared folder, a server that starts would remove the temporary tables of others.
+            // In a shared folder, a starting server would remove the temporary tables of other servers.
             .arg(option("--tmpdir=", folder));
         if is_root() {
             command.arg("--user=root");

@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Folder of the programs of all versions.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// User of the package: the server refuses to run as root.
+/// User of the package, because the server refuses to run as root.
 const SYSTEM_USER: &str = "postgres";
 
 /// PostgreSQL with one empty database and its owner, who has a password. A commit is on the disk within 0.6 s (`synchronous_commit = off`).

@@ -187,7 +187,7 @@ pub enum News<'a> {
 /// Reason why there is no capacity.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Something stands between the generator and the server.
+    /// An obstacle between the generator and the server.
     #[error("{0}")]
     Obstacle(Obstacle),
     /// The generator does not run.

@@ -13,7 +13,7 @@ use strowger_measure::{Counter, Failure, Run};
 /// Reason why a server cannot be measured: a sentence with a cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Nothing listens there, or no way leads there.
+    /// Nothing listens at the address, or there is no route to it.
     Dead(String),
     /// Nothing comes back.
     Silent(String),

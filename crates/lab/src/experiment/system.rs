@@ -21,7 +21,7 @@ pub struct SystemSpec {
     pub beside: Vec<String>,
     /// Values of axes that it does not have.
     pub skip: BTreeMap<String, Vec<AxisValue>>,
-    /// Measured only where the command line names it.
+    /// Measured only if the command line names the system.
     pub is_optional: bool,
     /// Step of a staircase. It replaces the step of `[load]`.
     pub step: Option<f64>,

@@ -94,7 +94,7 @@ fn one(outcome: &TrialOutcome) -> Cause {
         let own = Cause::new(*part, *sign);
         return match outcome.figures.largest("generator.thread/").filter(|_| *part == Part::Generator) {
             Some((name, share)) if share >= SATURATED => Cause::thread(*part, name, share),
-            // A generator with something left does not keep up where others have taken the cores.
+            // A generator with spare capacity does not keep up if other programs have taken the cores.
             Some(_) => all_cores(outcome).unwrap_or(own),
             None => own,
         };

@@ -69,7 +69,7 @@ const DEGRADED: f64 = 0.7;
 /// Loads of a search before the one that confirms the limit.
 const LOADS: usize = 17;
 
-/// Lower loads that are tried where the first one is not carried.
+/// Number of lower loads that are tried if the first one is not carried.
 const DESCENTS: u32 = 3;
 
 /// Search by several short trials a load.

@@ -57,7 +57,7 @@ pub struct Row {
     pub profile: Profile,
     /// Measured figures.
     pub figures: Figures,
-    /// Values of figures for each second of the window, where the experiment shows them over time.
+    /// Values of figures for each second of the window, if the experiment shows them over time.
     #[serde(default, skip_serializing_if = "Series::is_empty")]
     pub series: Series,
     /// Limit of a search. Only the row that ends a search has one; its load is 0, and its figures are those of the trial that confirmed

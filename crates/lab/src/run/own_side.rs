@@ -37,7 +37,7 @@ const LARGEST: u64 = 1 << 20;
 enum Server {
     /// System under test.
     System(RunningSystem),
-    /// Server that runs already, and its process where it can be seen.
+    /// Server that runs already, and its process if it can be seen.
     External(Option<u32>),
     /// Unread relay or echo.
     Floor(Process),

@@ -29,7 +29,7 @@ pub struct Setting<'a> {
     pub workers: Option<u32>,
     /// Answering sides, for systems that choose among them.
     pub answers: &'a [SocketAddr],
-    /// Values of further marks: those of the backends.
+    /// Values of further marks, which are those of the backends.
     pub values: Vec<(&'static str, String)>,
     /// Cores on which the system runs; empty for all.
     pub cores: &'a [usize],

@@ -351,7 +351,7 @@ impl Campaign {
         }
         let receives = self.plan.workload() == Some(Workload::RegisterThenReceive);
         let over = match &self.answerer {
-            // Registrations are made long before the last call comes.
+            // Registrations are made long before the last call is received.
             Some(side) if receives => self.ending.is_some() && side.report().open == 0,
             Some(side) if self.callers.is_empty() => side.stats.is_some(),
             _ => self.callers.iter().all(|side| side.stats.is_some()),

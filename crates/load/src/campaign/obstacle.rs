@@ -27,7 +27,8 @@ pub(super) struct ProbeAnswer {
 pub enum Obstacle {
     /// No request was answered.
     Silent { probes: u64 },
-    /// Answers came, then some or all requests were refused with this code, while others succeeded at a lower rate.
+    /// The target answered, and then refused some or all requests with this code, while requests at a lower rate
+    /// succeeded.
     RateLimit { code: u16, after: u64, rate: f64, retry_after: Option<u32> },
     /// The target answered, and then stopped answering this source: the cause is a ban, or a limiter that drops.
     Ban { source: String, after: u64, rate: f64, others_answered: bool },

@@ -95,14 +95,15 @@ pub struct Plan {
     pub patience: Option<Duration>,
     /// Wait for the answers to CANCEL and BYE when calls are ended before their time. 0: no wait.
     pub grace: Duration,
-    /// Address in Contact of the callers' registrations. `None`: the address of the socket, so each connection has its own.
+    /// Address in Contact of the callers' registrations. `None`: the address of the socket, so that each connection has its
+    /// own address.
     pub contact: Option<Target>,
     /// Requested lifetime of a registration, in seconds.
     pub expires: u32,
     pub mix: Mix,
     /// Milliseconds from 180 to 200 on the answering side.
     pub ring: u32,
-    /// Our addresses, used in turn. Empty: the address from which the target is reached.
+    /// Source addresses, used in turn. Empty: the address from which the target is reached.
     pub sources: Vec<IpAddr>,
     /// Our port. Each further generator takes the next port. 0: any.
     pub port: u16,

@@ -125,7 +125,7 @@ mod tests {
         let mut silence = Silence::default();
         let mut reported = 0;
         for second in 0..60 {
-            // Six seconds each: an answer to each message, then none for five.
+            // Six seconds each: an answer to each message, then five seconds without an answer.
             let counts = Snapshot { datagrams_out: second * 5, datagrams_in: 1 + second / 6, ..Snapshot::default() };
             reported += u64::from(silence.look(Duration::from_secs(second), &counts).is_some());
         }

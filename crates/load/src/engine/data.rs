@@ -15,7 +15,7 @@ impl CallRunner<'_> {
         let mut lines = std::mem::take(&mut self.call.extra().lines);
         lines.clear();
         for file in &*files {
-            // A number is drawn only for a RANDOM file: the sequence of the other draws stays.
+            // A number is drawn only for a RANDOM file, so that the sequence of the other draws is unchanged.
             let entropy = if file.order() == LineOrder::Random { self.shard.pool.rand.draw() } else { 0 };
             let line = file.pick(self.call.user, u64::from(entropy));
             lines.push(self.or_halt(line).flatten().unwrap_or(NONE));

@@ -139,7 +139,7 @@ pub struct Behaviour {
     pub dead_call_wait: u32,
     /// `exec command` may run programs.
     pub commands: bool,
-    /// Percent of messages lost on purpose where the step gives none.
+    /// Percentage of messages lost on purpose if the step sets none.
     pub lost: f64,
 }
 

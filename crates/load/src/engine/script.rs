@@ -266,7 +266,7 @@ pub(super) fn names_media(line: &[u8]) -> bool {
 fn fold_length(parts: &mut Vec<Part>) {
     let Some(at) = parts.iter().position(|p| matches!(p, Part::Piece(Piece::Length(_)))) else { return };
     let [Part::Piece(Piece::Length(n)), Part::Bytes(rest, _)] = &parts[at..] else { return };
-    // The end of the headers must be in the constant part, and no other before it.
+    // The end of the headers must be in the constant part, and must not occur before it.
     let before = parts[..at].iter().any(|p| match p {
         Part::Bytes(bytes, _) => memchr::memmem::find(bytes, b"\r\n\r\n").is_some(),
         _ => false,

@@ -153,7 +153,7 @@ impl CallRunner<'_> {
         if !bytes.starts_with(b"SIP/2.0") {
             return transaction | 1;
         }
-        // All responses to a request share the transaction: the first line and the body tell them apart.
+        // All responses to a request share the transaction, so the first line and the body distinguish them.
         let line = &bytes[..memchr::memchr(b'\r', bytes).unwrap_or(bytes.len())];
         let body = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(&b""[..], |at| &bytes[at..]);
         transaction ^ hash(line).rotate_left(31) ^ hash(body).rotate_left(7) | 1

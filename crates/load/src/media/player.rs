@@ -259,7 +259,7 @@ impl Player {
     }
 
     fn place(&mut self, leg: u64, play: &Play) -> u32 {
-        // All three unpredictable to others (RFC 3550 section 5.1).
+        // All three values are unpredictable to other parties (RFC 3550 section 5.1).
         let (a, b) = (self.word(), self.word());
         let stream = Stream {
             generation: 0,

@@ -19,7 +19,7 @@ pub(super) fn bind(
     let ip = addresses.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let dials = calls && options.transport.is_reliable();
     if options.transport.is_secure() {
-        // Checked before any port is tried: the files are as good or bad on each.
+        // Checked before any port is tried, because the result does not depend on the port.
         tls::check(options, dials).map_err(|error| Failure(code::FATAL, format!("TLS cannot be used: {error}")))?;
     }
     let settings = |port: u16| NetSettings {

@@ -43,7 +43,7 @@ struct Segment<'a> {
     header: &'a Header,
     /// True if the packet has the marker, and this is its first event.
     begins: bool,
-    /// False if the packet comes behind a later one.
+    /// False if the packet arrives after a later one.
     is_newer: bool,
     start: u32,
 }

@@ -360,7 +360,7 @@ impl Builder {
                 self.nodes[fork as usize].moves[0] = part.first;
                 Some(Part { first: fork, holes: vec![(fork, 1)] })
             }
-            // ((x?x)?x)?: the later copies follow the earlier.
+            // ((x?x)?x)?: the later copies follow the earlier ones.
             Some(most) => {
                 let mut tail = Some(self.fork(first, None, round)?);
                 for _ in least + 1..most {

@@ -90,7 +90,7 @@ pub(crate) struct CapacityArguments {
     /// Write the report as one self-contained HTML page; - has the same meaning as with --json.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// No progress and no table: the sentence alone.
+    /// Print only the sentence, without progress and table.
     #[arg(long, short)]
     pub quiet: bool,
 }

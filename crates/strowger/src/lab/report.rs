@@ -10,7 +10,7 @@ use strowger_report::printable;
 use super::{of_folder, print};
 use crate::output::{Refusal, code, usage};
 
-/// Make the report of a run: one HTML page, with JSON and CSV beside it.
+/// Make the report of a run: one HTML page, with JSON and CSV in the same folder.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -362,7 +362,7 @@ pub(crate) struct Bounds {
     /// Calls that fell due, had a free place, and were not begun by the end of a window.
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
     pub max_rate_error: f64,
-    /// The lag of calls, of timers within calls and of sending, its 99th percentile [default: by the delays, see
+    /// The 99th percentile of the lag of calls, of timers within calls and of sending [default: by the delays, see
     /// --lag-share].
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub max_lag: Option<f64>,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Maximum length of a line in bytes.
 pub(super) const LONGEST_LINE: usize = 2_048;
 
-/// Minimum time that a line waits for others to be written with it.
+/// Minimum time that a line waits, so that other lines are written with it.
 const LINGER: Duration = Duration::from_millis(20);
 
 /// Interval of writes under a steady flow of lines: each write takes the processor from a shard.
