@@ -133,7 +133,7 @@ impl ReceivedStream {
         let order = self.count(header);
         match order {
             PacketOrder::Jump => return order,
-            // The timestamps begin anew as well.
+            // The timestamps begin again as well.
             PacketOrder::Restart => self.jitter.pause(),
             _ => (),
         }

@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn events_far_apart_are_heard() {
-        // Ten, twenty and thirty minutes of sound between them, then a peer that begins anew.
+        // Ten, twenty and thirty minutes of sound between them, then a peer that has restarted.
         let between = [30_000_u16, 60_000, 24_464, 50_000];
         let packets: Vec<(u16, bool, u32, [u8; 4])> = (between.iter().zip(0..))
             .map(|(sequence, place): (_, u32)| (*sequence, true, (place % 3) * 4_800_000, [place as u8, 0x8a, 0, 160]))
