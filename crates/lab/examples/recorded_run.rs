@@ -47,7 +47,7 @@ pub(crate) fn write(folder: &Path, experiment: &Experiment, text: &str, rows: &[
 /// Figures that a report computes.
 const COMPUTED: [&str; 3] = ["load", "load.scaled", "penalty"];
 
-/// CPU of the server for a call, in microseconds, without axes.
+/// Returns the CPU time of the server for a call, in microseconds, before the axes change it.
 pub(crate) fn cpu_of_call(system: &str) -> f64 {
     match system {
         FLOOR => 50.0,
@@ -57,7 +57,7 @@ pub(crate) fn cpu_of_call(system: &str) -> f64 {
     }
 }
 
-/// Limit of a system in calls a second.
+/// Returns the limit of a system in calls a second.
 pub(crate) fn limit(system: &str) -> f64 {
     600_000.0 / cpu_of_call(system)
 }
@@ -75,7 +75,8 @@ fn of_trial(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<R
     }
 }
 
-/// Steps of a staircase to two beyond the limit, two rates of RFC 7502, or nothing else of a search than its end.
+/// Returns the rows of a search besides its end: the steps of a staircase to two steps beyond the limit, two rates of
+/// RFC 7502, or none.
 fn search(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> {
     let limit = limit(&trial.system);
     let mut rows = Vec::new();
@@ -187,7 +188,8 @@ fn row(experiment: &Experiment, profile: Profile, trial: &Planned, load: f64) ->
     row
 }
 
-/// Values for each second: its number, 1 % more in each repetition. A second in which the server is away has no delay.
+/// Sets a value for each second: its number, 1 % more in each repetition. A second in which the server is away gets no
+/// delay.
 fn set_over_time(experiment: &Experiment, profile: Profile, row: &mut Row, noise: f64) {
     if row.system.name == FLOOR {
         return;
@@ -252,7 +254,7 @@ pub(crate) const DOCUMENT: &str = "<?xml version=\"1.0\"?><scenario name=\"call\
     <send><![CDATA[ACK sip:a SIP/2.0\n\n]]></send><pause milliseconds=\"100\"/>\
     <send><![CDATA[BYE sip:a SIP/2.0\n\n]]></send><recv response=\"200\"/></scenario>";
 
-/// Hands the report of these rows to a test.
+/// Passes the report of these rows to a test.
 pub(crate) fn with_report<T>(experiment: &Experiment, rows: &[Row], test: impl FnOnce(&Report<'_>) -> T) -> T {
     let profile = rows.first().map_or(Profile::Quick, |row| row.profile);
     let description = description(experiment, profile, rows);

@@ -6,8 +6,8 @@
 //! |---|---|
 //! | 0 | name: `userN`, see [`user`] |
 //! | 1 | `[authentication username=userN password=secretN]` |
-//! | 2 | name of the user that it calls |
-//! | 3 | header line with credentials for its next INVITE, by a nonce that it was given before; only for documents that [send it at once](sends_at_once) |
+//! | 2 | name of the user that this user calls |
+//! | 3 | header line with credentials for the user's next INVITE, by a nonce that the server gave before; only for documents that [send credentials at once](sends_at_once) |
 //!
 //! | mark | value |
 //! |---|---|
@@ -60,7 +60,7 @@ pub struct Parties {
     pub hold: Duration,
 }
 
-/// Name and password of a user, from 1.
+/// Returns the name and the password of a user; `number` begins at 1.
 pub fn user(number: u32) -> (String, String) {
     (format!("user{number}"), format!("secret{number}"))
 }
@@ -75,7 +75,7 @@ pub fn only_registers(name: &str) -> bool {
     SHIPPED.iter().any(|(shipped, text)| *shipped == name && !text.contains("INVITE"))
 }
 
-/// Text of a document, `name` being a shipped one or a path, with its marks filled in.
+/// Returns the text of a document with its marks filled in; `name` is a shipped document or a path.
 ///
 /// # Errors
 /// There is no such document, or it has a mark without a value.
@@ -102,7 +102,7 @@ pub fn text(name: &str, parties: &Parties) -> Result<String, Error> {
     })
 }
 
-/// Text of a user's document.
+/// Reads the text of a user's document.
 fn own(name: &str) -> Result<String, Error> {
     let path = Path::new(name);
     if path.exists() {

@@ -1,7 +1,7 @@
 //! Bare echo: a server that answers each request with 200 and stores nothing. Its cost is the cost of the transport.
 //!
-//! The response copies Via, From, To, Call-ID and CSeq. Over TCP the echo also reads the length of the body. An idle connection has no buffer.
-//! There is one thread.
+//! The response copies Via, From, To, Call-ID and CSeq. Over TCP the echo also reads the length of the body. An idle connection has no
+//! buffer. All connections share one thread.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -18,7 +18,7 @@ const READ: usize = 65_536;
 /// Longest request.
 const LONGEST: usize = 65_536;
 
-/// Marks of the two sockets that are there from the start; connections are counted from [`FIRST`] on.
+/// Marks of the two sockets that exist from the start. Connections are counted from [`FIRST`] on.
 const DATAGRAMS: u64 = 0;
 const LISTENER: u64 = 1;
 const FIRST: u64 = 2;
@@ -85,7 +85,7 @@ impl Echo {
         loop {
             let (length, from) = match self.datagrams.recv_from(heard) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // An answer was unreachable: its error comes with the next call.
+                // The previous answer was unreachable, and its error is returned by this call.
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionRefused) => continue,
                 other => other?,
             };
@@ -117,12 +117,13 @@ fn accepted(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
 
 struct Connection {
     stream: TcpStream,
-    /// Incomplete request at the end of the input; without memory while there is none.
+    /// Incomplete request at the end of the input. While there is none, it has no memory.
     rest: Vec<u8>,
 }
 
 impl Connection {
-    /// Reads once and answers all whole requests. False: the connection has ended, or its peer sends no SIP or reads no answers.
+    /// Reads once and answers all whole requests. Returns false if the connection has ended, or if its peer sends no SIP or
+    /// reads no answers.
     fn answer(&mut self, heard: &mut [u8], said: &mut Vec<u8>) -> bool {
         let length = match self.stream.read(heard) {
             Ok(0) => return false,
@@ -163,22 +164,22 @@ fn answer_whole(all: &[u8], said: &mut Vec<u8>) -> usize {
     }
 }
 
-/// Length of the first line and the header fields, with the empty line behind them.
+/// Returns the length of the first line and the header fields, including the empty line after them.
 fn head(text: &[u8]) -> Option<usize> {
     text.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4)
 }
 
-/// Lines of header fields, each with its end.
+/// Returns the lines of the header fields, each with its line end.
 fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     head.split_inclusive(|byte| *byte == b'\n').skip(1)
 }
 
-/// Name of the header field of a line.
+/// Returns the name of the header field in this line.
 fn name(line: &[u8]) -> &[u8] {
     line.iter().position(|byte| *byte == b':').map_or(&[], |colon| line[..colon].trim_ascii())
 }
 
-/// Length of the body; 0 where no header field says it.
+/// Returns the length of the body from Content-Length, or 0 if that header field is missing.
 fn body(head: &[u8]) -> usize {
     let is_length = |line: &&[u8]| [&b"content-length"[..], b"l"].iter().any(|it| name(line).eq_ignore_ascii_case(it));
     let value = lines(head).find(is_length).and_then(|line| line.splitn(2, |byte| *byte == b':').nth(1));

@@ -1,7 +1,7 @@
 //! Guard: a process that ends the programs of the laboratory when the laboratory itself was killed.
 //!
-//! A process that gets `kill -9` cannot end its children. The guard reads process groups from a pipe; the kernel closes the pipe
-//! when the laboratory is gone, however it went.
+//! A process that gets `kill -9` cannot end its children. The guard reads process groups from a pipe, which the kernel closes
+//! however the laboratory ends.
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 /// Pipe to the guard of this process.
 static GUARD: Mutex<Option<ChildStdin>> = Mutex::new(None);
 
-/// Starts the guard by a command that calls [`stand`]. It guards programs that start from now on.
+/// Starts the guard by a command that calls [`stand`]. The guard ends only programs that start after this call.
 ///
 /// # Errors
 /// The command does not start.
@@ -25,16 +25,16 @@ pub fn start(command: &mut Command) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Tells the guard of a group that begins or has ended.
+/// Reports to the guard that a group begins or has ended.
 pub(crate) fn tell(group: Pid, is_there: bool) {
     if let Some(pipe) = GUARD.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
         let sign = if is_there { '+' } else { '-' };
-        // Without a guard the programs are ended all the same, unless this process is killed.
+        // Without a guard the programs are still ended, unless this process is killed.
         let _ = writeln!(pipe, "{sign}{}", group.as_raw_nonzero());
     }
 }
 
-/// Reads groups until the laboratory is gone, then ends those that are left.
+/// Reads process groups until the laboratory is gone, then ends the groups that are left.
 pub fn stand(input: impl BufRead) {
     let mut groups = BTreeSet::new();
     for line in input.lines().map_while(Result::ok) {

@@ -1,7 +1,8 @@
 //! Laboratory: starts a system under test and the programs beside it, loads the system, and measures its cost.
 //!
-//! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs by others, and their packages.
-//! * [`guard`]: the end of these programs when this one was killed.
+//! * [`process`]: a program that runs beside this one and ends with it; [`program`]: programs of other projects, and their
+//!   packages.
+//! * [`guard`]: the process that ends these programs when this one was killed.
 //! * [`host`]: places of processes, and the machines that `ssh` reaches.
 //! * [`backend`]: databases and caches in temporary folders.
 //! * [`system`]: start of a system under test; [`echo`]: a system that only answers.
@@ -40,7 +41,7 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | start of a system: folder, marks, sign that it is ready; shipped systems | `system/mod.rs`; `running.rs`, `start`; `driver.rs`, `DriverFile`; `ready.rs`; `certificate.rs`; `lab/systems/` |
+//! | start of a system: folder, marks, sign that the system is ready; shipped systems | `system/mod.rs`; `running.rs`, `start`; `driver.rs`, `DriverFile`; `ready.rs`; `certificate.rs`; `lab/systems/` |
 //! | documents of calls and registrations, their users | `document.rs`, `text`; `lab/documents/` |
 //! | examination of a machine before a run | `doctor/mod.rs`, `Finding` |
 //! | experiment: file, faults, plan, values of a command line | `experiment/mod.rs`, `Experiment`; `fields.rs`; `plan.rs`; `overrides.rs`, `Overrides`; `lab/experiments/` |
@@ -55,7 +56,7 @@
 //! | hosts by `ssh`: agent, clocks, copies of the program | `host/mod.rs`, `Hosts`; `process_host.rs`; `link.rs`; `agent.rs`; `clock.rs`; `strowger/src/lab/hosts.rs` |
 //! | validity of a trial: checks, other programs, ended processes | `run/validity.rs`, `reasons`; `neighbours.rs`; `processes.rs` |
 //! | stack as a library: layers, parser, memory, unread echo | `stack/mod.rs`, `exchanges`; `layer.rs`, `Layer`; `pair.rs`, `Pair`; `unread.rs` |
-//! | command of a system that makes the load itself | `system/driver.rs`, `measure`; `run/own_load.rs`, `trial` |
+//! | system whose own command makes the load | `system/driver.rs`, `measure`; `run/own_load.rs`, `trial` |
 //! | bare echo; end of programs of a killed laboratory | `echo.rs`, `Echo`; `guard.rs` |
 //! | next trial; limits and their causes | `finder/search.rs`, `Search`; `rfc7502.rs`; `staircase.rs`; `cause.rs` |
 //! | formulas of the published measurements | `formula/` |

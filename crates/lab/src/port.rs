@@ -56,8 +56,8 @@ fn next(ports: &Mutex<Ports>, wanted: u16) -> u16 {
     port.expect("a port of 127.0.0.1 is free")
 }
 
-/// Ports of a range that this process gives. It owns a block while it holds a socket with the name of the block. Otherwise two processes could
-/// take the same port, or the probe of one could make the bind of the other fail.
+/// Ports of a range that this process may return. The process owns a block of ports while it holds a socket with the name of the block.
+/// Without blocks two processes could take the same port, or the probe of one process could make the bind of another fail.
 #[derive(Debug)]
 struct Ports {
     range: Range<u16>,
@@ -72,7 +72,7 @@ impl Ports {
         Self { range, owned: Vec::new(), at: (0, 0) }
     }
 
-    /// Returns the first of `wanted` free ports that follow each other. None if there are none.
+    /// Returns the first of `wanted` consecutive free ports, or `None` if there are none.
     fn next(&mut self, wanted: u16) -> Option<u16> {
         // Enough for each block to be taken, given and left.
         for _ in 0..=2 * self.range.len() {
@@ -80,7 +80,7 @@ impl Ports {
             match self.owned.get(block).map(|(_, first)| *first) {
                 None if self.claim() => (),
                 None if self.owned.is_empty() => return None,
-                // All blocks are taken: those of this process are used again.
+                // All blocks are taken, so the blocks of this process are used again.
                 None => self.at = (0, 0),
                 Some(_) if given + wanted > BLOCK => self.at = (block + 1, 0),
                 Some(first) => {
@@ -95,11 +95,11 @@ impl Ports {
         None
     }
 
-    /// Takes a block that no process owns. Returns false if there is none.
+    /// Takes a block that no process owns. Returns whether there was one.
     fn claim(&mut self) -> bool {
         let before = self.owned.len();
         let starts: Vec<u16> = self.range.clone().step_by(BLOCK.into()).collect();
-        // Processes that follow one another begin in different places: a server that was ended leaves connections behind for a minute.
+        // Consecutive processes begin in different places, because an ended server leaves connections in TIME_WAIT for a minute.
         let begin = (std::process::id().wrapping_mul(97) % starts.len() as u32) as usize;
         let claim = |first: u16| {
             let address = LocalAddress::from_abstract_name(format!("strowger-ports-{first}")).ok()?;
@@ -121,7 +121,7 @@ pub(crate) fn is_free_at(ip: IpAddr, port: u16) -> bool {
     UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok()
 }
 
-/// 127.0.0.1 with a free port.
+/// Returns 127.0.0.1 with a free port.
 pub fn free_address() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), free())
 }
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(given.iter().collect::<BTreeSet<_>>().len(), given.len());
     }
 
-    /// Two of these are as two processes.
+    /// Uses two values of [`Ports`] in place of two processes.
     #[test]
     fn no_two_processes_own_a_block_and_the_last_ports_are_given_again() {
         let mut both = [(); 2].map(|()| Ports::new(8_000..8_000 + 3 * BLOCK));

@@ -15,13 +15,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Process groups of all programs that run.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
-/// True once a signal has asked this process to end: it then starts no more programs.
+/// True after a signal has asked this process to end: no more programs are started.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Time that this process has for its own end after such a signal, for example to remove its folders.
 const OWN_END: Duration = Duration::from_secs(5);
 
-/// Makes SIGINT, SIGTERM and SIGHUP end the running programs, then this process. Without it, programs run on when a signal ends this process.
+/// Makes SIGINT, SIGTERM and SIGHUP end the running programs, then this process. Without this call, a signal ends this process and leaves
+/// the programs running.
 ///
 /// # Errors
 /// No thread can be started.
@@ -58,8 +59,8 @@ pub(crate) fn end_all() {
     }
 }
 
-/// Starts a program in a process group of its own. The group ends with this process, even if that is killed. After the program has ended,
-/// call [`forget`].
+/// Starts a program in a process group of its own. The group ends with this process, even if this process is killed. After the program
+/// has ended, call [`forget`].
 pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
     // The lock is held, so that no program starts unseen while all are ended.
     let mut groups = groups();
@@ -112,22 +113,22 @@ impl Process {
         Ok(Self { name: name.into(), child, log })
     }
 
-    /// Name in the laboratory.
+    /// Returns the name of the process in the laboratory.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Output so far.
+    /// Returns the output so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Last lines of the output.
+    /// Returns the last lines of the output.
     pub fn tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
@@ -149,9 +150,9 @@ impl Process {
     pub fn comes_to(&mut self, what: &str, limit: Duration, is_so: impl Fn(&Self) -> bool) -> Result<(), Error> {
         let (mut ended, mut has_come) = (false, false);
         wait::until(limit, || {
-            // First the end, then the state: a program may reach the state and end at once.
+            // The end is checked before the state: a program may reach the state and end immediately.
             ended = self.ended().is_some();
-            // Asked once: a socket that is seen now may be missing in the next read of a table of the kernel.
+            // Asked only once: a socket that was found now may be missing in the next read of the kernel's table.
             has_come = is_so(self);
             has_come || ended
         });
@@ -174,13 +175,13 @@ impl Process {
         Error::NotInTime { name: self.name.clone(), what: what.into(), limit, ended, tail: self.tail(), threads }
     }
 
-    /// Exit status of the program; `None` while it runs.
+    /// Returns the exit status of the program, or `None` while it runs.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         // Waiting fails only if other code has waited for the child, and none does.
         self.child.try_wait().ok().flatten()
     }
 
-    /// Tells whether the program has ended. Its process id stays reserved.
+    /// Returns whether the program has ended. Its process id stays reserved.
     pub fn is_over(&self) -> bool {
         // NOWAIT leaves the exit status in the kernel, so that it can be read later.
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -217,7 +218,7 @@ impl Process {
         Pid::from_child(&self.child)
     }
 
-    /// Waits after SIGSTOP until all threads of the program are stopped: the kernel stops one after the other.
+    /// Waits after SIGSTOP until all threads of the program are stopped: the kernel stops them one by one.
     ///
     /// # Errors
     /// A thread still runs after ten seconds.
@@ -251,7 +252,8 @@ impl Drop for Process {
     }
 }
 
-/// Tells whether a socket on the network of this process has this port. It may be a socket of another process.
+/// Returns whether a socket in the network namespace of this process has this port. The socket may belong to another
+/// process.
 fn has_bound(id: u32, port: u16) -> bool {
     // Sockets for datagrams are in the state 07, listening ones in 0A.
     let (port, states) = (format!(":{port:04X}"), ["07", "0A"]);
@@ -262,12 +264,12 @@ fn has_bound(id: u32, port: u16) -> bool {
 /// Protocols whose tables of sockets are in `/proc`.
 const PROTOCOLS: [&str; 4] = ["udp", "udp6", "tcp", "tcp6"];
 
-/// The table of a protocol on the network of this process.
+/// Reads the kernel's table of a protocol for the network namespace of this process.
 pub(crate) fn table(id: u32, protocol: &str) -> std::io::Result<String> {
     std::fs::read_to_string(format!("/proc/{id}/net/{protocol}"))
 }
 
-/// Own address, state and inode of each socket of a table, as the kernel writes them.
+/// Returns the local address, the state and the inode of each socket of a table, as the kernel writes them.
 pub(crate) fn rows(table: &str) -> impl Iterator<Item = [&str; 3]> {
     table.lines().skip(1).filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -292,15 +294,17 @@ fn threads(id: u32) -> String {
     tasks(id).map(line).collect::<String>() + &sockets(id)
 }
 
-/// Returns the inodes of the sockets of a process. None if the process has ended, or this process may not read them.
+/// Returns the inodes of the sockets of a process, or `None` if the process has ended or this process may not read
+/// them.
 pub(crate) fn sockets_of(id: u32) -> Option<HashSet<String>> {
     let open = std::fs::read_dir(format!("/proc/{id}/fd")).ok()?.flatten();
     let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
     Some(open.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect())
 }
 
-/// Listening sockets of a process, a line for each: protocol, own address and state as the kernel writes them. The kernel
-/// writes a table page by page: where other sockets come and go between two pages, one may be missing.
+/// Returns a line for each listening socket of a process: protocol, local address and state as the kernel writes them.
+/// The kernel writes a table page by page: if other sockets are opened or closed between two pages, a socket may be
+/// missing.
 fn sockets(id: u32) -> String {
     let own = sockets_of(id).unwrap_or_default();
     let mut lines = format!("\n{} sockets", own.len());
@@ -358,7 +362,8 @@ mod tests {
         assert!(error.lines().any(is_thread) && error.ends_with("\n0 sockets"), "{error}");
     }
 
-    /// The shell waits and its child works: the time of the tree includes the child's.
+    /// Starts a shell that waits while its child works, and checks that the time of the tree includes the time of the
+    /// child.
     #[test]
     fn the_time_of_a_tree_is_that_of_all_its_processes() {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -20,7 +20,7 @@ pub const MARIADBD: Program = Program { name: "mariadbd", package: "mariadb-serv
 pub const MARIADB_INSTALL_DB: Program = Program { name: "mariadb-install-db", package: "mariadb-server" };
 /// Has a database run statements.
 pub const MARIADB: Program = Program { name: "mariadb", package: "mariadb-client" };
-/// A database. Debian keeps the programs of each version apart; the program in `PATH` chooses among them.
+/// A database. Debian keeps the programs of each version in separate folders; this program in `PATH` selects a version.
 pub const POSTGRESQL: Program = Program { name: "pg_ctlcluster", package: "postgresql" };
 /// A cache.
 pub const MEMCACHED: Program = Program { name: "memcached", package: "memcached" };
@@ -28,12 +28,12 @@ pub const MEMCACHED: Program = Program { name: "memcached", package: "memcached"
 pub const REDIS: Program = Program { name: "redis-server", package: "redis-server" };
 
 impl Program {
-    /// Path, from the folders of `PATH` and of programs of the administrator.
+    /// Returns the path of the program in the folders of `PATH` or in the folders for programs of the administrator.
     pub fn path(&self) -> Option<PathBuf> {
         in_path(self.name)
     }
 
-    /// Path of a program that is needed.
+    /// Returns the path of a program that is needed.
     ///
     /// # Errors
     /// The program is missing; the error names its Debian package.
@@ -42,7 +42,8 @@ impl Program {
     }
 }
 
-/// File of this name in the folders of `PATH`, or in those where Debian puts programs of the administrator.
+/// Returns the file of this name in the folders of `PATH`, or in the folders where Debian puts programs of the
+/// administrator.
 pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/bin"].map(PathBuf::from));

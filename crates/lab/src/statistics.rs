@@ -1,6 +1,6 @@
 //! Medians, and how sure they are.
 
-/// The middle one, or between the two in the middle.
+/// Returns the middle value, or the mean of the two middle values.
 ///
 /// # Panics
 /// Without values.
@@ -19,15 +19,15 @@ pub struct Interval {
     pub low: f64,
     /// The greatest that it may be.
     pub high: f64,
-    /// How sure, from 0 to 1: at least 0.95 where there are six values or more.
+    /// Confidence, from 0 to 1: at least 0.95 if there are six values or more.
     pub confidence: f64,
 }
 
 impl Interval {
-    /// Assumes no distribution of the values: of n independent values, the true median lies between the k-th from below and the k-th from above
-    /// unless fewer than k of n fair coins show one side.
+    /// Computes the interval without assuming a distribution: of n independent values, the true median lies between the k-th from below and
+    /// the k-th from above unless fewer than k of n fair coins show one side.
     ///
-    /// None without values.
+    /// Returns `None` without values.
     pub fn of_median(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let n = values.len();

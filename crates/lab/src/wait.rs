@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// How often it is looked for.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Looks until there is something; none if there is nothing in this time.
+/// Calls `look` until it returns a value, and returns that value, or `None` if there is none within this time.
 pub fn look<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     loop {
@@ -19,7 +19,7 @@ pub fn look<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T
     }
 }
 
-/// Looks until it is so; false if it is not in this time.
+/// Calls `is_so` until it returns true. Returns false if it does not within this time.
 pub fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     look(limit, || is_so().then_some(())).is_some()
 }

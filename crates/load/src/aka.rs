@@ -1,7 +1,7 @@
 //! AKA for SIP clients: RFC 3310 with Milenage (3GPP TS 35.206), for `AKAv1-MD5`.
 //!
-//! A challenge's nonce is the base64 of RAND and AUTN. The client checks by its key that the server knows the key too;
-//! its password for the digest is RES.
+//! A challenge's nonce is the base64 of RAND and AUTN. With its own key the client checks that the server has the same
+//! key. The client's password for the digest is RES.
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};

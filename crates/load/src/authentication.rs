@@ -1,8 +1,9 @@
 //! Digest access authentication of scenarios: writes `[authentication]` and checks `verifyauth`.
 //!
-//! The header is SIPp's byte for byte: the order `username, realm, cnonce, nc, qop, uri, nonce, response, algorithm,
-//! opaque`, commas without spaces, the algorithm as the server spelled it. Beyond SIPp 3.6.1 it answers the hashes of
-//! RFC 8760, and a `-sess` algorithm by its own rule (RFC 7616 section 3.4.2), where SIPp computes plain MD5.
+//! The header equals SIPp's byte for byte: the order `username, realm, cnonce, nc, qop, uri, nonce, response,
+//! algorithm, opaque`, commas without spaces, the algorithm as the server spelled it. In addition to SIPp 3.6.1, this
+//! module answers the hashes of RFC 8760, and a `-sess` algorithm by the rule for it (RFC 7616 section 3.4.2), for
+//! which SIPp computes plain MD5.
 
 use std::io::Write;
 
@@ -29,7 +30,7 @@ pub struct Request<'a> {
     pub uri: &'a [u8],
     /// Body, for auth-int.
     pub body: &'a [u8],
-    /// Nonce count: 1 for the first answer to a challenge, then one more each.
+    /// Nonce count: 1 for the first answer to a challenge, and one more for each later answer.
     pub count: u32,
     /// Random number, written as hexadecimal.
     pub cnonce: u32,
@@ -55,14 +56,14 @@ pub enum AuthenticationError {
     Aka(#[from] AkaError),
 }
 
-/// True if a challenge with this status is answered in `Proxy-Authorization`. The status decides, not the header of the
-/// challenge.
+/// Returns whether a challenge with this status is answered in `Proxy-Authorization`. The status decides, not the
+/// header of the challenge.
 pub fn is_proxy(status: u16) -> bool {
     status == 407
 }
 
-/// Appends the challenges of a 401 or 407 to `out`: the values of all its `Proxy-Authenticate` lines, or else of its
-/// `WWW-Authenticate` lines, separated by `, `. A call keeps them until it answers.
+/// Appends the challenges of a 401 or 407 to `out`, separated by `, `: the values of all its `Proxy-Authenticate`
+/// lines, or, if it has none, of its `WWW-Authenticate` lines. A call keeps the challenges until it answers.
 ///
 /// # Errors
 /// [`AuthenticationError::NoChallenge`] if the response has neither.
@@ -82,8 +83,8 @@ pub fn write_challenges(message: &[u8], out: &mut Vec<u8>) -> Result<(), Authent
     Err(AuthenticationError::NoChallenge)
 }
 
-/// Appends the whole header, `Authorization: Digest …` or with `proxy` `Proxy-Authorization: Digest …`, without line
-/// end. `challenges` comes from [`write_challenges`]; its first values count.
+/// Appends the whole header without line end: `Authorization: Digest …`, or with `proxy` `Proxy-Authorization: Digest
+/// …`. `challenges` comes from [`write_challenges`]; if it repeats a parameter, the first value is used.
 ///
 /// # Errors
 /// The challenge cannot be answered; `out` is then unchanged.
@@ -176,12 +177,13 @@ pub fn verify(message: &[u8], username: &[u8], password: &[u8]) -> bool {
     bool::from(answer.hex().as_bytes().ct_eq(wanted(b"response")))
 }
 
-/// Returns the value of a request's first `Authorization`; empty without one.
+/// Returns the value of a request's first `Authorization`, or an empty value if there is none.
 pub(crate) fn authorization(message: &[u8]) -> &[u8] {
     header_values(message, b"Authorization").next().unwrap_or_default()
 }
 
-/// Parses an algorithm. SIPp takes every name that begins with MD5 for MD5; here the session variant differs.
+/// Parses an algorithm. SIPp takes every name that begins with MD5 for MD5; this function recognises the session
+/// variant.
 fn algorithm(name: &[u8]) -> Option<Algorithm> {
     Algorithm::parse(name).or_else(|| {
         let md5 = name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"MD5"));
@@ -189,7 +191,7 @@ fn algorithm(name: &[u8]) -> Option<Algorithm> {
     })
 }
 
-/// True if credentials or a challenge use the Digest scheme.
+/// Returns whether credentials or a challenge use the Digest scheme.
 pub(crate) fn is_digest(value: &[u8]) -> bool {
     value.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"Digest"))
 }
@@ -278,7 +280,7 @@ mod tests {
         answer(challenge, false, &JOE, &Request { uri: uri.as_bytes(), ..REQUEST })
     }
 
-    /// Expected lines: written by SIPp 3.6.1 for the same challenge.
+    /// Compares with the lines that SIPp 3.6.1 wrote for the same challenge.
     #[test]
     fn lines_are_sipp_s() {
         assert_eq!(

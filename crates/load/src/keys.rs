@@ -1,5 +1,5 @@
-//! Keys of the terminal during a run, without Enter and without echo. The end of the run restores the terminal, and so
-//! does Ctrl-Z. A run in the background of a shell has no keys.
+//! Keys of the terminal during a run, read without Enter and without echo. The terminal is restored at the end of the
+//! run and at Ctrl-Z. A run in the background of a shell has no keys.
 
 use crate::sipp::keys;
 use crate::sipp::terminal::Terminal;
@@ -20,8 +20,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Terminal with its reader.
 struct Line {
     terminal: Arc<Terminal>,
-    /// Held while the reader uses the terminal: a process that is stopped within a read cannot continue in the
-    /// background.
+    /// Locked while the reader uses the terminal, because a process that is stopped within a read cannot continue in
+    /// the background.
     reading: Mutex<()>,
     over: AtomicBool,
 }
@@ -51,7 +51,7 @@ impl Line {
             if bytes[..read].iter().any(|&byte| to.send(byte).is_err()) {
                 return;
             }
-            // A read from a closed terminal returns at once. Others get the lock meanwhile.
+            // A read from a closed terminal returns at once. In the pause other threads can take the lock.
             let closed = read == 0 && begun.elapsed() < PAUSE / 2;
             std::thread::sleep(if closed { PAUSE } else { Duration::from_millis(1) });
         }
@@ -79,8 +79,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Reads the terminal of the process from now on. `None`: standard input is no terminal, or the process runs in its
-    /// background.
+    /// Starts to read the terminal of the process. Returns `None` if standard input is no terminal, or if the process
+    /// runs in the background.
     pub fn read() -> Option<Self> {
         let terminal = Terminal::of_keys()?;
         let line = Arc::new(Line { terminal, reading: Mutex::new(()), over: AtomicBool::new(false) });
@@ -98,7 +98,7 @@ impl Keys {
         let end = async move {
             quit.recv().await;
             restore();
-            // Exit code as a shell reports it: 128 and the number of the signal.
+            // Exit code as a shell reports it: 128 plus the number of the signal.
             std::process::exit(131);
         };
         thread.spawn(move || runtime.block_on(end)).ok()?;
@@ -121,7 +121,7 @@ impl Drop for Keys {
     }
 }
 
-/// Restores the terminal before the process exits at once.
+/// Restores the terminal before the process exits immediately.
 pub fn restore() {
     if let Some(line) = TAKEN.get() {
         line.end();

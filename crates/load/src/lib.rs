@@ -1,8 +1,8 @@
 //! SIP load generator: runs the program of a scenario ([`strowger_scenario`]) as calls and measures them.
 //!
-//! The one rule of use: calls begin by the schedule, not when the peer is ready. So a campaign owns its threads, and
-//! its caller polls it ([`campaign::Campaign::poll`]). A figure is valid only if the run shows that the generator kept
-//! its schedule.
+//! The one rule of use: calls begin by the schedule, whether or not the peer is ready. So a campaign owns its threads,
+//! and its caller polls it ([`campaign::Campaign::poll`]). A figure is valid only if the run shows that the generator
+//! kept its schedule.
 //!
 //! | module | content |
 //! |---|---|
@@ -54,9 +54,10 @@
 //!   user.
 //! * *Sending on schedule*: a shard sleeps on a timer of the kernel to the microsecond, and sends datagrams of one size
 //!   to one place in one call.
-//! * *Media*: one thread sends the packets of all calls by a wheel; a thread for each media socket reads and echoes.
-//! * *Slow work*: a shard looks up no name and starts no shell, and files of messages are read before. Helper threads do
-//!   so, and a call that waits for one sends nothing meanwhile.
+//! * *Media*: one thread sends the packets of all calls by a timer wheel; each media socket has a thread that reads and
+//!   echoes.
+//! * *Slow work*: a shard looks up no name, starts no shell and reads no file of a message. Helper threads do this work,
+//!   and a call that waits for a helper sends nothing meanwhile.
 //! * *Registrations* of users before a run, and their removal after it, are calls on the same sockets with separate
 //!   books, so they are not measured.
 //!

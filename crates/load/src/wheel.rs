@@ -1,7 +1,7 @@
-//! Alarms of calls and media streams, to the millisecond: a wheel of 1,024 milliseconds, one of 1,024 such turns, and a heap for later.
+//! Alarms of calls and media streams, to the millisecond: a wheel of 1,024 milliseconds, a wheel of 1,024 turns of the first, and a
+//! heap for later alarms.
 //!
-//! An entry costs 24 bytes and is never removed early: its owner records its deadline and ignores an alarm that it no
-//! longer expects.
+//! An entry costs 24 bytes and is never removed early: its owner records its deadline and ignores an alarm that it no longer expects.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -114,7 +114,7 @@ impl Wheel {
         Self { at: now, pool, near: Ring::new(), far: Ring::new(), later: BinaryHeap::new(), waiting: 0 }
     }
 
-    /// Sets an alarm; one in the past is due in the next round.
+    /// Sets an alarm. An alarm in the past is due in the next round.
     pub(crate) fn set(&mut self, alarm: Alarm) {
         self.waiting += 1;
         self.place(Alarm { due: alarm.due.max(self.at), ..alarm });
@@ -131,7 +131,7 @@ impl Wheel {
         }
     }
 
-    /// Takes a due alarm; those of one millisecond come in no order.
+    /// Takes a due alarm. The alarms of one millisecond have no defined order.
     pub(crate) fn ring(&mut self, now: u64) -> Option<Alarm> {
         if self.waiting == 0 {
             self.at = self.at.max(now);
@@ -181,12 +181,14 @@ impl Wheel {
         }
     }
 
-    /// Returns the latest time to ask again: the next alarm, or the start of its turn.
+    /// Returns the latest time at which the wheel must be asked again: the time of the next alarm, or the start of the
+    /// turn that has it.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
         self.expected(|_| Fate::Expected)
     }
 
-    /// As [`Wheel::deadline`], but skips alarms that no call expects, by `fate`: no call is woken for those.
+    /// Returns the deadline as [`Wheel::deadline`] does, but removes alarms that no call expects, so that no call is
+    /// woken for them. `fate` decides which alarms are expected.
     pub(crate) fn expected(&mut self, mut fate: impl FnMut(Alarm) -> Fate) -> Option<u64> {
         loop {
             if self.waiting == 0 {

@@ -313,8 +313,8 @@ fn a_limit_holds_calls_back_and_users_call_one_after_the_other() {
     assert_eq!((stats.successful, stats.failed, stats.peak), (3_000, 0, 7));
 }
 
-/// `auth` has no effect on a 200. `rrs` takes the route set from the first message that has a Record-Route. Both as in
-/// SIPp.
+/// Checks that `auth` has no effect on a 200, and that `rrs` takes the route set from the first message that has a
+/// Record-Route, as in SIPp.
 #[test]
 fn auth_and_rrs_ignore_other_messages() {
     let _alone = alone();
@@ -364,7 +364,7 @@ fn wait_for(caller: &Side, successful: u64) {
     }
 }
 
-/// Returns steps that set the variable `word`: of the first call to one value, of the others to another.
+/// Returns steps that set the variable `word`: in the first call to one value, in all other calls to another.
 fn first_has(first: &str, others: &str) -> String {
     format!(
         "<nop><action><assignstr assign_to=\"number\" value=\"[call_number]\"/>\
@@ -375,8 +375,8 @@ fn first_has(first: &str, others: &str) -> String {
     )
 }
 
-/// `setdest` of the first call names a host whose look-up does not end. The other calls go on; the first goes on with
-/// the address.
+/// Runs calls of which the first has a `setdest` with a host whose look-up does not end. The other calls continue; the
+/// first continues after the address is known.
 #[test]
 fn a_slow_name_delays_its_call_alone() {
     let _alone = alone();
@@ -397,7 +397,8 @@ fn a_slow_name_delays_its_call_alone() {
     assert!(nowhere.recv(&mut [0; 64]).is_err(), "no call sends before it has its address");
 }
 
-/// The first call sends a file that has no content yet, a pipe without a writer. The other calls go on.
+/// Runs calls of which the first sends a file that has no content yet, a pipe without a writer. The other calls
+/// continue.
 #[test]
 fn a_slow_file_delays_its_call_alone() {
     let _alone = alone();
@@ -426,7 +427,7 @@ fn a_slow_file_delays_its_call_alone() {
     assert_eq!(counts.recv().expect("the shard answers").failed, 0, "each INVITE has its file");
 }
 
-/// The peer sends a BYE while the ACK waits for the address: the call takes it after the ACK.
+/// Checks that a BYE that arrives while the ACK waits for the address is handled after the ACK.
 #[test]
 fn a_message_waits_for_the_address_of_setdest() {
     let _alone = alone();
@@ -458,7 +459,7 @@ fn a_message_waits_for_the_address_of_setdest() {
     assert_eq!(page.counter(Counter::Unexpected), 0);
 }
 
-/// An unknown name ends the run, as with SIPp.
+/// Checks that an unknown name ends the run, as with SIPp.
 #[test]
 fn an_unknown_name_of_setdest_ends_the_run() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Attempts of RFC 6076: each from its request to its single end.
+//! Attempts of RFC 6076. Each lasts from its request to its end, of which there is exactly one.
 
 use super::call::{Side, State};
 use super::{CallBook, CallOutcome, Counter, Delay, ShardRecorder};

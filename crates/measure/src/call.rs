@@ -115,7 +115,8 @@ pub struct CallBook {
     pub(super) registered: bool,
     /// True if a received INVITE has no final response yet.
     pub(super) asked: bool,
-    /// Call of the warm-up: it fell due before the end of the warm-up, and all its events count there.
+    /// The call belongs to the warm-up: it fell due before the end of the warm-up, and all its events count in the
+    /// warm-up.
     pub warm_up: bool,
 }
 
@@ -152,8 +153,8 @@ impl CallBook {
     }
 
     /// Sets the intended time of this call's next request (µs). To be called when a pause or a wait ends, with its
-    /// intended end, and when a message arrives, with its arrival. Without it, the first request of an outgoing call is
-    /// intended at the call's intended start, and every other one when it is sent.
+    /// intended end, and when a message arrives, with its arrival. Without such a call, the first request of an
+    /// outgoing call is intended at the call's intended start, and every other request when it is sent.
     #[inline]
     pub fn due(&mut self, due: u64) {
         self.due = due;
@@ -165,8 +166,8 @@ impl CallBook {
         if self.due == 0 { now } else { self.due.min(now) }
     }
 
-    /// Records that the connection of the call carries messages from `at` on (µs): requests that waited for it left
-    /// then (RFC 6076: the first bit of the message sent).
+    /// Records that the connection of the call carries messages from `at` on (µs): the requests that waited for the
+    /// connection were sent at this time (RFC 6076: the first bit of the message sent).
     pub fn connected(&mut self, at: u64) {
         let all = [
             &mut self.registration,
@@ -190,7 +191,8 @@ impl CallBook {
         swap(&mut self.invite, &mut self.beside.invite);
     }
 
-    /// True if two INVITEs of this call may be open: [`CallBook::answers`] MUST then select the one of a response.
+    /// Returns whether two INVITEs of this call may be open: [`CallBook::answers`] MUST then select the one of a
+    /// response.
     #[inline]
     pub fn has_two(&self) -> bool {
         self.beside.invite != 0
@@ -204,8 +206,8 @@ impl CallBook {
         }
     }
 
-    /// Returns the meaning of a request of this method that is sent now, as far as the recorder can tell. After a challenge it is the same attempt;
-    /// an INVITE within a session modifies the session; everything else begins an attempt.
+    /// Returns the meaning of a request of this method that is sent now, as far as the recorder can tell. After a challenge the request
+    /// continues the same attempt. An INVITE within a session modifies the session. Every other request begins an attempt.
     #[inline]
     pub fn attempt(&self, method: Method) -> Attempt {
         let again = match method {

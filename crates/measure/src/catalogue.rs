@@ -158,7 +158,7 @@ impl Statistic {
         }
     }
 
-    /// Returns the value, µs except for the count; `None` without a delay.
+    /// Returns the value, µs except for the count, or `None` without a delay.
     pub fn of(self, delays: &Delays) -> Option<f64> {
         match self {
             Self::Count => Some(delays.count() as f64),
@@ -306,8 +306,8 @@ impl Measure {
         }
     }
 
-    /// Returns the failed calls that this measure counts, and the better direction: a bound of it limits them. `ira`
-    /// counts none, because to RFC 6076 a wrong password is no failure.
+    /// Returns the number of failed calls that this measure counts, and the better direction, in which a bound on the
+    /// measure limits these calls. `ira` counts none, because RFC 6076 does not take a wrong password for a failure.
     pub(super) fn failed_calls(&self, page: &Page) -> Option<(Better, u64)> {
         let count = |counter| page.counter(counter);
         let without = |all: u64, others: &[Counter]| all.saturating_sub(others.iter().map(|other| count(*other)).sum());
@@ -337,7 +337,7 @@ impl Measure {
         })
     }
 
-    /// Returns the value; `None` without a measurement.
+    /// Returns the value, or `None` without a measurement.
     pub fn of(&self, page: &Page) -> Option<f64> {
         let count = |count: u64| Some(count as f64);
         match self.kind {

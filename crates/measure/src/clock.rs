@@ -29,14 +29,14 @@ impl Clock {
         self.wall(mono) / 1_000_000
     }
 
-    /// Returns the monotonic time (µs) at which the wall clock shows `wall` (µs since 1970-01-01 UTC); 0 if that was
+    /// Returns the monotonic time (µs) at which the wall clock shows `wall` (µs since 1970-01-01 UTC), or 0 if that was
     /// before the clock's zero.
     pub fn mono(self, wall: u64) -> u64 {
         0u64.saturating_add_signed((wall as i64).saturating_sub(self.base))
     }
 
-    /// Returns the monotonic time (µs) at which the wall-clock second `second` begins; 0 if that was before the clock's
-    /// zero.
+    /// Returns the monotonic time (µs) at which the wall-clock second `second` begins, or 0 if that was before the
+    /// clock's zero.
     #[inline]
     pub fn begin(self, second: u64) -> u64 {
         (second.saturating_mul(1_000_000) as i64).saturating_sub(self.base).max(0) as u64

@@ -5,21 +5,21 @@ use super::{Clock, Page, ShardRecorder};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Limit of a shard's pages under way, beyond which it keeps a page longer.
+/// Maximum number of a shard's pages in transit. At this number the shard keeps its page for longer.
 const UNDER_WAY: usize = 16;
 /// Seconds after the end of a second until it is added up, even if the page of a stuck shard is missing.
 const PATIENCE: u64 = 5;
 
 struct Shard {
     blanks: SyncSender<Box<Page>>,
-    /// Last second that the shard sent; `None`: ended.
+    /// Last second that the shard sent, or `None` if the shard has ended.
     reached: Option<u64>,
     /// Sum of the shard, and the index of its document, in a run with several.
     own: Option<(usize, Box<Page>)>,
 }
 
-/// Collector of all shards' pages; on a thread of its own, or on any that calls [`Collector::poll`] a few times a
-/// second.
+/// Collector of all shards' pages. It runs on a thread of its own, or on any thread that calls [`Collector::poll`] a
+/// few times a second.
 pub struct Collector {
     clock: Clock,
     timers: Vec<String>,
@@ -38,8 +38,8 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Creates a collector. `timers`: the names of the scenario's timers, in the order of their numbers. `shards`: how
-    /// many will write at once; with more, a page sometimes waits.
+    /// Creates a collector. `timers`: the names of the scenario's timers, in the order of their numbers. `shards`: the
+    /// number of shards that write at once; with more shards, a page sometimes waits.
     pub fn new(clock: Clock, timers: Vec<String>, shards: usize) -> Self {
         let (leaves, received) = sync_channel(shards.max(1) * UNDER_WAY);
         let totals = Page::new(timers.len());
@@ -89,8 +89,9 @@ impl Collector {
         &self.timers
     }
 
-    /// Takes new pages, and calls `second` with each second that is complete by now (µs), in order. A second with calls
-    /// of the warm-up and other calls has two pages, the warm-up first ([`Page::warm_up`]).
+    /// Takes new pages, and calls `second` with each second that is complete by now (µs), in order. A second that has
+    /// calls of the warm-up and other calls has two pages, of which that of the warm-up is the first
+    /// ([`Page::warm_up`]).
     pub fn poll(&mut self, now: u64, mut second: impl FnMut(&Page)) {
         while let Ok(leaf) = self.received.try_recv() {
             self.take(leaf);
@@ -106,7 +107,7 @@ impl Collector {
     fn complete_first(&mut self, second: &mut impl FnMut(&Page)) {
         if let Some(((number, _), mut page)) = self.pending.pop_first() {
             self.reached = Some(number);
-            // A late page of a shard that slept covers time that others have covered too.
+            // A late page of a shard that slept covers time that pages of other shards have covered too.
             self.until = page.follow(self.until);
             if !page.warm_up {
                 self.totals.add_after(&page);
@@ -128,7 +129,8 @@ impl Collector {
         if let Some((_, sum)) = place.own.as_mut().filter(|_| !page.warm_up) {
             sum.add_after(&page);
         }
-        // A page that comes after its second was closed goes into the next: no count is lost, and order is kept.
+        // A page that arrives after its second was closed is added to the next second: no count is lost, and the order
+        // is kept.
         let number = page.second.max(self.reached.map_or(0, |reached| reached + 1));
         let key = (number, !page.warm_up);
         match self.pending.get_mut(&key) {
@@ -149,7 +151,7 @@ impl Collector {
         &self.totals
     }
 
-    /// Adds up the rest once all shards have closed their recorders (or are given up), and returns the sum.
+    /// Adds up the remaining pages after all shards have closed their recorders (or are given up), and returns the sum.
     pub fn finish(self, second: impl FnMut(&Page)) -> Page {
         self.finish_documents(second).0
     }

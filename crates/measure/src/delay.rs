@@ -79,7 +79,8 @@ pub const LONGEST: u64 = 1 << 40;
 const WARM: u64 = 1 << 20;
 
 /// Histogram of delays in microseconds with three significant digits (HdrHistogram), and the exact sum, sum of squares,
-/// minimum and maximum. So mean, minimum, maximum and deviation are exact, and percentiles correct within a thousandth.
+/// minimum and maximum. So mean, minimum, maximum and deviation are exact, and percentiles are correct within a
+/// thousandth.
 #[derive(Clone, Debug)]
 pub struct Delays {
     counts: Histogram<u64>,
@@ -152,7 +153,7 @@ impl Delays {
         self.squares
     }
 
-    /// Returns the mean in µs, exact; `None` without a delay.
+    /// Returns the mean in µs, exact, or `None` without a delay.
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
     }
@@ -178,12 +179,12 @@ impl Delays {
         if self.is_empty() {
             return None;
         }
-        // 99.9 / 100 is a little more than 0.999; of a thousand delays it must still be the 999th.
+        // 99.9 / 100 is a little more than 0.999, but of a thousand delays the result must still be the 999th.
         Some(self.counts.value_at_quantile(percent / 100.0 * (1.0 - 1e-12)).clamp(self.least, self.most))
     }
 
-    /// Returns the number of delays below `us`; exact if `us` is a bucket's edge (every multiple of 1 ms below 2 s is
-    /// near one).
+    /// Returns the number of delays below `us`, which is exact if `us` is the edge of a bucket (every multiple of 1 ms
+    /// below 2 s is near an edge).
     pub fn below(&self, us: u64) -> u64 {
         if us == 0 { 0 } else { self.counts.count_between(0, us - 1) }
     }

@@ -18,7 +18,8 @@ pub struct DocumentTotals {
 }
 
 impl Run {
-    /// Returns the documents of the run, if it has several: each over all generators, in the order of the command line.
+    /// Returns the documents of the run in the order of the command line, if it has several. Each is summed over all
+    /// generators.
     pub fn documents(&self) -> Vec<DocumentTotals> {
         let mut all: Vec<DocumentTotals> = Vec::new();
         for one in self.generators.iter().flat_map(|generator| &generator.documents) {

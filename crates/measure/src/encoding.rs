@@ -1,12 +1,12 @@
 //! Binary encoding of pages: sparse, numbers of variable length, histograms without loss.
 //!
-//! A page is a run of unsigned numbers in LEB128: second, start, µs covered, calls open, most calls open, start of the
-//! first and of the last call; then, each with its length first, counters, failures, requests sent, received and resent
-//! by method; responses received and sent, and those that ended a call as a failure, as (method, code, count); delays
-//! and timers. The heading of the log names the figures of these lists once (see [`super::layout`]). A delay is the
-//! number of its filled buckets, and if that is not 0: sum, squares (an IEEE 754 double, little-endian), least, most,
-//! and for each bucket the growth of its lowest value and its count. At the end a list of further numbers: due times of
-//! the first and the last call, calls that wait for a place.
+//! A page is a sequence of unsigned numbers in LEB128: second, start, µs covered, calls open, most calls open, start of
+//! the first and of the last call; then, each with its length first, counters, failures, requests sent, received and
+//! resent by method; responses received and sent, and those that ended a call as a failure, as (method, code, count);
+//! delays and timers. The heading of the log names the figures of these lists once (see [`super::layout`]). A delay is
+//! the number of its filled buckets, and if that is not 0: sum, squares (an IEEE 754 double, little-endian), least,
+//! most, and for each bucket the growth of its lowest value and its count. At the end a list of further numbers: due
+//! times of the first and the last call, calls that wait for a place.
 
 use super::layout::{Layout, Places};
 use super::page::{Codes, method};
@@ -17,7 +17,7 @@ use super::{Delays, Page};
 #[error("not a page: {0}")]
 pub struct DecodeError(&'static str);
 
-/// Limit of a page's lists; a longer one is damage.
+/// Maximum length of a page's lists. A longer list shows that the page is damaged.
 const LONGEST_LIST: u64 = 1 << 20;
 
 pub(super) fn number(out: &mut Vec<u8>, mut value: u64) {
@@ -87,8 +87,8 @@ impl Page {
         debug_assert!(read.is_ok(), "it was encoded here");
     }
 
-    /// Decodes a page in place of the current content, whose memory is reused. `places`: the place of each of its
-    /// figures.
+    /// Decodes a page in place of the current content, whose memory is reused. `places`: the position of each of the
+    /// page's figures.
     pub(super) fn decode(&mut self, bytes: &[u8], places: &Places) -> Result<(), DecodeError> {
         self.clear();
         let mut reader = Reader(bytes);

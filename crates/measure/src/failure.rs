@@ -3,11 +3,11 @@
 use super::table::table;
 
 table! {
-    /// Cause of a failed call. Each call has at most one, the first.
+    /// Cause of a failed call. A call has at most one cause, which is the first to occur.
     Failure:
     /// Name in requirements, JSON and CSV: `calls.failed.` and this.
     key,
-    /// Column of SIPp's `-trace_stat` file that counts it; empty if SIPp has none.
+    /// Column of SIPp's `-trace_stat` file that counts the cause; empty if SIPp has none.
     column,
     /// Name for people.
     title;
@@ -35,16 +35,16 @@ table! {
 }
 
 impl Failure {
-    /// Causes that are measures. The others, commands to other controllers and circuits, exist in `strowger sipp` only,
-    /// which has SIPp's columns.
+    /// Causes that are measures. The causes after them concern commands to other controllers and circuits, which exist
+    /// only in `strowger sipp`, and have SIPp's columns.
     pub const MEASURES: &'static [Self] = Self::ALL.split_at(Self::CommandNotSent as usize).0;
 
-    /// True if no response came: for an open request the expiry of Timer B or F (RFC 3261 section 17.1).
+    /// Returns whether no response came: for an open request the expiry of Timer B or F (RFC 3261 section 17.1).
     pub const fn is_timeout(self) -> bool {
         matches!(self, Self::MaxUdpRetransmissions | Self::TimeoutOnReceive)
     }
 
-    /// True if the transport failed: for an open request the same as a 503 (RFC 3261 section 8.1.3.1).
+    /// Returns whether the transport failed: for an open request the same as a 503 (RFC 3261 section 8.1.3.1).
     pub const fn is_transport(self) -> bool {
         matches!(
             self,

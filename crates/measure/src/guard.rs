@@ -1,6 +1,6 @@
-//! Requirements that end a run. A count is lost when it passes its bound. Other measures are judged each second over
-//! the last [`SPAN`] seconds, once [`CALLS`] calls have ended in them, because fewer calls say little about a share or
-//! a percentile.
+//! Requirements that end a run. A count fails when it passes its bound. Other measures are judged each second over the
+//! last [`SPAN`] seconds, if [`CALLS`] calls have ended in them, because fewer calls say little about a share or a
+//! percentile.
 
 use super::{Counter, Judgement, Page, Requirement};
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ impl Guard {
         self.requirements.clear();
     }
 
-    /// Adds a second and returns the first lost requirement. `totals`: sum of the run so far.
+    /// Adds a second and returns the first requirement that is no longer met. `totals`: sum of the run so far.
     pub(super) fn second(&mut self, page: &Page, totals: &Page) -> Option<Judgement> {
         if self.requirements.is_empty() || page.warm_up {
             return None;

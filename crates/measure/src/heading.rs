@@ -20,8 +20,8 @@ pub enum GeneratorRole {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Heading {
-    /// Name of this generator among several: by default that of its host, with a number if the reports of several on
-    /// one host are merged.
+    /// Name of this generator among several. By default it is the name of its host, with a number if the reports of
+    /// several generators of one host are merged.
     pub generator: String,
     pub role: GeneratorRole,
     /// Program and its version.

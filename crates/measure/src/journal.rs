@@ -8,7 +8,7 @@ use super::{
     ShardRecorder,
 };
 
-/// Journal of a run. One thread beside the shards calls [`Journal::poll`] a few times a second.
+/// Journal of a run. A thread beside the shards calls [`Journal::poll`] a few times a second.
 pub struct Journal {
     clock: Clock,
     collector: Collector,
@@ -38,8 +38,8 @@ impl Journal {
         Self { documents, ..self }
     }
 
-    /// Creates the recorder of one more shard, as [`Journal::recorder`]; in a run with several documents, with the sum of
-    /// this one.
+    /// Creates the recorder of one more shard, as [`Journal::recorder`] does. In a run with several documents, the
+    /// recorder also adds to the sum of this document.
     pub fn recorder_of_document(&mut self, now: u64, document: usize, timers: &[String]) -> ShardRecorder {
         match self.documents.is_empty() {
             true => self.collector.recorder(now),
@@ -81,7 +81,7 @@ impl Journal {
         }
     }
 
-    /// Takes new pages by `now` (µs). Returns the number of seconds that became complete; see [`Run::recent`].
+    /// Takes new pages by `now` (µs). Returns the number of seconds that have become complete; see [`Run::recent`].
     pub fn poll(&mut self, now: u64) -> u64 {
         let second = self.clock.second(now);
         if second != self.sampled {
@@ -109,7 +109,7 @@ impl Journal {
         self.run.seconds() - before
     }
 
-    /// Reports once that the log cannot be written; the run continues.
+    /// Reports that the log cannot be written, but only once; the run continues.
     fn report_problem(&mut self, now: u64) {
         let problem = self.log.as_ref().and_then(Log::problem);
         if let Some(problem) = problem.filter(|_| !self.reported) {

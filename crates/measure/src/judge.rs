@@ -31,7 +31,7 @@ pub(super) struct Case<'a> {
 /// Delays of the server, to which our lag is compared.
 const WIRE: [Delay; 5] = [Delay::Registration, Delay::Setup, Delay::SetupFailed, Delay::Request, Delay::Disconnect];
 
-/// True if a thread of this name carries the load.
+/// Returns whether a thread of this name carries the load.
 pub(super) fn carries(name: &str) -> bool {
     name.starts_with("shard-") || name.starts_with("media")
 }
@@ -72,7 +72,7 @@ struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    /// Adds a reason: `figure` is above `bound`. One setting gives one reason, the worst.
+    /// Adds a reason if `figure` is above `bound`. A setting gives only one reason, for its worst figure.
     fn exceeded(&mut self, threshold: &str, figure: f64, bound: f64, sentence: String) {
         let reason =
             Reason { threshold: threshold.into(), sentence: sentence + self.cause, excess: figure / bound.max(1e-9) };
@@ -125,7 +125,7 @@ impl Findings<'_> {
             let (bound, allowed) = self.allowed(set);
             let delays = self.case.page.delays(delay);
             let Some(p99) = delays.percentile(99.0).filter(|lag| *lag as f64 > bound) else { continue };
-            // Among less than a hundred, a single one is the 99th percentile; it counts if it is severe.
+            // Among fewer than a hundred delays, a single one is the 99th percentile. It counts only if it is severe.
             let one = delays.count() - delays.below(bound as u64 + 1) < 2;
             if set.is_none() && one && (p99 as f64) < of.lag_most.max(of.lag_floor) * 1e3 {
                 continue;
@@ -152,9 +152,9 @@ impl Findings<'_> {
         self.exceeded("run_queue", thread.wait, bound, sentence);
     }
 
-    /// Judges the processor if calls wait for a place below the limit of concurrent calls. Then the schedule sees no
-    /// lag: the time that the machine takes from the generator makes each call longer, in slices that no other bound
-    /// sees.
+    /// Judges whether the generator got the processor, if calls wait because of the limit of concurrent calls. In this
+    /// case the schedule shows no lag: time that other programs take from the generator makes each call longer, by
+    /// slices that no other bound detects.
     fn held_back(&mut self) {
         let page = self.case.page;
         if page.counter(Counter::CallsLimited) == 0 && page.waiting == 0 {
@@ -242,7 +242,7 @@ impl Findings<'_> {
     }
 
     fn cpu(&mut self) {
-        // A mean above a whole core comes from the kernel's counting, not from load.
+        // A mean above a whole core is an artefact of the kernel's counting, and no load.
         let bound = self.thresholds.cpu;
         let loads = thread_loads(self.case.samples, self.thresholds);
         let Some(thread) = loads.first().filter(|thread| bound < 100.0 && thread.mean > bound) else { return };

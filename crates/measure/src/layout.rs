@@ -1,5 +1,5 @@
 //! Layout of pages in the raw log. The log names the figures in their order, so that a program with other measures can
-//! read it: unknown figures are skipped, missing ones are 0.
+//! read it: a figure that the program does not know is skipped, and a figure that the log lacks is 0.
 
 use super::page::{METHODS, method};
 use super::{Counter, Delay, Failure};

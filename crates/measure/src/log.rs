@@ -41,8 +41,8 @@ struct First {
     layout: Layout,
 }
 
-/// Writer of a log. It never stops a run: a record that cannot be written is counted, the first reason kept, and the
-/// next record is tried again.
+/// Writer of a log. An error never stops a run: a record that cannot be written is counted, the first reason is kept,
+/// and writing is tried again with the next record.
 pub struct Log {
     writer: Writer,
     lost: u64,
@@ -68,7 +68,7 @@ impl Log {
         log
     }
 
-    /// Writes the heading before all other records; retries with each record until it succeeds.
+    /// Writes the heading before all other records. If that fails, tries again with each record until it succeeds.
     fn begin(&mut self) -> bool {
         let Some(first) = self.headless.take() else { return true };
         if let Ok(json) = serde_json::to_vec(&first)
@@ -99,7 +99,7 @@ impl Log {
         }
     }
 
-    /// Writes a complete second; seconds come in order.
+    /// Writes a complete second. The seconds must be in order.
     pub fn page(&mut self, page: &Page) {
         self.record(if page.warm_up { WARM_UP } else { PAGE }, |out| page.encode(out));
     }
@@ -162,7 +162,7 @@ const fn magic() -> strowger_records::Magic {
     [a, b, c, d, e, f, g, VERSION]
 }
 
-/// Record of a log. A page goes into the page given to [`LogReader::next`].
+/// Record of a log. The content of a page is stored in the page given to [`LogReader::next`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     Page,
@@ -199,7 +199,7 @@ pub struct LogReader {
     reader: Reader,
     heading: Heading,
     places: Places,
-    /// Error of a page that cannot be decoded; reading ends there.
+    /// Error of a page that cannot be decoded, at which reading ends.
     stopped: Option<DecodeError>,
 }
 
@@ -231,7 +231,7 @@ impl LogReader {
         &self.heading
     }
 
-    /// Places the timers by their names among these from now on; they include all names of this log.
+    /// Places the timers by their names among these from now on. `timers` includes all names of this log.
     pub(super) fn arrange(&mut self, timers: &[String]) {
         self.places.arrange(&self.heading.timers, timers);
     }
@@ -244,7 +244,7 @@ impl LogReader {
         (!all.is_empty()).then(|| format!("{}: {}", self.path.display(), all.join(", and ")))
     }
 
-    /// Returns the next entry; `None` at the end, or if the log is truncated or damaged (see [`LogReader::damage`]).
+    /// Returns the next entry, or `None` at the end, or if the log is truncated or damaged (see [`LogReader::damage`]).
     pub fn next(&mut self, page: &mut Page) -> Option<Entry> {
         while self.stopped.is_none() {
             let (kind, payload) = self.reader.next()?;

@@ -26,7 +26,7 @@ pub struct MachineSample {
     pub memory: u64,
     /// Memory available to programs, bytes; of several samples the least.
     pub available: u64,
-    /// Memory that nothing uses, bytes; of several samples the mean, as for the next two.
+    /// Memory that nothing uses, bytes. For several samples this figure and the next two are means.
     pub free: u64,
     /// Buffers of block devices, bytes.
     pub buffers: u64,
@@ -50,7 +50,7 @@ pub struct InterfaceUse {
 }
 
 impl MachineSample {
-    /// Appends the next sample: both become one of a longer time.
+    /// Appends the next sample, so that both become one sample of a longer time.
     pub fn append(&mut self, next: Self) {
         let weights = [self.interval, next.interval];
         self.cores = means(&self.cores, &next.cores, weights);
@@ -105,11 +105,11 @@ pub(crate) struct CoreShares {
 }
 
 impl Cores {
-    /// Reads the text of `/proc/stat`, `interval` µs after the last one.
+    /// Reads the text of `/proc/stat`, `interval` µs after the last reading.
     ///
-    /// A core is busy when it is not idle. The kernel counts idle time by the clock, and all other time by sampling at
-    /// each tick: it does not see a server that works between two ticks. So its counts of user and system time only
-    /// divide the busy time.
+    /// A core is busy when it is not idle. The kernel measures idle time by the clock, but samples all other time at
+    /// each tick, and so does not see a server that works between two ticks. Therefore the counts of user and system
+    /// time only divide the busy time.
     pub(crate) fn look(&mut self, text: &str, interval: u64) -> CoreShares {
         let mut all = CoreTicks::default();
         let mut shares = CoreShares::default();
@@ -169,7 +169,7 @@ impl MachineSampler {
         }
     }
 
-    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC); `None` the first time.
+    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC), or `None` at the first call.
     pub fn sample(&mut self, now: u64) -> Option<MachineSample> {
         let (text, proc) = (&mut self.text, &self.proc);
         let mut read =

@@ -1,4 +1,4 @@
-//! Merging of logs into one run: generators of one role are added up; callers and answerers stay separate.
+//! Merging of logs into one run. Generators of one role are added up, while callers and answerers stay separate.
 
 use super::heading::{GeneratorRole, Level, Note};
 use super::log::{Entry, LogError, LogReader};
@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 impl Run {
-    /// Reads the runs in these logs and merges them by wall-clock second, timers by their names. Generators that only
-    /// answered are added up separately from those that made calls: see [`Run::answering`]. Data lost by a kill or a
-    /// full disk are missing, which a note reports. Logs of observers are skipped: see
+    /// Reads the runs in these logs and merges them by wall-clock second, and timers by their names. Generators that
+    /// only answered are added up separately from those that made calls: see [`Run::answering`]. If a kill or a full
+    /// disk lost data, a note reports that they are missing. Logs of observers are skipped: see
     /// [`Observed::read`](super::Observed::read).
     ///
     /// # Errors
@@ -20,7 +20,7 @@ impl Run {
         Self::read_bounded(paths, ROWS, WINDOW)
     }
 
-    /// Reads these logs as [`Run::read`], but keeps the figures, rows, samples and windows of one span only. The
+    /// Reads these logs as [`Run::read`] does, but keeps only the figures, rows, samples and windows of one span. The
     /// verdict is invalid if a log is damaged, has no ending, or lacks a second of the span: see
     /// [`Generator::missing`].
     ///
@@ -30,8 +30,9 @@ impl Run {
         Self::read_by(paths, span, ROWS, WINDOW, &mut |_| ())
     }
 
-    /// Reads these logs as [`Run::read_span`], and passes the page of each second to `see`: all events in it at the
-    /// generators that made calls, without the warm-up. A second without events may have no page.
+    /// Reads these logs as [`Run::read_span`] does, and passes the page of each second to `see`. The page has all
+    /// events in the second at the generators that made calls, without the warm-up. A second without events may have no
+    /// page.
     ///
     /// # Errors
     /// As [`Run::read`].
@@ -84,7 +85,8 @@ impl Run {
         Ok(run)
     }
 
-    /// Names generators of one host: those that began later get a number, whatever the order of the logs.
+    /// Gives generators of one name different names: a generator that began later gets a number, whatever the order of
+    /// the logs.
     fn number_names(&mut self) {
         let mut order: Vec<&mut Generator> = self.everyone_mut().collect();
         let mut taken: BTreeSet<String> = order.iter().map(|generator| generator.heading.generator.clone()).collect();
@@ -134,7 +136,7 @@ fn merge(mut sources: Vec<Source>, span: Span, timers: &[String], rows: usize, s
             sum.clear();
             let mut any = false;
             for source in sources.iter_mut().filter(|source| source.second() == Some(second)) {
-                // One generator may have two pages of a second; its own times do not overlap then.
+                // A generator may have two pages for a second, whose own times then do not overlap.
                 while source.second() == Some(second) && source.page.warm_up == warm_up {
                     any = true;
                     sum.add_beside(&source.page);
@@ -161,7 +163,7 @@ fn merge(mut sources: Vec<Source>, span: Span, timers: &[String], rows: usize, s
     run
 }
 
-/// Log during a merge, at its next page; other records are taken as they come.
+/// Log during a merge, positioned at its next page. Records before that page have been taken.
 struct Source {
     reader: LogReader,
     generator: Generator,
@@ -182,7 +184,7 @@ impl Source {
         Ok(Self { reader, generator, page: Page::new(0), has_page: false, span, coverage, begun: 0, ended: 0 })
     }
 
-    /// Goes to the first page. `timers`: the names of all timers of the merge.
+    /// Advances to the first page. `timers`: the names of all timers of the merge.
     fn begin(&mut self, timers: &[String]) {
         self.reader.arrange(timers);
         self.advance();
@@ -211,7 +213,7 @@ impl Source {
         self.has_page = false;
         while let Some(entry) = self.reader.next(&mut self.page) {
             if entry == Entry::Page {
-                // A merge needs order; a page that breaks it moves to the first possible second.
+                // A merge needs pages in order. A page out of order is moved to the first possible second.
                 self.page.second = self.page.second.max(before);
                 self.has_page = true;
                 return;

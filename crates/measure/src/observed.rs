@@ -4,7 +4,7 @@ use super::log::{Entry, LogError, LogReader};
 use super::{Heading, MachineSample, Page, Span, TreeSample};
 use std::path::Path;
 
-/// Time of a span that samples may lack, µs: they do not begin with its seconds.
+/// Part of a span that samples may lack, µs, because samples do not begin with the seconds of the span.
 const SHORT: u64 = 1_000_000;
 
 /// Samples of process trees and of a machine, in their order.
@@ -61,7 +61,7 @@ impl Observed {
         names
     }
 
-    /// Returns the use of a tree over all samples together; `None` if there is none of this name.
+    /// Returns the use of a tree over all samples together, or `None` if there is no tree of this name.
     pub fn tree(&self, name: &str) -> Option<TreeSample> {
         let mut samples = self.trees.iter().filter(|sample| sample.name == name).cloned();
         let first = samples.next()?;

@@ -65,7 +65,7 @@ impl Observer {
         Ok(Self { commands, thread: Some(thread) })
     }
 
-    /// Also samples this process and its descendants from now on, under a name.
+    /// Starts to sample also this process and its descendants, under a name.
     pub fn watch(&self, name: impl Into<String>, root: u32) {
         // The thread runs until it is stopped.
         let _ = self.commands.send(ObserverCommand::Watch(name.into(), root));

@@ -36,7 +36,7 @@ impl Codes {
         *place = place.saturating_add(by);
     }
 
-    /// Returns the number of responses `code` to `method`; codes outside 100 to 699 are one.
+    /// Returns the number of responses `code` to `method`. All codes outside 100 to 699 are counted as one code.
     pub fn of(&self, method: Method, code: u16) -> u64 {
         self.counts[Self::place(method, code)]
     }
@@ -46,7 +46,8 @@ impl Codes {
         (0..METHODS).map(|method| self.counts[method * CODES + (Self::place(Method::Ack, code) % CODES)]).sum()
     }
 
-    /// Returns those that occurred: (method, code, count), by method and code. Code 0 is for codes outside 100 to 699.
+    /// Returns the responses that occurred as (method, code, count), by method and code. Code 0 means codes outside 100
+    /// to 699.
     pub fn iter(&self) -> impl Iterator<Item = (Method, u16, u64)> + '_ {
         let counts = if self.blank { &[] } else { &self.counts[..] };
         counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(place, count)| {
@@ -86,11 +87,12 @@ pub struct Page {
     pub second: u64,
     /// Start, µs since 1970-01-01 UTC.
     pub begun: u64,
-    /// Time in it (or in them) for which the recorder was open, µs. The first and the last second of a run are shorter.
+    /// Time for which the recorder was open within the second or seconds, µs. The first and the last second of a run
+    /// are shorter.
     pub covered: u64,
     /// Calls open at its end.
     pub open: u64,
-    /// Peak of open calls. Of several shards: the sum of theirs, so an upper bound.
+    /// Peak of open calls. For several shards it is the sum of their peaks, and so an upper bound.
     pub peak: u64,
     /// Starts of the first and the last call of the schedule, µs since 1970-01-01 UTC; 0: none.
     pub first_start: u64,
@@ -178,7 +180,8 @@ impl Page {
         &self.responses_received
     }
 
-    /// Returns the responses that ended a call as a failure, by the method of the request: one for each such call.
+    /// Returns the responses that ended a call as a failure, by the method of the request. There is one response for
+    /// each such call.
     pub fn refusals(&self) -> &Codes {
         &self.refusals
     }

@@ -1,4 +1,4 @@
-//! Texts of `/proc` (proc(5)): their files, and the figures in them.
+//! Texts of `/proc` (proc(5)): its files, and the figures in them.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,7 +14,7 @@ pub(crate) const PROC: &str = "/proc";
 pub(crate) struct Text(Vec<u8>);
 
 impl Text {
-    /// Reads a file; `None` if it cannot be read: the process has ended, or belongs to another user.
+    /// Reads a file. Returns `None` if it cannot be read, because the process has ended or belongs to another user.
     pub(crate) fn read(&mut self, path: &Path) -> Option<&str> {
         self.0.clear();
         File::open(path).ok()?.read_to_end(&mut self.0).ok()?;
@@ -57,7 +57,8 @@ pub(crate) struct Stat<'a> {
     pub(crate) children_user: u64,
     /// Time in system mode of the same descendants.
     pub(crate) children_system: u64,
-    /// Start, in ticks since the machine started: distinguishes it from a later process with the same number.
+    /// Start time, in ticks since the machine started, which distinguishes the process from a later one with the same
+    /// number.
     pub(crate) started: u64,
     /// Core on which it ran last.
     pub(crate) core: u32,
@@ -65,11 +66,11 @@ pub(crate) struct Stat<'a> {
 
 impl<'a> Stat<'a> {
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
-        // The name may contain any character, brackets too: the last one counts.
+        // The name may contain any character, including brackets, so that the last bracket is the end of the name.
         let (open, close) = (text.find('(')?, text.rfind(')')?);
         let mut fields = text.get(close + 1..)?.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        // Fields are counted from 1 with the number; the fourth comes next.
+        // Fields are counted from 1, which is the process number; the next field is the fourth.
         let mut next = 4;
         let mut field = |number: usize| {
             let value = fields.nth(number - next)?.parse::<u64>().ok();
@@ -135,7 +136,7 @@ pub(crate) fn cores(text: &str) -> impl Iterator<Item = CoreTicks> + '_ {
     })
 }
 
-/// Returns a figure of `status`, `smaps_rollup` or `meminfo` in bytes. `name`: with its colon.
+/// Returns a figure of `status`, `smaps_rollup` or `meminfo` in bytes. `name` includes the colon.
 pub(crate) fn bytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)

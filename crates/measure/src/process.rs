@@ -9,8 +9,9 @@ use std::time::Duration;
 
 /// Processor time of processes so far.
 ///
-/// The kernel reports user and system time in ticks, a hundredth of a second, and includes ended threads; `schedstat`
-/// counts nanoseconds, of running threads only. Which is closer depends on the processes: see [`Usage::total`].
+/// The kernel reports user and system time in ticks, a hundredth of a second, and includes ended threads. `schedstat`
+/// counts nanoseconds, but only of running threads. Which of the two is more accurate depends on the processes: see
+/// [`Usage::total`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Time in user mode, by ticks.
@@ -58,8 +59,8 @@ impl Usage {
         }
     }
 
-    /// Returns user and system time: by `schedstat`, unless ticks exceed it by over a tenth, which means that threads
-    /// have ended.
+    /// Returns user and system time. They are computed from `schedstat`, unless the ticks exceed it by over a tenth,
+    /// which means that threads have ended.
     pub fn total(&self) -> Duration {
         let by_ticks = self.user + self.system;
         if by_ticks > self.run_time + self.run_time / 10 + 2 * tick() { by_ticks } else { self.run_time }
@@ -75,11 +76,11 @@ impl Usage {
 /// Memory of processes, by `/proc/PID/smaps_rollup`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Proportional set size, bytes: pages that several processes share count in parts.
+    /// Proportional set size, bytes: a page that several processes share is divided among them.
     pub pss: u64,
-    /// Unbacked part, bytes: anonymous pages and shared memory (`Pss_Anon` and `Pss_Shmem`), which no file backs. Its growth is
-    /// data; pages of a program count less as soon as another process runs the same program. A kernel before 5.3 does not
-    /// divide the PSS: then this is all of it.
+    /// Unbacked part, bytes: anonymous pages and shared memory (`Pss_Anon` and `Pss_Shmem`), which no file backs. Growth of
+    /// this part is data, whereas pages of a program count less as soon as another process runs the same program. A kernel
+    /// before 5.3 does not divide the PSS, and then this is the whole PSS.
     pub unbacked: u64,
 }
 
@@ -143,13 +144,13 @@ pub fn tasks(id: u32) -> impl Iterator<Item = PathBuf> {
     numbered(&folder(id).join("task")).map(|(_, path)| path)
 }
 
-/// Returns the state of a thread as the kernel writes it: R, S, D, T and so on; `None` if it has ended.
+/// Returns the state of a thread as the kernel writes it: R, S, D, T and so on. Returns `None` if the thread has ended.
 pub fn task_state(thread: &Path) -> Option<char> {
     Text::default().read(&thread.join("stat")).and_then(Stat::parse).map(|stat| stat.state)
 }
 
-/// True if a signal has stopped each of its threads. On busy processors that takes a moment, because a thread of the
-/// process has to see the signal first.
+/// Returns whether a signal has stopped each thread of the process. On busy processors that takes a moment, because a
+/// thread of the process has to see the signal first.
 pub fn is_stopped(id: u32) -> bool {
     tasks(id).filter_map(|thread| task_state(&thread)).all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }

@@ -87,7 +87,7 @@ impl Requirement {
     pub fn parse(text: &str, timers: &[String]) -> Result<Self, RequirementError> {
         let text = text.trim();
         let found = SIGNS.iter().filter_map(|(sign, comparison)| Some((text.find(sign)?, sign.len(), *comparison)));
-        // The first sign in the text; of several that begin there, the longest.
+        // The first sign in the text is used, and if several begin at its place, the longest.
         let (place, length, comparison) = found
             .min_by_key(|(place, length, _)| (*place, std::cmp::Reverse(*length)))
             .ok_or_else(|| RequirementError::NoComparison(text.into()))?;
@@ -111,7 +111,7 @@ impl Requirement {
         &self.measure
     }
 
-    /// True if the requirement concerns the answering side, in a run with callers and answerers.
+    /// Returns whether the requirement concerns the answering side, in a run with callers and answerers.
     pub const fn is_of_answerers(&self) -> bool {
         self.answering
     }
@@ -124,9 +124,9 @@ impl Requirement {
         }
     }
 
-    /// True if it limits the failed calls and counts every one of them: allowed failures then do not make the run fail.
-    /// A requirement that counts only some failures (of one cause, of registrations outside calls) says nothing about
-    /// the others, and one that every value meets says nothing at all.
+    /// Returns whether the requirement limits the failed calls and counts every one of them, so that the failures it
+    /// allows do not make the run fail. This is false for a requirement that counts only some failures (of one cause,
+    /// or of registrations outside calls), and for one that every value meets.
     pub fn bounds_all_failures(&self, run: &Run) -> bool {
         let Some(page) = self.page(run) else { return false };
         let Some((better, counted)) = self.measure.failed_calls(page) else { return false };
@@ -151,8 +151,8 @@ impl Requirement {
         })
     }
 
-    /// Judges a run in progress, and returns the judgement if the requirement is lost. `totals`: sum so far, for
-    /// counts, which only grow; `recent`: sum of the last seconds, for other measures.
+    /// Judges a run in progress, and returns the judgement if the requirement is no longer met. `totals`: sum so far,
+    /// for counts, which only grow; `recent`: sum of the last seconds, for other measures.
     pub(super) fn lost(&self, totals: &Page, recent: Option<&Page>) -> Option<Judgement> {
         let unit = self.measure.unit();
         let counts = matches!(unit, Unit::Count | Unit::Seconds | Unit::Bytes);
@@ -166,10 +166,10 @@ impl Requirement {
         lost.then(|| self.judgement(false, Some(measured), unit.show(measured) + &span))
     }
 
-    /// Judges the run. A measure without a value meets nothing. `good`: sums of the good windows of callers and
+    /// Judges the run. A measure without a value meets no requirement. `good`: sums of the good windows of callers and
     /// answerers, if some windows are bad. Delays, shares and rates are judged by the good windows alone, because the
-    /// generator spoiled the others. A count (calls, seconds, bytes) is met if the whole run or the good windows meet
-    /// it.
+    /// generator spoiled the other windows. A count (calls, seconds, bytes) is met if the whole run or the good windows
+    /// meet it.
     pub fn judge(&self, run: &Run, good: [Option<&Page>; 2]) -> Judgement {
         let unit = self.measure.unit();
         let of_run = self.page(run).and_then(|page| self.measure.of(page));
@@ -217,8 +217,8 @@ pub struct Judgement {
     pub shown: String,
 }
 
-/// Returns a number without the signs between its digits; `None` if a comma separates no thousands: `1,5` may mean one
-/// and a half.
+/// Returns a number without the signs between its digits. Returns `None` if a comma separates no thousands, because
+/// `1,5` may mean one and a half.
 pub fn ungrouped(number: &str) -> Option<String> {
     let plain = number.replace('_', "");
     let whole = plain.split('.').next().unwrap_or_default();
@@ -299,12 +299,12 @@ mod tests {
         let (before, judgement) = judged("srd.max<=200ms");
         assert!(!before && judgement.met, "{judgement:?}");
         assert_eq!(judgement.shown, "200.0 ms in the good windows (2.00 s over the whole run)");
-        // The good windows miss it: so does the run.
+        // The good windows miss the requirement, and so does the run.
         assert!(!judged("srd.max<200ms").1.met);
         whole_and_good_counts();
     }
 
-    /// A count is met by the whole run or by its good windows.
+    /// Checks that a count is met by the whole run or by its good windows.
     fn whole_and_good_counts() {
         let (mut whole, good) = (run(), run().totals);
         whole.totals.count(Counter::CallsFailed, 4);
@@ -401,7 +401,7 @@ mod tests {
         ] {
             assert!(!bounds(&run, text), "{text}");
         }
-        // One more call failed by its BYE: the sessions do not see it.
+        // One more call failed by its BYE, which the sessions do not count.
         run.totals.count(Counter::CallsFailed, 1);
         assert!(!bounds(&run, "ser>=80%") && bounds(&run, "calls.failed<=11"));
     }

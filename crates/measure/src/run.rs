@@ -1,4 +1,4 @@
-//! Run as reports see it: the same at its end or read from logs, of one generator or several.
+//! Run as reports see it: equal at its end and when read from logs, of one generator or several.
 
 use super::heading::{Ending, Heading, Note, ReceiveBuffer};
 use super::log::Entry;
@@ -25,7 +25,7 @@ pub struct Generator {
     pub samples: Vec<Sample>,
     pub notes: Vec<Note>,
     pub receive_buffers: Vec<ReceiveBuffer>,
-    /// First failed calls, as many as requested.
+    /// First failed calls, up to the requested number.
     pub failed_calls: Vec<FailedCall>,
     /// Sums of its documents, if there are several.
     pub documents: Vec<DocumentTotals>,
@@ -35,7 +35,7 @@ pub struct Generator {
     pub ending: Option<Ending>,
     /// Sentence about an incomplete log.
     pub missing: Option<String>,
-    /// Shortest time of a sample, µs; it grows with the run, so that there are never more than `most` samples.
+    /// Shortest time of a sample, µs, which grows with the run, so that there are never more than `most` samples.
     step: u64,
     most: usize,
 }
@@ -130,7 +130,7 @@ pub struct Run {
     pub timers: Vec<String>,
     /// Sum over generators and seconds.
     pub totals: Page,
-    /// Sum of the warm-up, which is not in `totals`: calls that fell due in it, to their ends.
+    /// Sum of the warm-up, which is not in `totals`: the calls that fell due in the warm-up, followed until they end.
     pub warm_up: Option<Box<Page>>,
     /// Series over all generators: second by second, or in steps of several if the run has more seconds than rows.
     pub rows: Vec<Row>,
@@ -144,7 +144,7 @@ pub struct Run {
     warm: Option<Box<Page>>,
     /// Sum of the seconds of the last row, if a row has several.
     partial: Option<Box<Page>>,
-    /// Run of the generators that only answered, if logs of callers and of answerers were merged: two ends of the same
+    /// Run of the generators that only answered, if logs of callers and of answerers were merged. Both have the same
     /// calls, which must not be added.
     pub answering: Option<Box<Self>>,
 }
@@ -169,7 +169,7 @@ impl Run {
         }
     }
 
-    /// Returns all generators: those that made calls, then those that only answered.
+    /// Returns all generators: first those that made calls, then those that only answered.
     pub fn everyone(&self) -> impl Iterator<Item = &Generator> {
         self.generators.iter().chain(self.answering.iter().flat_map(|run| &run.generators))
     }
@@ -183,8 +183,8 @@ impl Run {
         self.everyone().map(|generator| Health::judge(generator, thresholds)).collect()
     }
 
-    /// Returns the verdict over all generators: valid if each generator is. With several generators each reason names
-    /// its own.
+    /// Returns the verdict over all generators, which is valid if each generator is valid. With several generators each
+    /// reason names its generator.
     pub fn verdict(&self, thresholds: &Thresholds) -> RunVerdict {
         let several = self.everyone().count() > 1;
         let mut reasons = Vec::new();
@@ -200,8 +200,8 @@ impl Run {
         if reasons.is_empty() { RunVerdict::Valid } else { RunVerdict::Invalid { reasons } }
     }
 
-    /// Limits the rows (and the samples of each generator): in a longer run each covers 2, 4, 8 seconds and so on, so
-    /// that memory and reports are bounded. 3,600 by default; at least 2.
+    /// Limits the rows (and the samples of each generator), so that memory and reports are bounded. In a longer run
+    /// each row covers 2, 4, 8 seconds and so on. The default is 3,600, the minimum 2.
     #[must_use]
     pub fn bounded(mut self, rows: usize) -> Self {
         self.most = rows.max(2);
@@ -231,13 +231,13 @@ impl Run {
         warm_up + self.totals.counter(Counter::CallsOutgoing)
     }
 
-    /// Returns the run's name, target and so on: those of the first generator.
+    /// Returns the run's name, target and so on, which are those of the first generator.
     pub fn heading(&self) -> &Heading {
         &self.generators[0].heading
     }
 
-    /// Adds a complete second over all generators, later than any before. A page of the warm-up comes first in its
-    /// second; it is in the series and not in the totals.
+    /// Adds a complete second over all generators, later than any before. A page of the warm-up is the first in its
+    /// second, and is added to the series but not to the totals.
     pub fn second(&mut self, page: &Page) {
         if page.warm_up {
             self.settle();
@@ -259,7 +259,7 @@ impl Run {
         }
     }
 
-    /// Completes the last second: one with only a warm-up gets its row too.
+    /// Completes the last second. A last second that has only a warm-up also gets its row.
     pub(super) fn settle(&mut self) {
         if let Some(warm) = self.warm.take() {
             self.see(&warm);

@@ -30,7 +30,7 @@ impl Sample {
         if self.interval == 0 { 0.0 } else { thread.cpu as f64 / self.interval as f64 }
     }
 
-    /// Appends the next sample: both become one of a longer time.
+    /// Appends the next sample, so that both become one sample of a longer time.
     pub fn append(&mut self, next: Self) {
         let weights = [self.interval, next.interval];
         self.cores = means(&self.cores, &next.cores, weights);
@@ -52,7 +52,7 @@ pub(crate) fn mean(shares: [f64; 2], intervals: [u64; 2]) -> f64 {
     (mine + theirs) / (intervals[0] + intervals[1]).max(1) as f64
 }
 
-/// Returns the means of several shares; a missing one is 0.
+/// Returns the means of several shares, of which a missing one counts as 0.
 pub(crate) fn means(mine: &[f64], theirs: &[f64], intervals: [u64; 2]) -> Vec<f64> {
     let of = |shares: &[f64], place: usize| shares.get(place).copied().unwrap_or(0.0);
     (0..mine.len().max(theirs.len())).map(|n| mean([of(mine, n), of(theirs, n)], intervals)).collect()
@@ -72,8 +72,8 @@ impl Sampler {
         Self::default()
     }
 
-    /// Returns the use since the last call, at `now` (µs, monotonic), in the wall-clock second `second`; `None` the
-    /// first time.
+    /// Returns the use since the last call, at `now` (µs, monotonic), in the wall-clock second `second`, or `None` at
+    /// the first call.
     pub fn sample(&mut self, now: u64, second: u64) -> Option<Sample> {
         let mut sample = Sample { second, ..Sample::default() };
         let (first, task) = (self.taken.is_none(), Path::new("/proc/self/task"));
@@ -117,7 +117,7 @@ mod tests {
         busy.join().unwrap();
     }
 
-    /// A report from the log is that of the run, to the last digit.
+    /// Checks that a report from the log equals that of the run, to the last digit.
     #[test]
     fn shares_are_read_as_they_were_written() {
         for whole in 1..200 {

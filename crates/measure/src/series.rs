@@ -1,4 +1,4 @@
-//! Series: one row a second, of the figures that charts and CSV show.
+//! Series: one row a second, with the figures that charts and CSV show.
 
 use super::catalogue::{Measure, Statistic};
 use super::{Counter, Delay, Failure, Page, Rate, Share};
@@ -42,9 +42,9 @@ impl Row {
         }
     }
 
-    /// Appends a later row: both become one of a longer time. Counts, rates, ratios, means, deviations, minima and
-    /// maxima are those of the longer time. A percentile is the greater of the two, an upper bound: rows keep no
-    /// histograms. `scratch`: any page; its content is lost.
+    /// Appends a later row, so that both become one row of a longer time. Counts, rates, ratios, means, deviations,
+    /// minima and maxima are those of the longer time. A percentile is the greater of the two, which is an upper bound,
+    /// because rows keep no histograms. `scratch`: any page, whose content is lost.
     pub fn append(&mut self, later: &Self, scratch: &mut Page) {
         let (mine, theirs) = (std::mem::take(&mut self.values), &later.values);
         let mut values = Vec::with_capacity(mine.len());
@@ -112,12 +112,14 @@ fn together(mine: &[f64], theirs: &[f64]) -> Vec<f64> {
 /// Classes of responses: 1xx to 6xx.
 const CLASSES: usize = 6;
 
-/// Returns the ratios of a row. Completion comes seconds after the INVITE; within a second it is no ratio.
+/// Returns the ratios of a row. Completion is not among them: it follows the INVITE by seconds, and so is no ratio
+/// within a second.
 fn shares() -> impl Iterator<Item = &'static Share> {
     Share::ALL.iter().filter(|share| **share != Share::Completion)
 }
 
-/// Returns the names of the columns, each a measure that `--require` knows too. The statistics of a delay are adjacent.
+/// Returns the names of the columns, each of which is also a measure of `--require`. The statistics of a delay are
+/// adjacent.
 pub fn columns(timers: &[String]) -> Vec<String> {
     let mut names: Vec<String> = ["duration", "concurrency", "concurrency.max"].map(String::from).into();
     names.extend(Rate::ALL.iter().map(|rate| rate.key().into()));

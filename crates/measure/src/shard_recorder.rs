@@ -30,10 +30,10 @@ pub enum SendFailure {
 /// no lock, allocates nothing once warm (a histogram grows when a delay is twice as long as any before), and needs tens
 /// of nanoseconds an event.
 ///
-/// Times are microseconds of the engine's monotonic clock; those of one shard never go back. [`ShardRecorder::tick`] MUST be
-/// called once a round before the round's events, and at least once a second: it turns the page when a wall-clock
-/// second has ended. Full pages go to the [`Collector`](super::Collector). If that is late, the page is kept longer, so
-/// the recorder never waits.
+/// Times are microseconds of the engine's monotonic clock, and the times of one shard never decrease.
+/// [`ShardRecorder::tick`] MUST be called once a round before the round's events, and at least once a second: it turns the
+/// page when a wall-clock second has ended. Full pages go to the [`Collector`](super::Collector). If the collector is late,
+/// the page covers more than a second, so that the recorder never waits.
 #[derive(Debug)]
 pub struct ShardRecorder {
     pub(super) page: Box<Page>,
@@ -92,7 +92,7 @@ impl ShardRecorder {
         self.timer_places = Some(places);
     }
 
-    /// Begins a round, before its events: turns the page when the second is over.
+    /// Begins a round, before its events. Begins a new page if the second is over.
     #[inline]
     pub fn tick(&mut self, now: u64) {
         self.now = now;
@@ -101,7 +101,7 @@ impl ShardRecorder {
         }
     }
 
-    /// Opens the recorder again, for a shard that waited. The first `warm_up` µs are the warm-up.
+    /// Opens the recorder again, for a shard that was waiting. The first `warm_up` µs are the warm-up.
     pub fn reopen(&mut self, now: u64, warm_up: u64) {
         self.page.clear();
         self.begin_page(now);
@@ -134,7 +134,7 @@ impl ShardRecorder {
         let warm_up = full.warm_up;
         match self.leaves.try_send(Leaf { shard: self.shard, page: full, last: false, part: false }) {
             Ok(()) => self.begin_page(now),
-            // The collector is behind, or gone: the page continues into the next second.
+            // The collector is late, or has ended: the page continues into the next second.
             Err(TrySendError::Full(leaf) | TrySendError::Disconnected(leaf)) => {
                 self.page = leaf.page;
                 self.turn = self.clock.begin(self.clock.second(now) + 1);
@@ -155,12 +155,13 @@ impl ShardRecorder {
         self.page.open = self.open;
     }
 
-    /// Sends the last page at the end of the shard; waits for a collector that is behind.
+    /// Sends the last page at the end of the shard, and waits for a collector that is late.
     pub fn close(mut self, now: u64) {
         self.last(now);
     }
 
-    /// Closes as [`ShardRecorder::close`], for use in `drop`. Gives up on a collector that takes nothing for a second.
+    /// Closes as [`ShardRecorder::close`] does, for use in `drop`. Stops waiting for a collector that takes nothing for
+    /// a second.
     pub fn last(&mut self, now: u64) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -219,8 +220,8 @@ impl ShardRecorder {
     }
 
     /// Records the start of a call that was due at `intended`. `free`: time since which its place below the limit of
-    /// concurrent calls is free (0: long ago). The wait before it counts for the limit, the rest is the generator's
-    /// lag.
+    /// concurrent calls is free (0: long ago). The wait until `free` is attributed to the limit, the wait after it is
+    /// the generator's lag.
     #[inline]
     pub fn call_started(&mut self, now: u64, intended: u64, free: u64) -> CallBook {
         if !self.in_warm_up(intended) {
@@ -264,8 +265,8 @@ impl ShardRecorder {
         self.page.peak = self.page.peak.max(self.open);
     }
 
-    /// Records the end of a call. The outcome concludes its open request: as timed out, as a transport failure, as left
-    /// open by the end of the run, or as given up.
+    /// Records the end of a call. The outcome decides how its open request is recorded: as timed out, as a transport
+    /// failure, as left open by the end of the run, or as given up.
     pub fn call_ended(&mut self, call: &mut CallBook, now: u64, outcome: CallOutcome) {
         self.open = self.open.saturating_sub(1);
         match outcome {
@@ -293,7 +294,7 @@ impl ShardRecorder {
         }
     }
 
-    /// Records that the response `code` to a request of `method` makes a call fail; to be called before
+    /// Records that the response `code` to a request of `method` makes a call fail. To be called before
     /// [`ShardRecorder::call_ended`].
     #[inline]
     pub fn refused(&mut self, method: Method, code: u16) {
@@ -301,23 +302,23 @@ impl ShardRecorder {
     }
 
     /// Records that the open request of this method got no final response in time (Timer B or F, RFC 3261 section
-    /// 17.1), for scenarios that continue. Not needed if the call fails because of it.
+    /// 17.1), for scenarios that continue. Not needed if the call fails for this reason.
     pub fn timed_out(&mut self, call: &mut CallBook, now: u64, method: Method) {
         self.conclude(call, now, method, CallOutcome::Failed(Failure::TimeoutOnReceive));
     }
 
     // ---- messages
 
-    /// Records a request sent for the first time (an ACK too). Its meaning follows from the call's past; see
-    /// [`CallBook::attempt`]. `bytes`: its length.
+    /// Records a request sent for the first time (including an ACK). Its meaning follows from the earlier messages of
+    /// the call; see [`CallBook::attempt`]. `bytes`: its length.
     #[inline]
     pub fn request_sent(&mut self, call: &mut CallBook, now: u64, method: Method, bytes: usize) {
         let attempt = call.attempt(method);
         self.request_sent_as(call, now, method, attempt, bytes);
     }
 
-    /// Records as [`ShardRecorder::request_sent_as`] an INVITE with a mark of its own (a hash of its branch, for example). If
-    /// another is open, both are measured; of three, the first is given up.
+    /// Records as [`ShardRecorder::request_sent_as`] does an INVITE with an identifying mark (a hash of its branch, for
+    /// example). If another INVITE is open, both are measured; if two are open, the first is given up.
     pub fn invite_sent(&mut self, call: &mut CallBook, now: u64, attempt: Attempt, invite: u64, bytes: usize) {
         if attempt == Attempt::Initial && call.session.is_open() {
             call.turn();
@@ -382,8 +383,8 @@ impl ShardRecorder {
         }
     }
 
-    /// Records a response received for the first time, to a request of `method` (from its CSeq). `retry_after`: it has
-    /// a Retry-After header field. `bytes`: its length.
+    /// Records a response received for the first time, to a request of `method` (from its CSeq). `retry_after`: whether
+    /// the response has a Retry-After header field. `bytes`: its length.
     pub fn response_received(
         &mut self,
         call: &mut CallBook,
@@ -431,7 +432,7 @@ impl ShardRecorder {
         self.page.responses_sent.count(method, code, 1);
         match method {
             Method::Invite if call.asked => match code {
-                // After a challenge the INVITE comes again; it is still the same attempt.
+                // After a challenge the INVITE is sent again, and still belongs to the same attempt.
                 ..200 | 401 | 407 => {}
                 200..=299 => {
                     self.page.count(Counter::IncomingAnswered, 1);
@@ -505,7 +506,7 @@ impl ShardRecorder {
     // ---- timers and the generator itself
 
     /// Records the time `us` of a named timer of the scenario (SIPp's response time durations). `timer`: its index in
-    /// the names given to the collector; others are ignored.
+    /// the names given to the collector; another index is ignored.
     #[inline]
     pub fn timer(&mut self, timer: usize, us: u64) {
         let timer = match &self.timer_places {
@@ -577,8 +578,8 @@ impl ShardRecorder {
         self.delay(Delay::Stall, us);
     }
 
-    /// Adds the health figures of a second of the answering side in the same process: while that stood still or did not
-    /// read, the generator was the cause that callers got no answers.
+    /// Adds the health figures of a second of the answering side in the same process: if that side was stopped or did
+    /// not read, the generator itself was the reason why callers got no answers.
     pub fn beside(&mut self, page: &Page) {
         self.page.count(Counter::Stalls, page.counter(Counter::Stalls));
         for delay in [Delay::Stall, Delay::ReceiveLag, Delay::SendLag] {

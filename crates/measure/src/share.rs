@@ -65,7 +65,7 @@ table! {
 const SHORTEST: u64 = 100_000;
 
 impl Share {
-    /// Returns the ratio in per cent; `None` without a denominator.
+    /// Returns the ratio in per cent, or `None` if the denominator is zero.
     pub fn of(self, page: &Page) -> Option<f64> {
         let count = |counter| page.counter(counter) as f64;
         let sessions = concluded_sessions(page) as f64;
@@ -106,9 +106,9 @@ impl Share {
 }
 
 impl Rate {
-    /// Returns the rate per second; `None` if no time is covered. Rates of calls that the schedule starts cover the
-    /// time in which they fell due (intended) or were started (achieved, successful, failed), if that is longer than a
-    /// tenth of a second: the wait for the last calls to end is no time of the schedule.
+    /// Returns the rate per second, or `None` if no time is covered. A rate of calls that the schedule starts is
+    /// divided by the time in which the calls fell due (intended) or were started (achieved, successful, failed), if
+    /// that is longer than a tenth of a second, because the wait for the last calls to end is not part of the schedule.
     pub fn of(self, page: &Page) -> Option<f64> {
         let (first, last, events) = match self {
             Self::Intended => (page.first_due, page.last_due, Counter::CallsIntended),
@@ -126,7 +126,7 @@ impl Rate {
         self.over(page)
     }
 
-    /// Returns the rate over all the time that the page covers; `None` if it covers none.
+    /// Returns the rate over all the time that the page covers, or `None` if it covers none.
     pub fn over(self, page: &Page) -> Option<f64> {
         (page.covered > 0).then(|| page.counter(self.counter()) as f64 * 1e6 / page.covered as f64)
     }

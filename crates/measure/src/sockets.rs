@@ -16,9 +16,9 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Returns the drops since the last reading, at the sockets of these processes, all of the network namespace of the
-    /// first. A new socket counts with all its drops, except at the first reading. `None`: the kernel does not let this
-    /// user see it. `now`: µs.
+    /// Returns the drops since the last reading at the sockets of these processes, which are all in the network
+    /// namespace of the first process. A new socket counts with all its drops, except at the first reading. Returns
+    /// `None` if the kernel does not let this user see the sockets. `now`: µs.
     pub(crate) fn look(&mut self, proc: &Path, processes: &[u32], now: u64, text: &mut Text) -> Option<u64> {
         let folder = |id: &u32| proc.join(id.to_string());
         let of = folder(processes.first()?);
@@ -52,7 +52,7 @@ impl Sockets {
     }
 }
 
-/// Returns the inodes of the sockets in these folders of descriptors; `None`: none of them may be read.
+/// Returns the inodes of the sockets in these folders of descriptors, or `None` if none of the folders may be read.
 fn inodes(folders: impl Iterator<Item = std::path::PathBuf>) -> Option<HashSet<u64>> {
     let (mut inodes, mut readable) = (HashSet::new(), false);
     for folder in folders {

@@ -1,4 +1,4 @@
-//! Span of a log: the whole seconds whose figures are wanted, and the number of them that a log lacks.
+//! Span of a log: the whole seconds whose figures are wanted, and the number of these seconds that a log lacks.
 
 use super::Page;
 
@@ -23,12 +23,12 @@ impl Span {
         self.until.saturating_sub(self.from)
     }
 
-    /// True if the page of this second belongs to the span.
+    /// Returns whether the page of this second belongs to the span.
     pub const fn has(self, second: u64) -> bool {
         self.from <= second && second < self.until
     }
 
-    /// True if most of the time from `until - interval` to `until` (µs since 1970-01-01 UTC) lies in the span.
+    /// Returns whether most of the time from `until - interval` to `until` (µs since 1970-01-01 UTC) lies in the span.
     pub(super) const fn has_interval(self, until: u64, interval: u64) -> bool {
         self.has(until.saturating_sub(interval / 2 + 1) / 1_000_000)
     }
@@ -57,8 +57,8 @@ impl Coverage {
         self.next = self.next.max(end);
     }
 
-    /// Returns the end of a sentence about the seconds that the log lacks; `None` if it lacks none, or if the span is
-    /// the whole log.
+    /// Returns the end of a sentence about the seconds that the log lacks, or `None` if it lacks none, or if the span
+    /// is the whole log.
     pub(super) fn gap(&self) -> Option<String> {
         let missing = self.passed_over + self.span.until.saturating_sub(self.next);
         if self.span == Span::WHOLE || missing == 0 {

@@ -60,14 +60,14 @@ pub(crate) struct Together {
     /// CPU time, µs.
     pub(crate) cpu: u64,
     pub(crate) waited: u64,
-    /// True if a thread has ended since the last reading; the sum lacks its last use.
+    /// True if a thread has ended since the last reading: the sum lacks what that thread used after the reading.
     pub(crate) some_ended: bool,
 }
 
 impl Threads {
     /// Reads the threads in the folder `task` of a process, and adds to `uses` those that ran or waited since the last
-    /// reading. At the `first` reading none of them has used anything; a later thread has used all that its counters
-    /// show.
+    /// reading. At the `first` reading no thread counts as having used anything. A thread that appears later counts
+    /// with everything that its counters show.
     pub(crate) fn look(&mut self, task: &Path, first: bool, text: &mut Text, uses: &mut Vec<ThreadUse>) -> Together {
         let mut now = HashMap::with_capacity(self.0.len());
         let mut together = Together::default();

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 /// Thresholds beyond which a generator counts as the limit. Each is a setting, and is compared with each window of the
 /// run.
 ///
-/// A lag is compared with the delays that it falsifies: a tenth of a second does not matter to calls that take ten
-/// seconds, but to answers within a millisecond. Without a bound, half of the 95th percentile of the measured delays is
-/// allowed, at least [`lag_floor`](Self::lag_floor) and at most [`lag_most`](Self::lag_most).
+/// A lag is compared with the delays that it falsifies: a tenth of a second does not change the result for calls that
+/// take ten seconds, but does for answers within a millisecond. Without a configured bound, half of the 95th percentile
+/// of the measured delays is allowed, at least [`lag_floor`](Self::lag_floor) and at most [`lag_most`](Self::lag_most).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Thresholds {
     /// Calls that were due, had a place below the limit of concurrent calls, and were not started by the end of the
-    /// window, per cent of those that fell due in it. Default 1.
+    /// window, per cent of the calls that fell due in it. Default 1.
     pub rate_error: f64,
     /// 99th percentile of the lag of calls, of timers within calls and of sending, milliseconds. Default: by the
     /// delays.
@@ -31,7 +31,7 @@ pub struct Thresholds {
     pub lag_floor: f64,
     /// Lag that is never allowed, however long the delays, milliseconds. Default 10.
     pub lag_most: f64,
-    /// Datagrams that the kernel dropped before we read them. Default 0.
+    /// Datagrams that the kernel dropped before the generator read them. Default 0.
     pub socket_drops: u64,
     /// Messages that this machine could not send. Default 0.
     pub send_failures: u64,
@@ -43,13 +43,14 @@ pub struct Thresholds {
     /// saturated thread that keeps its times measures correctly.
     pub cpu: f64,
     /// Share of a core from which on a thread counts as saturated, per cent. Default 95. A saturated thread alone gives
-    /// a warning; with one of the above it is named as the cause, and while calls wait for the limit of concurrent
-    /// calls it makes the run invalid.
+    /// a warning. If another threshold is exceeded, the thread is named as the cause. While calls wait for the limit of
+    /// concurrent calls, a saturated thread makes the run invalid.
     pub saturated: f64,
     /// Seconds, per cent of all, in which a thread may be saturated without a warning. Default 10.
     pub saturated_seconds: f64,
-    /// Windows with an exceeded threshold from which on the run as a whole is invalid, per cent of those in which the
-    /// generator made or accepted calls. Default 10: in a run of less than ten windows one is enough.
+    /// Share of windows with an exceeded threshold from which on the whole run is invalid, per cent of the windows in
+    /// which the generator made or accepted calls. Default 10: in a run of less than ten windows one bad window is
+    /// enough.
     pub bad_windows: f64,
 }
 
@@ -77,8 +78,8 @@ impl Default for Thresholds {
 }
 
 impl Thresholds {
-    /// Returns the allowed lag, µs: `set` (ms), else a bound from the delays that the lag falsifies, whose 95th
-    /// percentile is `p95` (µs). Without a delay it is [`lag_most`](Self::lag_most).
+    /// Returns the allowed lag, µs: `set` (ms) if given, otherwise a bound computed from the delays that the lag
+    /// falsifies, whose 95th percentile is `p95` (µs). Without a delay the bound is [`lag_most`](Self::lag_most).
     pub fn lag(&self, set: Option<f64>, p95: Option<u64>) -> f64 {
         let by_delays = match p95 {
             Some(p95) => p95 as f64 * self.lag_share / 100.0,

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Shortest interval of readings of descendants, memory and drops, µs. A sampler of one sample a second may be a little
-/// early.
+/// Shortest interval between readings of descendants, memory and drops, µs. It is less than a second so that a sampler
+/// of one sample a second may be a little early.
 const SLOW: u64 = 950_000;
 
-/// Pause between readings of the PSS, as a multiple of the processor time of the last one. The kernel walks the pages of a
-/// process for it, and the process may wait for that. Time in which other programs had the processor does not count:
-/// otherwise a busy machine would leave a short window without a reading.
+/// Pause between readings of the PSS, as a multiple of the processor time of the last reading. For a reading the kernel
+/// walks the pages of a process, and the process may have to wait meanwhile. Time in which other programs had the
+/// processor does not count: otherwise a busy machine would leave a short window without a reading.
 const REST: u32 = 100;
 
 /// Use of a process tree in an interval.
@@ -28,7 +28,7 @@ pub struct TreeSample {
     pub at: u64,
     /// Length of the interval, µs.
     pub interval: u64,
-    /// Processes at its end; 0: the tree has ended.
+    /// Number of processes at the end of the sample; 0: the tree has ended.
     pub processes: u32,
     /// CPU time, µs: to the microsecond for running threads, in ticks of 10 ms for threads and processes that have
     /// ended.
@@ -41,12 +41,12 @@ pub struct TreeSample {
     pub waited: u64,
     /// Threads that ran or waited, the busiest first.
     pub threads: Vec<ThreadUse>,
-    /// Resident set size, bytes: pages that several processes share count for each. Measured once a second; a sum of
-    /// samples has the latest.
+    /// Resident set size, bytes: a page that several processes share counts for each of them. Measured once a second; a
+    /// sum of samples has the latest value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss: Option<u64>,
-    /// Proportional set size, bytes: pages that several processes share count in parts. Measured once a second, or less
-    /// often where that takes more than a hundredth of the time; a sum of samples has the latest.
+    /// Proportional set size, bytes: a page that several processes share is divided among them. Measured once a second,
+    /// or less often if the measurement takes more than a hundredth of the time; a sum of samples has the latest value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pss: Option<u64>,
     /// Part of the PSS that no file backs, bytes: see [`Memory::unbacked`]. Measured with the PSS.
@@ -58,7 +58,7 @@ pub struct TreeSample {
 }
 
 impl TreeSample {
-    /// Appends the next sample of the tree: both become one of a longer time.
+    /// Appends the next sample of the tree, so that both become one sample of a longer time.
     pub fn append(&mut self, next: Self) {
         (self.at, self.interval, self.processes) = (next.at, self.interval + next.interval, next.processes);
         self.cpu += next.cpu;
@@ -74,7 +74,7 @@ impl TreeSample {
         };
     }
 
-    /// Returns the memory of the tree, if this sample has it. A sample of an earlier version has the PSS alone: then all of it
+    /// Returns the memory of the tree, if this sample has it. A sample of an earlier version has only the PSS, all of which
     /// counts as unbacked.
     pub fn memory(&self) -> Option<Memory> {
         self.pss.map(|pss| Memory { pss, unbacked: self.unbacked.unwrap_or(pss) })
@@ -86,7 +86,7 @@ impl TreeSample {
     }
 }
 
-/// Ticks of a process in user and system mode: its own, and those of descendants that have ended and were waited for.
+/// Ticks of a process in user and system mode: its own ticks, and those of ended descendants for which it has waited.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ticks {
     own: [u64; 2],
@@ -117,7 +117,7 @@ struct Member {
 }
 
 impl Member {
-    /// Adds its use since the last reading; returns false if it has ended.
+    /// Adds the use of the process since the last reading. Returns false if the process has ended.
     fn look(&mut self, folder: &Path, first: bool, text: &mut Text, sum: &mut Sum, sample: &mut TreeSample) -> bool {
         let stat = text.read(&folder.join("stat")).and_then(Stat::parse);
         let Some(now) = stat.filter(|stat| stat.started == self.started).map(|stat| Ticks::of(&stat)) else {
@@ -129,7 +129,8 @@ impl Member {
         sum.own = plus(sum.own, own);
         sum.waited_for = plus(sum.waited_for, growth(now.children, before.children));
         let threads = self.threads.look(&folder.join("task"), first, text, &mut sample.threads);
-        // Both modes are rounded to a tick, at both ends: a larger difference is the use of threads that came and went.
+        // Both modes are rounded to a tick at both ends. A larger difference is the use of threads that started and
+        // ended between the readings.
         let by_ticks = own.iter().sum::<u64>() * tick_us();
         let has_lost = threads.some_ended || by_ticks > threads.cpu + 2 * tick_us();
         sample.cpu += if has_lost { threads.cpu.max(by_ticks) } else { threads.cpu };
@@ -147,8 +148,8 @@ struct Sum {
     waited_for: [u64; 2],
     /// Ticks of ended processes that earlier samples have already counted.
     gone: [u64; 2],
-    /// Ticks of processes that were gone at the last reading, as far as no parent had counted them yet: a parent may
-    /// wait for its child after the parent was read and before the child is.
+    /// Ticks of processes that had ended at the last reading and that no parent had counted yet: a parent may wait for
+    /// its child after the parent was read and before the child is read.
     owed: [u64; 2],
 }
 
@@ -173,8 +174,8 @@ impl Sum {
 pub struct TreeSampler {
     proc: PathBuf,
     root: u32,
-    /// Members, parents before their children: a child that its parent has already waited for is then gone when it is
-    /// read.
+    /// Members, parents before their children. In this order a child for which its parent has already waited no longer
+    /// exists when it is read.
     members: Vec<(u32, Member)>,
     /// Owed ticks, see [`Sum::owed`].
     owed: [u64; 2],
@@ -207,13 +208,13 @@ impl TreeSampler {
         }
     }
 
-    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC); `None` the first time.
+    /// Returns the use since the last call, at `now` (µs since 1970-01-01 UTC), or `None` at the first call.
     pub fn sample(&mut self, now: u64) -> Option<TreeSample> {
         let is_due = self.looked.is_none_or(|before| now.saturating_sub(before) >= SLOW);
         self.take(now, is_due, is_due && now >= self.pss_due)
     }
 
-    /// Returns the last sample: with descendants, memory and drops however short it is.
+    /// Returns the last sample, which has descendants, memory and drops however short it is.
     pub fn last(&mut self, now: u64) -> Option<TreeSample> {
         self.take(now, true, true)
     }
@@ -272,7 +273,7 @@ impl TreeSampler {
         come
     }
 
-    /// Sums a figure of all processes, from a file of each. `None`: none of them may be read.
+    /// Sums a figure over all processes, from a file of each. Returns `None` if none of the files may be read.
     fn sum<T>(&mut self, figure: impl Fn(&str) -> Option<T>, file: &str, plus: impl Fn(T, T) -> T) -> Option<T> {
         let (proc, text) = (&self.proc, &mut self.text);
         let values = self.members.iter().filter_map(|(id, _)| figure(text.read(&proc.join(format!("{id}/{file}")))?));
@@ -280,7 +281,7 @@ impl TreeSampler {
     }
 }
 
-/// Processor time of this thread so far.
+/// Returns the processor time of this thread so far.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

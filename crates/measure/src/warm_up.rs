@@ -9,7 +9,7 @@ use std::sync::mpsc::TrySendError;
 #[derive(Debug)]
 pub(super) struct WarmUp {
     page: Box<Page>,
-    /// True if the warm-up is over; calls of it may still be open.
+    /// True if the warm-up is over. Its calls may still be open.
     over: bool,
     /// True if the page has a count.
     used: bool,
@@ -22,7 +22,7 @@ impl WarmUp {
 }
 
 impl ShardRecorder {
-    /// True if a call that falls due at `intended` (µs) belongs to the warm-up.
+    /// Returns whether a call that falls due at `intended` (µs) belongs to the warm-up.
     #[inline]
     pub fn in_warm_up(&self, intended: u64) -> bool {
         intended < self.warm_until
@@ -48,7 +48,7 @@ impl ShardRecorder {
         self.turn_to_warm_up();
     }
 
-    /// Ends the warm-up when it is time, and sends the second page. Returns false if the other page stays.
+    /// Ends the warm-up when its time is over, and sends the second page. Returns false if the other page is kept.
     #[cold]
     pub(super) fn turn_warm_up(&mut self, now: u64) -> bool {
         let until = self.warm_until;
@@ -71,7 +71,7 @@ impl ShardRecorder {
                     return self.clock.second(until) < self.clock.second(now);
                 }
                 Err(TrySendError::Full(leaf) | TrySendError::Disconnected(leaf)) => {
-                    // The collector is behind: again in the next round.
+                    // The collector is late, so the page is sent again in the next round.
                     self.page = leaf.page;
                     return false;
                 }

@@ -1,10 +1,11 @@
-//! Windows of a run: each is judged by itself, so that one stall in a day spoils ten seconds and not the day.
+//! Windows of a run. Each is judged by itself, so that one stall in a day spoils ten seconds instead of the day.
 
 use super::{Counter, Page};
 
 /// Default length of a window, seconds.
 pub const WINDOW: u64 = 10;
-/// Limit of windows, even; in a longer run each is twice as long, and so on, so at least one per cent of the run.
+/// Maximum number of windows, an even number. In a longer run each window is twice as long, and so on, so that a window
+/// is at least one per cent of the run.
 const MOST: usize = 100;
 
 /// Window of a run.
@@ -13,8 +14,9 @@ pub struct Window {
     /// First wall-clock second (since 1970-01-01 UTC), and the one after the last.
     pub from: u64,
     pub until: u64,
-    /// Calls that were due, had a place, and were not started by its end, nor a second before: a call that falls due
-    /// while the generator is late for a moment is its lag. Of the last window: by the end of the run.
+    /// Calls that were due, had a place, and were not started by the end of the window, nor a second before it: a call
+    /// that falls due while the generator is late for a moment counts as lag. For the last window: by the end of the
+    /// run.
     pub behind: u64,
     /// Counters and delays, encoded: a hundred uncompressed pages take 250 MB.
     page: Box<[u8]>,
@@ -87,8 +89,8 @@ impl Windows {
         self.until = ((page.begun + page.covered) / 1_000_000).max(page.second + 1);
     }
 
-    /// Takes a second before the first that counts, or after the last. Only the delay of the calls behind their
-    /// schedule matters.
+    /// Takes a second before the first that counts, or after the last. Only the delay of the calls that are behind
+    /// their schedule is used.
     pub(super) fn second_outside(&mut self, page: &Page) {
         if self.until == 0 {
             self.follow_schedule(page);
@@ -127,8 +129,8 @@ impl Windows {
         Window::of(&sum, second.until, second.behind)
     }
 
-    /// Returns all windows so far, the current one as the last. A rest after the last whole window, if shorter than
-    /// half of one, is judged with it.
+    /// Returns all windows so far, the current one as the last. A remainder after the last whole window that is shorter
+    /// than half a window is judged with that window.
     pub fn all(&self) -> Vec<Window> {
         let mut all = self.over.clone();
         if self.until == 0 {
@@ -144,7 +146,7 @@ impl Windows {
     }
 }
 
-/// True if the generator made or accepted calls in this time.
+/// Returns whether the generator made or accepted calls in this time.
 pub(super) fn is_active(page: &Page) -> bool {
     [Counter::CallsIntended, Counter::CallsOutgoing, Counter::CallsIncoming].iter().any(|of| page.counter(*of) > 0)
 }

@@ -3,7 +3,7 @@
 /// Moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Microseconds of a clock that never goes back.
+    /// Microseconds of a clock that never decreases.
     pub mono: u64,
     /// Microseconds since 1970 (UTC).
     pub wall: u64,
@@ -30,7 +30,8 @@ pub(crate) const fn ticks(micros: u64, clock_rate: u32) -> u32 {
     (micros as u128 * clock_rate as u128 / 1_000_000) as u32
 }
 
-/// Converts microseconds to units of 1/65,536 s; the longest delay that a report block can name if it is longer.
+/// Converts microseconds to units of 1/65,536 s. A delay that is too long for a report block becomes the longest one
+/// that the block can hold.
 pub(crate) const fn short_delay(micros: u64) -> u32 {
     let units = (micros as u128) << 16;
     let units = units / 1_000_000;

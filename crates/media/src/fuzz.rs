@@ -9,8 +9,8 @@ use crate::sent_stream::SentStream;
 use crate::telephone_event::{EventNotice, ReceivedEvents, TelephoneEvent};
 use crate::wave::{Wave, samples};
 
-/// Reads the bytes as an RTP packet, as a compound packet and as a WAV file, writes each again, and reads the same. As a script, five bytes a
-/// packet, they drive a stream from its receiver over a relay to its sender.
+/// Reads the bytes as an RTP packet, as a compound packet and as a WAV file, writes each again, and checks that reading gives the same. The
+/// bytes are also a script, five bytes a packet, that drives a stream from its receiver over a relay to its sender.
 ///
 /// # Panics
 /// An invariant does not hold.
@@ -150,7 +150,7 @@ fn fuzz_stream(data: &[u8]) {
     }
 }
 
-/// Exchanges reports: the peer of both streams is one.
+/// Exchanges reports between the two streams, which have the same peer.
 fn report(received: &mut ReceivedStream, sent: &mut SentStream, now: u64) {
     let info = sent.sender_report(Moment { mono: now, wall: now }).expect("packets were sent");
     let source = received.source().expect("a packet came");
@@ -175,7 +175,7 @@ mod tests {
             fuzz_media(&data);
         }
 
-        /// Bytes that look like RTP and RTCP.
+        /// Reads bytes that look like RTP and RTCP.
         #[test]
         fn any_packets_keep_the_invariants(
             packets in prop::collection::vec((0_u8..64, 198_u8..208, 0_u8..12, prop::collection::vec(any::<u8>(), 0..60)), 1..6),

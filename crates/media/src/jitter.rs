@@ -2,8 +2,8 @@
 
 /// Jitter of a received stream: the estimate of the RFC, its maximum and mean, and the mean of the deviations.
 ///
-/// A deviation is the time between two packets beyond that between their timestamps, in microseconds without sign. The estimate moves by
-/// a sixteenth towards each. It is computed in microseconds, not in ticks, of which one may be 125.
+/// A deviation is the absolute difference, in microseconds, between the interval of two packets' arrivals and that of their timestamps.
+/// The estimate moves by a sixteenth towards each deviation. It is computed in microseconds, because a tick may be as long as 125 µs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jitter {
     /// Arrival and timestamp of the last packet.
@@ -17,7 +17,8 @@ pub struct Jitter {
     count: u64,
 }
 
-/// Largest deviation that counts: half an hour. No stream has one; it keeps the sums small.
+/// Largest deviation that counts: half an hour. No real stream has such a deviation, and the limit keeps the sums
+/// small.
 const MOST: u64 = 1_800_000_000;
 
 impl Jitter {
@@ -40,7 +41,7 @@ impl Jitter {
         self.last = None;
     }
 
-    /// Begins a new estimate; maximum and mean are those of both.
+    /// Begins a new estimate. The maximum and the mean continue over both estimates.
     pub const fn restart(&mut self) {
         self.last = None;
         self.estimate = 0;
@@ -123,7 +124,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// The estimate is that of the formula of RFC 3550 section 6.4.1.
+        /// Checks that the estimate is that of the formula in RFC 3550 section 6.4.1.
         #[test]
         fn the_estimate_follows_the_formula(delays in prop::collection::vec(0_u64..80_000, 2..300)) {
             let mut jitter = Jitter::default();

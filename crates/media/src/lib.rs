@@ -1,8 +1,8 @@
 //! Media of a call: RTP and RTCP (RFC 3550, RFC 3551), telephone events (RFC 4733), quality of streams, G.711, tones, WAV files.
 //!
-//! The one rule of use: time comes in. The crate has no clock, no socket, no file and no random number, and knows no SIP. A time is
-//! microseconds of a monotonic clock; all times for one stream are of the same clock. Only a sender report needs the wall clock too
-//! ([`Moment`]).
+//! The one rule of use: the caller passes the time. The crate has no clock, no socket, no file, no random number and no SIP. A time
+//! is in microseconds of a monotonic clock, which must be the same clock for all times of one stream. Only a sender report needs
+//! the wall clock too ([`Moment`]).
 //!
 //! | module | content |
 //! |---|---|

@@ -30,11 +30,11 @@ pub struct StaticPayload {
     pub number: u8,
     /// Encoding name, as in `a=rtpmap`.
     pub name: &'static str,
-    /// Ticks of its timestamps in a second. That of G722 is half of its sampling rate (section 4.5.2).
+    /// Ticks of the timestamps in a second. For G722 this is half of its sampling rate (section 4.5.2).
     pub clock_rate: u32,
     /// Channels of sound; 0: video.
     pub channels: u8,
-    /// Default packet time in milliseconds (section 4.2, table 1); 0: there is none.
+    /// Default packet time in milliseconds (section 4.2, table 1), or 0 if the section has none.
     pub packet_time: u16,
 }
 

@@ -8,8 +8,8 @@ use crate::sequence::{PacketOrder, Sequence};
 
 /// Stream of packets from one peer to one port, whatever its SSRC.
 ///
-/// A new SSRC begins a new source at once: the owner has already judged by the address who may send. Report blocks are about the current
-/// source, figures about all.
+/// A new SSRC begins a new source at once, because the owner has already decided by the address whose packets are accepted. Report
+/// blocks are about the current source, figures are about all sources.
 #[derive(Clone, Debug)]
 pub struct ReceivedStream {
     /// Ticks of the payload's clock in a second.
@@ -114,7 +114,8 @@ impl ReceivedStream {
         }
     }
 
-    /// Leaves packets of this payload type, 0 to 127, out of the jitter: telephone events, whose timestamps stand still.
+    /// Excludes packets of this payload type, 0 to 127, from the jitter. Telephone events need this, because their
+    /// timestamps do not advance.
     pub const fn leave_untimed(&mut self, payload_type: u8) {
         self.untimed |= 1 << (payload_type & 0x7f);
     }
@@ -132,7 +133,7 @@ impl ReceivedStream {
         let order = self.count(header);
         match order {
             PacketOrder::Jump => return order,
-            // The timestamps restart as well.
+            // The timestamps begin again as well.
             PacketOrder::Restart => self.jitter.pause(),
             _ => (),
         }
@@ -199,15 +200,16 @@ impl ReceivedStream {
         self.jitter.pause();
     }
 
-    /// Takes a sender report of the SSRC `source` that arrived at `now`, in microseconds. One of another source is ignored.
+    /// Takes a sender report of the SSRC `source` that arrived at `now`, in microseconds. A report of another source is
+    /// ignored.
     pub fn receive_report(&mut self, now: u64, source: u32, info: &SenderInfo) {
         if let Some(current) = self.source.as_mut().filter(|current| current.id == source) {
             current.report = Some((middle(info.ntp), now));
         }
     }
 
-    /// Returns the report block about the current source at `now`, in microseconds; its `fraction_lost` is that since the last call.
-    /// `None`: no packet came.
+    /// Returns the report block about the current source at `now`, in microseconds, or `None` if no packet was received. Its
+    /// `fraction_lost` is the fraction since the last call.
     pub fn report_block(&mut self, now: u64) -> Option<ReportBlock> {
         let source = self.source.as_mut()?;
         let expected = source.sequence.expected();
@@ -238,7 +240,8 @@ impl ReceivedStream {
         self.source.as_ref().map(|source| source.id)
     }
 
-    /// Returns the arrival of the last packet in microseconds. `None`: none came since the begin or the last pause.
+    /// Returns the arrival of the last packet in microseconds, or `None` if no packet has arrived since the beginning
+    /// or the last pause.
     pub fn last_arrival(&self) -> Option<u64> {
         self.last.as_ref().map(|last| last.at)
     }
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_source_starts_again() {
+    fn a_new_source_begins_anew() {
         let mut stream = ReceivedStream::new(8_000);
         heard(&mut stream, &[1, 3]);
         stream.receive_report(0, 7, &SenderInfo { ntp: 5 << 16, timestamp: 0, packets: 0, octets: 0 });
@@ -389,7 +392,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Each packet may be lost, doubled, or delayed behind up to five others: the counts are exact.
+        /// Checks that the counts are exact though each packet may be lost, duplicated, or delayed behind up to five
+        /// others.
         #[test]
         fn counts_are_exact(
             first in any::<u16>(),
@@ -399,7 +403,7 @@ mod tests {
             let (mut lost, mut duplicates) = (0, 0);
             let last = fates.len() - 1;
             for (place, (fate, delay)) in fates.iter().enumerate() {
-                // The first and the last come in time: otherwise no receiver can know of them.
+                // The first and the last packet arrive in time, because no receiver can know of others.
                 match fate {
                     0 if place != 0 && place != last => lost += 1,
                     1 => {

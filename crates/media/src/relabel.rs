@@ -3,11 +3,11 @@
 use crate::clock::ticks;
 use crate::rtp::{Header, Packet};
 
-/// Numbering of the packets that go to one peer, whatever sources they come from.
+/// Numbering of the packets that are sent to one peer, whatever their sources.
 ///
-/// Within a source, gaps, reordering and duplicates stay, so the peer's statistics are those of the whole path. The next source goes on
-/// where the last one ended: the next sequence number, a timestamp later by the time between them, and the marker. Sound of this process is a
-/// source like another, with headers of a [`Numbering`](crate::rtp::Numbering).
+/// Within a source, gaps, reordering and duplicates are preserved, so that the peer's statistics are those of the whole path. The next
+/// source continues where the last one ended: with the next sequence number, a timestamp that is later by the time between both sources,
+/// and the marker. Sound of this process is also a source, with headers of a [`Numbering`](crate::rtp::Numbering).
 #[derive(Clone, Copy, Debug)]
 pub struct Relabel {
     /// SSRC towards the peer.
@@ -37,8 +37,8 @@ struct Last {
 }
 
 impl Relabel {
-    /// Creates the numbering. `sequence` and `timestamp` are those of the first packet; they and the SSRC should be unpredictable to others
-    /// (RFC 3550 section 5.1). `clock_rate`: ticks in a second.
+    /// Creates the numbering. `sequence` and `timestamp` are those of the first packet. Both values and the SSRC should be unpredictable to
+    /// other parties (RFC 3550 section 5.1). `clock_rate`: ticks in a second.
     pub const fn new(source: u32, sequence: u16, timestamp: u32, clock_rate: u32) -> Self {
         Self { source, clock_rate, from: None, last: Last { sequence, timestamp, at: None } }
     }
@@ -54,7 +54,8 @@ impl Relabel {
         self.from = None;
     }
 
-    /// Makes the next packet begin a source, even one with the same SSRC: another peer, or one that restarted.
+    /// Makes the next packet begin a source, even if its SSRC is the same: the packet is of another peer, or of a peer
+    /// that has restarted.
     pub const fn cut(&mut self) {
         self.from = None;
     }
@@ -81,7 +82,8 @@ impl Relabel {
         relabelled
     }
 
-    /// Appends a packet as it is relayed at `now`. Contributors, extension and padding are left out: they were agreed with the other leg.
+    /// Appends a packet as it is relayed at `now`. Contributors, extension and padding are left out, because they were agreed with the
+    /// other leg.
     pub fn write(&mut self, now: u64, packet: &Packet<'_>, payload_type: u8, out: &mut Vec<u8>) -> Header {
         let header = self.header(now, &packet.header, payload_type);
         header.write(out);
@@ -176,7 +178,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Within a source all differences stay.
+        /// Checks that all differences within a source are preserved.
         #[test]
         fn differences_stay(
             start in any::<(u32, u16, u32)>(),
@@ -195,7 +197,7 @@ mod tests {
             prop_assert_eq!(first.map(|(_, to)| (to.sequence, to.timestamp)), Some((start.1, start.2)));
         }
 
-        /// Sources in turn leave no gap, and time never goes back.
+        /// Checks that consecutive sources leave no gap, and that the time never decreases.
         #[test]
         fn sources_leave_no_gap(sources in prop::collection::vec((any::<u32>(), any::<u16>(), any::<u32>()), 1..50)) {
             let mut relabel = Relabel::new(1, 0, 0, 8_000);

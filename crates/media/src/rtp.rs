@@ -21,7 +21,7 @@ impl Header {
         self.write_after(VERSION, out);
     }
 
-    /// Appends a first byte and the rest of the header.
+    /// Appends a first byte and the remaining header.
     fn write_after(&self, first: u8, out: &mut Vec<u8>) {
         out.extend([first, u8::from(self.marker) << 7 | self.payload_type & 0x7f]);
         out.extend(self.sequence.to_be_bytes());
@@ -57,8 +57,8 @@ pub struct Extension<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a datagram. `None`: another version than 2, or a length beyond the datagram (RFC 3550 appendix A.1). It does not tell RTP
-    /// from RTCP; [`crate::rtcp::is_rtcp`] does.
+    /// Reads a datagram. Returns `None` for another version than 2, or a length beyond the datagram (RFC 3550 appendix A.1). This
+    /// function does not distinguish RTP from RTCP; [`crate::rtcp::is_rtcp`] does.
     pub fn read(datagram: &'a [u8]) -> Option<Self> {
         let (fixed, rest) = datagram.split_first_chunk::<12>()?;
         let [first, second, s0, s1, t0, t1, t2, t3, c0, c1, c2, c3] = *fixed;
@@ -105,7 +105,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Splits words off the front; `None` if there are fewer.
+/// Splits `count` words off the front, or returns `None` if there are fewer.
 fn split_words(bytes: &[u8], count: usize) -> Option<(&[[u8; 4]], &[u8])> {
     let (words, rest) = bytes.split_at_checked(4 * count)?;
     Some((words.as_chunks().0, rest))
@@ -122,12 +122,13 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// Creates the numbering of a new stream. All three values should be unpredictable to others (RFC 3550 section 5.1).
+    /// Creates the numbering of a new stream. All three values should be unpredictable to other parties (RFC 3550
+    /// section 5.1).
     pub const fn new(source: u32, sequence: u16, timestamp: u32) -> Self {
         Self { source, sequence, timestamp, begins: true }
     }
 
-    /// Begins a talkspurt: the next packet has the marker.
+    /// Begins a talkspurt, so that the next packet has the marker.
     pub const fn begin(&mut self) {
         self.begins = true;
     }
@@ -146,8 +147,8 @@ impl Numbering {
         header
     }
 
-    /// Returns the header of the next packet with a timestamp of its own, such as that of the begin of a telephone event. The timestamp of
-    /// later packets does not change.
+    /// Returns the header of the next packet with a separate timestamp, such as that of the beginning of a telephone event. The timestamp
+    /// of later packets does not change.
     pub const fn next_at(&mut self, payload_type: u8, marker: bool, timestamp: u32) -> Header {
         let header = Header { payload_type, marker, sequence: self.sequence, timestamp, source: self.source };
         self.sequence = self.sequence.wrapping_add(1);
@@ -159,7 +160,7 @@ impl Numbering {
         self.timestamp
     }
 
-    /// Advances the timestamp over a silence of these ticks.
+    /// Advances the timestamp over a silence of this number of ticks.
     pub const fn skip(&mut self, ticks: u32) {
         self.timestamp = self.timestamp.wrapping_add(ticks);
     }

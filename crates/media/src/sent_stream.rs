@@ -15,7 +15,7 @@ pub struct SentStream {
     octets: u32,
     /// Latest timestamp, and the time of its first packet in microseconds.
     last: (u32, u64),
-    /// Latest sender reports: the middle of the NTP timestamp, and their time in microseconds.
+    /// Latest sender reports: the middle bits of each NTP timestamp, and the time of sending in microseconds.
     reports: [(u32, u64); REPORTS],
     next_report: usize,
     heard: Option<ReportBlock>,
@@ -59,7 +59,8 @@ impl SentStream {
         }
     }
 
-    /// Returns the sender's part of a sender report at this moment. `None`: no packet was sent, so a receiver report is due.
+    /// Returns the sender's part of a sender report at this moment, or `None` if no packet was sent, so that a receiver
+    /// report is due.
     pub fn sender_report(&mut self, now: Moment) -> Option<SenderInfo> {
         self.source?;
         let (timestamp, at) = self.last;

@@ -14,14 +14,14 @@ pub enum PacketOrder {
         /// Sequence numbers that were left out before it, 0 to 2,998.
         missing: u16,
     },
-    /// Packet that comes after one with a higher sequence number, for the first time.
+    /// Packet that arrives after one with a higher sequence number, for the first time.
     Late,
     /// Packet that came before.
     Duplicate,
-    /// Packet with a distant sequence number. The stream goes on there if the packet after it comes next; otherwise the packet is none of the
-    /// stream.
+    /// Packet with a distant sequence number. If the next packet has the following number, the stream continues from there; otherwise the
+    /// packet is not part of the stream.
     Jump,
-    /// Second packet in a row after a jump: the numbers restart with the packet of the jump.
+    /// Second consecutive packet after a jump: the numbers begin again with the packet of the jump.
     Restart,
 }
 

@@ -20,7 +20,7 @@ pub struct Tone {
     amplitude: f64,
 }
 
-/// Level of the largest sine of mu-law in dBm0; that of A-law is lower by 0.03.
+/// Level of the largest sine of mu-law in dBm0. For A-law this level is lower by 0.03.
 const FULL: f64 = 3.17;
 
 impl Tone {

@@ -69,7 +69,7 @@ impl<'a> Wave<'a> {
     /// Reads a file.
     ///
     /// # Errors
-    /// It is no WAV file, or its coding is another one than [`Coding`] names.
+    /// The file is no WAV file, or its coding is not one of [`Coding`].
     pub fn read(file: &'a [u8]) -> Result<Self, WaveError> {
         if !is_wave(file) {
             return Err(WaveError::NoWave);
@@ -88,7 +88,7 @@ impl<'a> Wave<'a> {
         Ok(Self { format: WaveFormat { coding, channels, rate }, sound })
     }
 
-    /// Returns the samples; those of several channels take turns.
+    /// Returns the samples. Samples of several channels are interleaved.
     pub fn samples(self) -> impl Iterator<Item = i16> + use<'a> {
         let coding = self.format.coding;
         self.sound.chunks_exact(usize::from(coding.width())).map(move |sample| match (coding, sample) {
@@ -100,8 +100,8 @@ impl<'a> Wave<'a> {
 }
 
 impl WaveFormat {
-    /// Appends the header of a file whose sound has this many bytes and follows. It has the same length for any number, so a recorder can
-    /// write it again at the end. After an odd number of bytes of sound comes one byte more.
+    /// Appends the header of a file whose sound follows and has this many bytes. The header has the same length for any number, so that a
+    /// recorder can write it again at the end. After an odd number of bytes of sound, one padding byte must follow.
     pub fn write_header(&self, bytes: u32, out: &mut Vec<u8>) {
         let Self { coding, channels, rate } = *self;
         let frame = channels.saturating_mul(coding.width());
@@ -127,7 +127,7 @@ impl WaveFormat {
     }
 }
 
-/// Returns the samples of a file for this payload type: the whole file, unless it is a WAV file.
+/// Returns the range of the samples in a file for this payload type: the whole file, unless it is a WAV file.
 ///
 /// # Errors
 /// A WAV file whose sound has another coding than the payload type.
@@ -293,7 +293,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// A written file is read as the same, and its sound gives the samples.
+        /// Checks that a written file is read as the same, and that its sound gives the samples.
         #[test]
         fn written_files_are_read(
             samples in prop::collection::vec(any::<i16>(), 1..100),

@@ -11,7 +11,7 @@ fn main() -> Result<(), Fault> {
     Ok(())
 }
 
-/// The page.
+/// Creates the page.
 ///
 /// # Errors
 /// There are none: the data below have no fault.
@@ -43,7 +43,7 @@ pub(crate) fn page() -> Result<String, Fault> {
     Ok(page.html("strowger-report · times are UTC"))
 }
 
-/// Callers, a server with its database, and answerers.
+/// Creates a bed of callers, a server with its database, and answerers.
 fn bed() -> Bed {
     let host = |name: &str, notes: &[&str], column, row| Host {
         name: name.into(),
@@ -69,7 +69,7 @@ fn bed() -> Bed {
     }
 }
 
-/// A call that is challenged.
+/// Creates the ladder of a challenged call.
 fn ladder() -> Ladder {
     let message =
         |from: &str, to: &str, text: &str| Step::Message { from: from.into(), to: to.into(), text: text.into() };
@@ -100,7 +100,7 @@ fn series(name: &str, form: Form, points: impl IntoIterator<Item = impl Into<Poi
     Series { name: name.into(), form, points: points.into_iter().map(Into::into).collect() }
 }
 
-/// Two lines that share one value of x, and values that others published.
+/// Creates a figure of two lines that share one value of x, and of values that others published.
 fn lines() -> Result<Figure, Fault> {
     let ours = [(500.0, 12.0, [11.5, 12.6]), (1_000.0, 24.5, [23.0, 25.0]), (1_600.0, 41.0, [39.0, 44.0])];
     let other = [(400.0, 21.0), (800.0, 44.0), (1_000.0, 57.0), (1_400.0, 92.0)];
@@ -116,7 +116,7 @@ fn lines() -> Result<Figure, Fault> {
     })
 }
 
-/// Two log scales, and a published value that holds for each x.
+/// Creates a figure with two log scales, and a published value that holds for each x.
 fn logarithms() -> Result<Figure, Fault> {
     let delays = (0..12).map(|n| (10f64 * 2f64.powi(n), 200.0 * 1.7f64.powi(n)));
     Figure::new(Plot {
@@ -135,7 +135,8 @@ fn logarithms() -> Result<Figure, Fault> {
     })
 }
 
-/// Grouped bars with intervals, one below zero, one missing, one of a trial that was not valid.
+/// Creates a figure of grouped bars with intervals: one bar is below zero, one is missing, one is of a trial that was
+/// not valid.
 fn bars() -> Result<Figure, Fault> {
     let names = ["A stateless", "B transaction", "C authentication", "D accounting"].map(String::from);
     let ours =
@@ -154,7 +155,7 @@ fn bars() -> Result<Figure, Fault> {
     })
 }
 
-/// Points alone, in a unit of their own.
+/// Creates a figure of points without lines, in a unit of their own.
 fn points() -> Result<Figure, Fault> {
     let mut threads = [1.0, 2.0, 4.0, 8.0].map(|n: f64| {
         let scale = n.powf(0.9);

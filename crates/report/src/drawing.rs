@@ -1,6 +1,6 @@
 //! Drawings from data: a test bed of hosts and links, and a call flow of parties and messages.
 //!
-//! Boxes are as wide as their texts, by the mean width of a letter: no font is measured.
+//! The width of a box is estimated from its text and the mean width of a letter: no font is measured.
 
 use crate::escape;
 use crate::figure::{Cause, Fault};
@@ -69,7 +69,7 @@ pub struct Ladder {
 /// Step of a call flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Message of one party to another. From a party to itself it is a note.
+    /// Message of one party to another. A message from a party to itself is a note.
     Message {
         /// Sender.
         from: String,
@@ -90,7 +90,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// Markup for a page.
+    /// Returns the markup for a page.
     pub(crate) fn html(&self) -> String {
         format!(
             "<figure class=\"drawing\"><figcaption><span>{}</span></figcaption>{}</figure>\n",
@@ -142,7 +142,7 @@ impl Bed {
         Ok(canvas.finish(&self.title))
     }
 
-    /// Area of each host.
+    /// Computes the area of each host.
     fn boxes(&self) -> Vec<Area> {
         let most = |of: &dyn Fn(&Host) -> usize| self.hosts.iter().map(of).max().unwrap_or(0);
         let (columns, rows) = (most(&|host| host.column) + 1, most(&|host| host.row) + 1);
@@ -243,7 +243,7 @@ impl Area {
         (self.x + self.width / 2.0, self.y + self.height / 2.0)
     }
 
-    /// Point of the rectangle's border in this direction from its center. `offset` moves the center.
+    /// Returns the point of the rectangle's border in this direction from its center. `offset` moves the center.
     fn border(&self, (dx, dy): (f64, f64), offset: (f64, f64)) -> (f64, f64) {
         let (x, y) = self.center();
         let of = |half: f64, shift: f64, step: f64| {
@@ -296,7 +296,7 @@ impl Canvas {
         self.reach(x + width, y + height);
     }
 
-    /// `offset`: distance to the straight line between the centers.
+    /// Draws a link between two hosts. `offset`: distance to the straight line between the centers.
     fn link(&mut self, from: &Area, to: &Area, offset: f64, label: &str) {
         let ((x1, y1), (x2, y2)) = (from.center(), to.center());
         let length = (x2 - x1).hypot(y2 - y1).max(1.0);

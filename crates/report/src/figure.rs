@@ -1,7 +1,7 @@
 //! Figures: lines, bars and points with intervals, and published values for comparison.
 //!
-//! A [`Plot`] is data. A [`Figure`] is a plot that a chart can show: every value is a finite number, has a place on its scale, and every
-//! name of the legend is there once. A figure without data has a reason instead.
+//! A [`Plot`] is data. A [`Figure`] is a plot that a chart can show: every value is a finite number and has a place on its scale, and no
+//! name of the legend occurs twice. A figure without data has a reason instead.
 
 use serde::Serialize;
 use std::collections::HashSet;
@@ -52,7 +52,7 @@ pub enum Scale {
 pub enum XAxis {
     /// Numbers.
     Numbers(Axis),
-    /// Names side by side; the x of a point is the index of its name.
+    /// Names side by side. The x of a point is the index of its name.
     Categories {
         /// Kind of the names. May be empty.
         title: String,
@@ -94,7 +94,7 @@ pub struct Point {
     /// Lower and upper end of the interval of the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// The trial was not valid: its point is hollow, its bar pale.
+    /// The trial was not valid: the chart shows its point hollow, or its bar pale.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_invalid: bool,
 }
@@ -112,14 +112,15 @@ pub struct Published {
 /// Value that others published.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PublishedPoint {
-    /// Place on the x axis. None: the value holds for every x.
+    /// Place on the x axis. `None`: the value holds for every x.
     pub x: Option<f64>,
     /// Value.
     pub y: f64,
 }
 
 impl Published {
-    /// Values of a source. The legend names the machine of the measurement and the erratum, which may be empty.
+    /// Creates the published values of a source. The legend names the machine of the measurement and the erratum, which
+    /// may be empty.
     pub fn new(source: &str, machine: &str, erratum: &str, points: Vec<PublishedPoint>) -> Self {
         let erratum = if erratum.is_empty() { String::new() } else { format!("; erratum: {erratum}") };
         Self { label: format!("{source} ({machine}{erratum})"), points }
@@ -205,14 +206,14 @@ impl Figure {
     /// Checks a plot.
     ///
     /// # Errors
-    /// The first fault: its place, its cause and its cure.
+    /// The first fault, with its place, its cause and its cure.
     pub fn new(plot: Plot) -> Result<Self, Fault> {
         let fault = |place: &str, cause| Fault { figure: plot.name.clone(), place: place.into(), cause };
         plot.check().map_err(|(place, cause)| fault(&place, cause))?;
         Ok(Self { plot, empty: None })
     }
 
-    /// A figure that shows why there are no data.
+    /// Creates a figure that shows why there are no data.
     ///
     /// # Errors
     /// Name, title or reason is empty or cannot be used.
@@ -235,22 +236,22 @@ impl Figure {
         Ok(Self { plot, empty: Some(reason.into()) })
     }
 
-    /// Name in the page.
+    /// Returns the name in the page.
     pub fn name(&self) -> &str {
         &self.plot.name
     }
 
-    /// Title above the chart.
+    /// Returns the title above the chart.
     pub fn title(&self) -> &str {
         &self.plot.title
     }
 
-    /// Data of the figure. None of a figure without data.
+    /// Returns the data of the figure, or `None` for a figure without data.
     pub const fn plot(&self) -> Option<&Plot> {
         if self.empty.is_none() { Some(&self.plot) } else { None }
     }
 
-    /// JSON that the script of the page reads.
+    /// Returns the JSON that the script of the page reads.
     pub fn json(&self) -> String {
         serde_json::to_string(self).expect("keys are strings and numbers are finite")
     }
@@ -358,7 +359,7 @@ fn check_value(value: f64, scale: Scale, place: usize) -> Result<(), Cause> {
     }
 }
 
-/// Each of these names is there once, and is not empty.
+/// Checks that no name is empty and that none occurs twice.
 fn once<'a>(names: impl Iterator<Item = &'a String>) -> Result<(), Cause> {
     let mut seen = HashSet::new();
     for name in names {

@@ -1,7 +1,7 @@
 //! Reports for people: pages of HTML that need no network, tables, and text for terminals.
 //!
-//! The crate measures nothing and knows no SIP. Its users supply figures and sentences: the generator for a run, the
-//! laboratory for an experiment.
+//! The crate measures nothing and has no SIP. The generator supplies the figures and sentences for a run, the
+//! laboratory those for an experiment.
 //!
 //! | item | purpose |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! One self-contained HTML page: style, data and script are in it.
 //!
-//! The Content-Security-Policy of the page forbids every request. Text is escaped where it becomes markup, so a name that a user or a
-//! peer chose stays text.
+//! The Content-Security-Policy of the page forbids every request. Text is escaped when it is inserted into markup, so that a name
+//! chosen by a user or a peer remains text.
 
 use crate::{Drawing, Figure, Item, Table, Tone, printable};
 use std::fmt::Write;
@@ -38,7 +38,7 @@ pub struct Tile {
 }
 
 impl Page {
-    /// An empty page. `title`: title of the window.
+    /// Creates an empty page. `title`: title of the window.
     pub fn new(title: &str) -> Self {
         Self { title: title.into(), ..Self::default() }
     }
@@ -111,7 +111,8 @@ impl Page {
         self.markup(&format!("<h2>{}</h2>\n", escape(title)));
     }
 
-    /// Adds figures side by side, as far as the window is wide enough. Their names are unique in a page.
+    /// Adds figures side by side if the window is wide enough, otherwise one below the other. The name of each figure
+    /// is unique in a page.
     pub fn figures(&mut self, figures: &[Figure]) {
         self.markup("<div class=\"charts\">\n");
         for figure in figures {
@@ -121,7 +122,7 @@ impl Page {
         self.markup("</div>\n");
     }
 
-    /// Adds markup unchanged. Its texts went through [`escape`].
+    /// Adds markup unchanged. The caller has passed each text in the markup through [`escape`].
     pub fn markup(&mut self, markup: &str) {
         self.body.push_str(markup);
     }
@@ -138,7 +139,7 @@ impl Page {
         let _ = write!(self.script, "{{\n{part}}}\n");
     }
 
-    /// The whole file.
+    /// Returns the whole file.
     pub fn html(&self, footer: &str) -> String {
         let Self { title, body, data, script } = self;
         let mut out = String::with_capacity(body.len() + data.len() + (64 << 10));
@@ -173,7 +174,7 @@ fn list(items: &[Item]) -> String {
     out
 }
 
-/// JSON without `<`: nothing in it can end its block.
+/// Escapes each `<` of JSON, so that nothing in the JSON can end its block.
 fn json_block(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

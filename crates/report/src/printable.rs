@@ -1,5 +1,5 @@
-//! Text of a peer for a terminal. A control byte of a reason phrase or a header field must not move the cursor, set the title or
-//! type an answer on the terminal that shows it, nor on one that shows a log later.
+//! Text of a peer for a terminal. A control byte in a reason phrase or a header field must not move the cursor, set the title or
+//! type an answer on a terminal that shows the text now, or that shows a log with the text later.
 
 use std::borrow::Cow;
 use std::io::Write;

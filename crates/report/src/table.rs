@@ -1,4 +1,4 @@
-//! Tables: the first column names the row, the others have figures or texts.
+//! Tables. The first column names the row, the other columns have figures or texts.
 
 use crate::{escape, printable};
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows. The first title is above the names of the rows.
+    /// Creates a table without rows. The first title is above the names of the rows.
     pub fn new(titles: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { titles: titles.into_iter().map(Into::into).collect(), ..Self::default() }
     }
@@ -41,17 +41,17 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Titles of the columns.
+    /// Returns the titles of the columns.
     pub fn titles(&self) -> &[String] {
         &self.titles
     }
 
-    /// Cells of each row.
+    /// Returns the cells of each row.
     pub fn cells(&self) -> &[Vec<String>] {
         &self.rows
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows.len()
     }
@@ -64,14 +64,15 @@ impl Table {
         column == 0 || self.texts.contains(&column)
     }
 
-    /// Columns of a terminal for this column of the table.
+    /// Returns the width of this column in columns of a terminal.
     pub(crate) fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().map(|row| &row[column]).chain([&self.titles[column]]);
         let widest = cells.map(|cell| printable(cell).chars().count()).max().unwrap_or(0);
         if self.is_text(column) { widest } else { widest.max(FIGURE) }
     }
 
-    /// Line of a terminal: the name and these columns of a row, or of the titles. `first`: columns of the terminal for the name.
+    /// Formats a line for a terminal: the name and these columns of a row, or of the titles. `first`: columns of the terminal
+    /// for the name.
     pub(crate) fn line(&self, row: Option<usize>, first: usize, columns: Range<usize>) -> String {
         let cells = row.map_or(&self.titles, |row| &self.rows[row]);
         let mut line = format!("{:first$}", printable(&cells[0]));
@@ -82,7 +83,7 @@ impl Table {
         line
     }
 
-    /// Text in Markdown.
+    /// Formats the table in Markdown.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| {
             let cells: Vec<String> = cells.iter().map(|cell| printable(cell).replace('|', "\\|")).collect();
@@ -94,7 +95,7 @@ impl Table {
         out
     }
 
-    /// Markup for a page.
+    /// Returns the markup for a page.
     pub fn html(&self) -> String {
         let mut out = String::from("<div class=\"wide\"><table>");
         let mut write_row = |tag: &str, cells: &[String]| {

@@ -54,17 +54,18 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// An empty text. `colour`: with ANSI colours. `columns`: of the terminal; more than [`WIDTH`] are not used.
+    /// Creates an empty text. `colour`: with ANSI colours. `columns`: of the terminal; more than [`WIDTH`] are not
+    /// used.
     pub fn new(colour: bool, columns: usize) -> Self {
         Self { text: String::new(), colour, width: columns.clamp(NARROWEST, WIDTH) }
     }
 
-    /// Columns of a line.
+    /// Returns the number of columns of a line.
     pub const fn width(&self) -> usize {
         self.width
     }
 
-    /// A text in a colour, if the terminal has colours.
+    /// Wraps a text in a colour, if the terminal has colours.
     pub fn inked(&self, ink: Ink, text: &str) -> String {
         let code = match ink {
             Ink::Good => "32;1",
@@ -98,7 +99,8 @@ impl Terminal {
         self.text.push('\n');
     }
 
-    /// Adds entries behind a title. Lines break between entries: no-break spaces become spaces after the lines are made.
+    /// Adds entries after a title. Lines break only between entries: spaces within an entry are no-break spaces until
+    /// the lines are made.
     pub fn list(&mut self, title: &str, entries: &[String]) {
         if !entries.is_empty() {
             let glued: Vec<String> = entries.iter().map(|entry| entry.replace(' ', "\u{a0}")).collect();
@@ -112,12 +114,13 @@ impl Terminal {
         }
     }
 
-    /// Adds a line that is not broken. A text of a peer in it went through [`printable`].
+    /// Adds a line that is not broken. The caller has passed each text of a peer through [`printable`].
     pub fn line(&mut self, text: &str) {
         let _ = writeln!(self.text, "{text}");
     }
 
-    /// Adds a sentence. A narrow terminal has its second part, behind the semicolon, in a line of its own.
+    /// Adds a sentence. If the terminal is too narrow for the sentence, the part after the semicolon is on a line of
+    /// its own.
     pub fn sentence(&mut self, text: &str) {
         if text.chars().count() <= self.width {
             self.line(text);
@@ -131,7 +134,8 @@ impl Terminal {
         self.text.push('\n');
     }
 
-    /// Adds a table. A terminal that is narrower than [`WIDTH`] has as many columns side by side as fit, the others below.
+    /// Adds a table. A terminal that is narrower than [`WIDTH`] shows as many columns side by side as fit, and the
+    /// remaining columns below them.
     pub fn table(&mut self, table: &Table) {
         let first = table.width(0).max(INDENT - 1);
         let mut columns = 1..table.columns();
@@ -151,7 +155,7 @@ impl Terminal {
         }
     }
 
-    /// The whole text.
+    /// Returns the whole text.
     pub fn text(self) -> String {
         self.text
     }

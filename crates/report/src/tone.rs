@@ -12,7 +12,7 @@ pub enum Tone {
 }
 
 impl Tone {
-    /// Class of a banner in the style of pages.
+    /// Returns the class of a banner in the style of pages.
     pub(crate) const fn class(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -34,7 +34,7 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// Sign as one character.
+    /// Returns the sign as one character.
     pub const fn sign(self) -> &'static str {
         match self {
             Self::Met => "✓",
@@ -43,7 +43,7 @@ impl Mark {
         }
     }
 
-    /// Class of the sign in the style of pages.
+    /// Returns the class of the sign in the style of pages.
     pub(crate) const fn class(self) -> &'static str {
         match self {
             Self::Met => "met",

@@ -70,9 +70,10 @@ pub enum Action {
     },
     /// `jump` to the step with this number.
     Jump(Number),
-    /// `pauserestore`: resumes a pause that `_unexp.main` interrupted, until this many milliseconds of SIPp's clock.
+    /// `pauserestore`: resumes a pause that `_unexp.main` interrupted, and ends it at this time in milliseconds of
+    /// SIPp's clock.
     PauseRestore(Number),
-    /// `lookup`: assigns the line of `key` in the index of a file, -1 without one.
+    /// `lookup`: assigns the line of `key` in the index of a file, or -1 if there is none.
     Lookup {
         to: Slot,
         file: Template,
@@ -128,7 +129,7 @@ pub struct Match {
     pub expression: Pattern,
     pub source: Source,
     pub check: Check,
-    /// Variables for the whole match, then the groups. Those beyond the number of groups stay unset.
+    /// Variables for the whole match, then for the groups. Variables beyond the number of groups stay unset.
     pub assign_to: Box<[Slot]>,
 }
 
@@ -176,7 +177,7 @@ pub enum Source {
 }
 
 /// `search_in="hdr"`: the text after the `occurrence`-th occurrence of `text`, up to the end of its line. Without
-/// `start_line` it may be anywhere in the message, also inside another header.
+/// `start_line` the occurrence may be anywhere in the message, also inside another header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderSearch {
     /// Searched text as written: with colon, without, or `": "`.
@@ -215,7 +216,7 @@ pub enum Text {
     Variable(Slot),
 }
 
-/// Operator of an arithmetic action: `<add>` and its sisters.
+/// Operator of an arithmetic action: `<add>`, `<subtract>` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     Add,

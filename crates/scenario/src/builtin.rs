@@ -54,7 +54,7 @@ impl Scenario {
     /// Compiles a built-in scenario.
     ///
     /// # Errors
-    /// A name that is not in [`NAMES`]; for `uac_pcap` missing captures, which must be in the working folder.
+    /// A name that is not in [`NAMES`]; for `uac_pcap` also missing captures, which must be in the working folder.
     pub fn builtin(name: &str, environment: &Environment) -> Result<Self, Refusal> {
         match document(name) {
             Some(text) => Self::parse(text.as_bytes(), Path::new(name), environment),
@@ -138,7 +138,7 @@ fn plain_sdp() -> String {
     sdp("[media_ip_type] [media_ip]", "[media_port] RTP/AVP 0\na=rtpmap:0 PCMU/8000")
 }
 
-/// Returns a request of a caller. `call` tells the scenarios apart in their tags; `rest` follows `Subject`.
+/// Returns a request of a caller. `call` distinguishes the scenarios by their tags; `rest` follows `Subject`.
 fn call_request(method: &str, call: &str, cseq: u32, inside: bool, extra: &str, rest: &str) -> String {
     let peer = if inside { "[peer_tag_param]" } else { "" };
     format!(
@@ -194,7 +194,7 @@ fn uas(out: &mut Document) {
     out.repartitions(RESPONSE_TIMES, CALL_LENGTHS);
 }
 
-/// Writes `regexp`: as `uac`; expressions extract parts of the answer, and the ACK shows them.
+/// Writes `regexp`, which is `uac` with expressions that extract parts of the answer, and an ACK that shows them.
 fn regexp(out: &mut Document) {
     out.send(RETRANS, &call_request("INVITE", "02", 1, false, "", &with_sdp(&plain_sdp())));
     out.provisional(&[100, 180, 183]);
@@ -254,7 +254,7 @@ fn branch_client(out: &mut Document) {
     out.repartitions(RESPONSE_TIMES, CALL_LENGTHS);
 }
 
-/// Writes `branchs`, the other end of `branchc`: serves callers named ua2…, answers others with 403.
+/// Writes `branchs`, the other end of `branchc`, which serves callers named ua2… and answers other callers with 403.
 fn branch_server(out: &mut Document) {
     out.line("<recv request=\"REGISTER\"/>\n");
     out.send("", &answer("200 OK", &tag("08"), "Content-Length: 0\nExpires: 300\n"));
@@ -299,8 +299,8 @@ fn body_into(variable: u8) -> String {
     format!("<ereg regexp=\"Content-Type:.*\" search_in=\"msg\" assign_to=\"{variable}\"/>")
 }
 
-/// Writes controller A: calls the first end without an offer and passes its offer to the other controller (RFC 3725
-/// flow I).
+/// Writes controller A, which calls the first end without an offer and sends the offer of that end to the other
+/// controller (RFC 3725 flow I).
 fn controller_a(out: &mut Document) {
     out.send(RETRANS, &call_request("INVITE", "03", 1, false, "", EMPTY));
     out.provisional(&[100, 180, 183]);
@@ -426,7 +426,7 @@ mod tests {
         assert!(invite.template.pieces.contains(&Piece::Length(0)) && invite.template.has_length);
     }
 
-    /// SIPp's own documents, parsed by the same reader, give the same steps and texts.
+    /// Checks that SIPp's own documents, parsed by the same reader, give the same steps and texts.
     #[test]
     fn flows_and_messages_are_those_of_sipp() {
         let plain = |steps: &[Step]| -> Vec<String> {

@@ -1,8 +1,8 @@
 //! Turns the indented text of a document into a message.
 
-/// Cleans a CDATA section as SIPp does: removes white space at both ends, and spaces, then tabs after each line's start
-/// and before each line's end. Line ends stay LF here. A message without body gets back the empty line cut from its
-/// end; a body keeps one line end if it had any.
+/// Cleans a CDATA section as SIPp does: removes white space at both ends of the section, and spaces, then tabs after
+/// each line's start and before each line's end. Line ends remain LF at this stage. A message without body gets back
+/// the empty line that was cut from its end; a body keeps one line end if it had any.
 pub(super) fn cleanup(text: &[u8]) -> Vec<u8> {
     let text = text.trim_ascii_start();
     let solid = text.trim_ascii_end();
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&cleanup(text.as_bytes())), wanted, "{text:?}");
     }
 
-    /// Each result was seen on the wire of SIPp 3.6.1.
+    /// Compares with results that SIPp 3.6.1 sent.
     #[test]
     fn indentation_and_edges_go() {
         is("\n   A b\n   C: d\n\n   ", "A b\nC: d\n\n");

@@ -5,7 +5,8 @@
 
 use std::f64::consts::TAU;
 
-/// Distribution with its parameters. Parameters without meaning (a negative mean) draw the result of the formula.
+/// Distribution with its parameters. Parameters without meaning (a negative mean) are accepted, and draw the result of
+/// the formula.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
     Fixed(f64),
@@ -69,7 +70,7 @@ impl Distribution {
         }
     }
 
-    /// Draws a pause in microseconds: a number of whole milliseconds, 0 if less than one.
+    /// Draws a pause in microseconds, which is a number of whole milliseconds, and 0 for less than one millisecond.
     pub fn draw_pause(&self, unit: &mut impl FnMut() -> f64) -> u64 {
         let milliseconds = self.draw(unit);
         if milliseconds >= 1.0 { (milliseconds.trunc() * 1000.0) as u64 } else { 0 }
@@ -120,8 +121,8 @@ fn gamma(k: f64, unit: &mut impl FnMut() -> f64) -> f64 {
     }
 }
 
-/// Draws a Poisson variate by exponential gaps (Knuth, The Art of Computer Programming, volume 2, 3.4.1); for large
-/// means by its normal limit.
+/// Draws a Poisson variate by exponential gaps (Knuth, The Art of Computer Programming, volume 2, 3.4.1), or, for a
+/// large mean, by its normal limit.
 fn poisson(mean: f64, unit: &mut impl FnMut() -> f64) -> f64 {
     if !mean.is_finite() || mean <= 0.0 {
         return 0.0;

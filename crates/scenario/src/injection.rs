@@ -6,7 +6,8 @@
 //! empty line ends the file. The behaviour is that of SIPp 3.6.1, found by trying it.
 //!
 //! All shards share a file. They read it without a lock until `insert` or `replace` first changes it, and under a read
-//! lock from then on. Memory: the bytes of the file and four a line, with an index some seven a line more.
+//! lock from then on. The memory is that of the file plus four bytes a line, and about seven more bytes a line with an
+//! index.
 
 use std::hash::BuildHasher;
 use std::io::Write as _;
@@ -68,7 +69,7 @@ struct Printf {
 /// Options of reading a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InjectionOptions {
-    /// Removes a carriage return before the line end. SIPp 3.6.1 leaves it in the last field.
+    /// Removes a carriage return before the line end, which SIPp 3.6.1 leaves in the last field.
     pub strip_carriage_return: bool,
     /// Field of the index for `lookup`, from 0 (`-infindex`).
     pub index: Option<u32>,
@@ -178,7 +179,7 @@ impl Injection {
         &self.name
     }
 
-    /// True if `file="name"` means this file: its name without folders.
+    /// Returns whether `file="name"` means this file: `name` is compared with the file name without folders.
     pub fn answers_to(&self, name: &[u8]) -> bool {
         self.name.rsplit('/').next().is_some_and(|base| base.as_bytes() == name)
     }
@@ -193,8 +194,8 @@ impl Injection {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns the line for a new call. `user` counts from 1; 0, without users: a USER file gives no line and its
-    /// fields are empty. `entropy` is random; only a RANDOM file uses it.
+    /// Returns the line for a new call. `user` counts from 1; it is 0 without users, and then a USER file has no line
+    /// and its fields are empty. `entropy` is random; only a RANDOM file uses it.
     ///
     /// # Errors
     /// A user beyond the lines of a USER file.
@@ -247,7 +248,7 @@ impl Injection {
         Ok(())
     }
 
-    /// True if a line has this field, from 0, or if there is no such line.
+    /// Returns whether a line has this field, counted from 0. Returns true for a line that does not exist.
     pub fn has_field(&self, line: u32, column: u32) -> bool {
         let separators = |text: &[u8]| memchr::memchr_iter(b';', text).take(column as usize).count() == column as usize;
         if let Some(printf) = self.printf {
@@ -264,7 +265,7 @@ impl Injection {
         }
     }
 
-    /// Builds the index for [`Self::look_up`] over a field, from 0, in place of an earlier one.
+    /// Builds the index for [`Self::look_up`] over a field, counted from 0. Replaces an earlier index.
     ///
     /// # Errors
     /// A PRINTF file.
@@ -308,7 +309,7 @@ impl Injection {
         Ok(())
     }
 
-    /// Runs `replace`: sets the text of a line. The old key is no longer found, even if another line has it too.
+    /// Runs `replace`: sets the text of a line. The old key is no longer found, even if another line has the same key.
     ///
     /// # Errors
     /// A PRINTF file, or a line that does not exist.
@@ -421,7 +422,7 @@ fn starts(bytes: &[u8], mut at: usize, strip: bool) -> Box<[u32]> {
     starts.into_boxed_slice()
 }
 
-/// Returns a field of a line; empty if missing.
+/// Returns a field of a line, or an empty text if the field is missing.
 fn field(line: &[u8], column: u32) -> &[u8] {
     let mut rest = line;
     for _ in 0..column {

@@ -51,7 +51,8 @@ impl Keywords<'_> {
         Ok(cut.finish())
     }
 
-    /// Parses a keyword whose `[` is at `at`. Returns the offset after it. `nested`: another `[` is open before it.
+    /// Parses a keyword whose `[` is at `at`. Returns the offset after the keyword. `nested`: whether another `[` is
+    /// open before it.
     fn bracket(&mut self, text: &[u8], at: usize, cut: &mut Cut, nested: bool) -> Result<usize, Wrong> {
         let wrong = |what: &str, end: usize| Wrong {
             fault: Fault::new(0, what).hint("a literal bracket is written \\x5b").cause(Cause::Keyword),
@@ -235,7 +236,8 @@ impl Cut {
     }
 }
 
-/// Appends the byte of `\x` and two digits. As SIPp: a first character that is no digit vanishes, a second one too.
+/// Appends the byte of `\x` and two digits. As in SIPp, a first character that is no digit is dropped and ends the
+/// escape; a second character that is no digit is dropped too.
 fn hexadecimal(text: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     let digit = |at: usize| text.get(at).and_then(|b| char::from(*b).to_digit(16)).and_then(|d| u8::try_from(d).ok());
     match (digit(at), digit(at + 1)) {
@@ -275,7 +277,7 @@ fn parameter<'a>(word: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     })
 }
 
-/// Parses a plain keyword. Only ports, `[cseq]`, `[branch]`, `[len]` and `[last_cseq_number]` use `n`; the others
+/// Parses a plain keyword. Only ports, `[cseq]`, `[branch]`, `[len]` and `[last_cseq_number]` use `n`; other keywords
 /// ignore it.
 fn plain(word: &[u8], n: i32) -> Option<Piece> {
     Some(match word {
@@ -368,7 +370,7 @@ fn nearest(word: &[u8]) -> Option<&'static str> {
     PLAIN.iter().copied().find(|name| plain(name.as_bytes()) == wanted)
 }
 
-/// True for `crypto…` and `ue…` of SIPp 3.7.
+/// Returns true for the keywords of SIPp 3.7 that begin with `crypto` or `ueaescm` and end with `audio` or `video`.
 fn is_crypto(word: &[u8]) -> bool {
     const ITEMS: [&[u8]; 4] = [b"cryptotag", b"cryptokeyparams", b"cryptosuite", b"ueaescm"];
     (word.ends_with(b"audio") || word.ends_with(b"video")) && ITEMS.iter().any(|item| word.starts_with(item))
@@ -447,7 +449,7 @@ mod tests {
         assert!(
             matches!(field("[field0 line=\"[$v]\"]").line, Some(line) if matches!(line.pieces[..], [Piece::Variable(_)]))
         );
-        // SIPp splits at `-1` first: such a name cannot be used.
+        // SIPp splits at `-1` first, so that such a name cannot be used.
         for wrong in ["[field0 file=\"z.csv\"]", "[field0 file=\"./x.csv\"]", "[field0 file=\"x-1.csv\"]"] {
             assert_eq!(cut(wrong, &environment).err().map(|f| f.cause), Some(Cause::InjectionFile), "{wrong}");
         }

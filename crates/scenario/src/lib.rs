@@ -1,8 +1,8 @@
 //! SIPp document as a program: read once, checked, then shared unchanged by all shards of a generator.
 //!
-//! The one rule of use: names are for the reader alone. Running calls look up nothing by name: labels are indices of
-//! steps, variables are slots, header names are split, texts are pieces. The crate opens the files that a document
-//! names, and does no other I/O.
+//! The one rule of use: only the reader of documents uses names. Running calls look up nothing by name, because labels
+//! are indices of steps, variables are slots, and texts are pieces with split header names. The crate opens the files
+//! that a document names, and does no other I/O.
 //!
 //! | module | content |
 //! |---|---|
@@ -40,8 +40,8 @@
 //!
 //! # Design
 //!
-//! * *Documents*: a tolerant reader accepts the documents of SIPp as SIPp does, one in ten of which is no well-formed
-//!   XML. A refusal has a place and a cure, and SIPp refuses the document too.
+//! * *Documents*: a tolerant reader accepts the documents of SIPp as SIPp does. One in ten of them is no well-formed
+//!   XML. A refusal has a place and a cure, and SIPp refuses the same document.
 //! * *Programs* are immutable: labels become places, variables slots, texts templates.
 //! * *Expressions* are those of POSIX, leftmost and longest, as in the C library, for which scenarios were written.
 //!
@@ -105,7 +105,7 @@ pub struct Scenario {
     pub transactions: Vec<String>,
     /// Names of peers in extended 3PCC (`dest`, `src`).
     pub peers: Vec<String>,
-    /// Upper bounds in milliseconds, in the order of the document; empty if it has none.
+    /// Upper bounds in milliseconds, in the order of the document; empty if the document has none.
     pub call_length_repartition: Vec<u32>,
     pub response_time_repartition: Vec<u32>,
     /// `DefaultMessage` elements, in place of the built-in ones.
@@ -125,7 +125,8 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Returns all remarks on the document before it runs, in its order: sloppy parts, and parts that SIPp 3.6 refuses.
+    /// Returns all remarks on the document before it runs, in the order of the document: careless parts, and parts that
+    /// SIPp 3.6 refuses.
     pub fn remarks(&self) -> Vec<Warning> {
         let newer = self
             .newer
@@ -136,7 +137,8 @@ impl Scenario {
         all
     }
 
-    /// Returns the names of the delays of its timers: each from its start, then each from its intended start.
+    /// Returns the names of the delays of the document's timers: first each timer from its start, then each from its
+    /// intended start.
     pub fn timed(&self) -> Vec<String> {
         let intended = self.timers.iter().map(|name| format!("{name}.intended"));
         self.timers.iter().cloned().chain(intended).collect()
@@ -159,7 +161,7 @@ impl Scenario {
         Self::parse(&bytes, path, environment)
     }
 
-    /// Parses a document in memory. `name` is for messages; its folder holds the media.
+    /// Parses a document in memory. `name` is used in messages, and its folder is that of the media.
     ///
     /// # Errors
     /// As [`Scenario::load`].
@@ -186,7 +188,7 @@ impl Default for Limits {
 pub enum ThirdPartyRole {
     /// Starts with a call and sends the first command: connects to the other.
     A,
-    /// As A, but its call comes in.
+    /// As A, but its call is incoming.
     PassiveA,
     /// Waits for a command first: listens for the other.
     B,
@@ -201,7 +203,7 @@ pub enum Role {
     Server,
 }
 
-/// Messages for events that the scenario does not expect: those of the document, else the built-in ones.
+/// Messages for events that the scenario does not expect: those of the document if it has any, else the built-in ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DefaultMessages {
     pub three_party_abort: Template,
@@ -212,7 +214,7 @@ pub struct DefaultMessages {
     pub bye: Template,
     /// ACK to a 2xx in a dialog whose target and routes are known.
     pub routed_ack: Template,
-    /// BYE of a dialog whose target and routes a step kept (`rrs`); the document's own if it has one.
+    /// BYE of a dialog whose target and routes a step kept (`rrs`). If the document has a BYE, it is used.
     pub routed_bye: Template,
     pub cancel: Template,
     pub ok: Template,
@@ -242,14 +244,15 @@ pub struct Unexpected {
     pub main: StepIndex,
     /// `_unexp.retaddr`: set to the index of the interrupted step.
     pub return_address: Option<Slot>,
-    /// `_unexp.pausedaddr`: set to the end of the interrupted pause, 0 without one.
+    /// `_unexp.pausedaddr`: set to the end of the interrupted pause, or to 0 if there was none.
     pub paused: Option<Slot>,
 }
 
 /// Settings outside of a document that it depends on.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
-    /// Folder of the media files that a document names; `None`: its own folder. The working folder comes second.
+    /// Folder of the media files that a document names. `None`: the folder of the document. A file that is not there is
+    /// looked for in the working folder.
     pub folder: Option<PathBuf>,
     /// Names and values of `-key`, in the order of the command line.
     pub keys: Vec<(String, Vec<u8>)>,
@@ -261,12 +264,12 @@ pub struct Environment {
     pub third_party: ThirdParty,
     /// Names of the other controllers in the file of `-slave_cfg`.
     pub peers: Vec<String>,
-    /// `-rtp_payload`: payload type of streams that give none; `None`: 8 (G.711 A-law).
+    /// `-rtp_payload`: payload type of streams that do not set one; `None`: 8 (G.711 A-law).
     pub payload_type: Option<u8>,
     /// `-no_exec`: refuses a document that runs a command in a shell.
     pub no_exec: bool,
-    /// True for a built-in document of this program. It may use `[value_NAME]`: the value of `[last_NAME]` without the
-    /// header name.
+    /// True for a built-in document of this program. Such a document may use `[value_NAME]`, which is the value of
+    /// `[last_NAME]` without the header name.
     pub ready: bool,
     /// Command whose options errors name.
     pub command: Command,

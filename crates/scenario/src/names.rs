@@ -49,7 +49,8 @@ impl Names {
         self.global.find(name).map(|index| Slot { scope: Scope::Global, index })
     }
 
-    /// Returns the slot of a variable, one of the call if it is new. `None`: too many variables.
+    /// Returns the slot of a variable; a new variable belongs to the call. Returns `None` if there are too many
+    /// variables.
     pub(super) fn slot(&mut self, name: &str) -> Option<Slot> {
         self.known(name).or_else(|| Some(Slot { scope: Scope::Call, index: self.call.add(name)? }))
     }

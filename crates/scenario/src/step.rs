@@ -5,8 +5,8 @@ use super::distribution::Distribution;
 use super::template::Template;
 use super::variable::Slot;
 
-/// Index in [`super::Scenario::steps`] (or `init`). It may equal the number of steps: a label at the end of the
-/// document, and a jump there ends the call.
+/// Index in [`super::Scenario::steps`] (or `init`). The index may equal the number of steps, for a label at the end of
+/// the document; a jump to that label ends the call.
 pub type StepIndex = u32;
 /// Response time duration, an index in [`super::Scenario::timers`].
 pub type TimerIndex = u16;
@@ -35,8 +35,8 @@ pub struct Step {
     pub condition: Option<Condition>,
     /// `start_rtd`: restarts this timer.
     pub start_timer: Option<TimerIndex>,
-    /// `rtd`: counts the time since its start (or since the call's, if never started). Every timer starts with the
-    /// call.
+    /// `rtd`: counts the time since the start of the timer, or since the start of the call if no step started the
+    /// timer. Every timer starts with the call.
     pub stop_timer: Option<TimerIndex>,
     /// `repeat_rtd`: counts `stop_timer` on every pass of this step, not only the first.
     pub repeat_timer: bool,
@@ -44,8 +44,8 @@ pub struct Step {
     pub counter: Option<CounterIndex>,
     /// `ontimeout`: step to take when a receive times out or the retransmissions of a send are used up.
     pub on_timeout: Option<StepIndex>,
-    /// `lost`, in percent, 0 to 100: share of messages that are not sent, or not seen when received. `None`: the run's
-    /// own share.
+    /// `lost`, in percent, 0 to 100: share of messages that are not sent, or are ignored when received. `None`: the
+    /// share of the run.
     pub lost: Option<f64>,
     /// `ignoresdp`: ignores media addresses in the body of this message.
     pub ignore_sdp: bool,
@@ -89,7 +89,7 @@ pub struct Send {
     pub start: Start,
     /// `retrans` in milliseconds (T1 of this message over UDP). `None` or 0: no retransmissions.
     pub retransmit: Option<u32>,
-    /// `start_txn`: keeps the branch of the message under this name; receives with `response_txn` compare with it.
+    /// `start_txn`: keeps the branch of the message under this name, with which receives with `response_txn` compare.
     pub start_transaction: Option<TransactionIndex>,
     /// `ack_txn`: takes `[branch]` of an ACK to a non-2xx response from this transaction.
     pub ack_transaction: Option<TransactionIndex>,
@@ -97,7 +97,8 @@ pub struct Send {
     pub timeout: Option<u32>,
 }
 
-/// Start line of a sent message; the first word of a template is never a keyword, so it is known beforehand.
+/// Start line of a sent message. The first word of a template is never a keyword, so that it is known before the
+/// message is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Request with this method.
@@ -106,7 +107,7 @@ pub enum Start {
     Response(u16),
 }
 
-/// Method; those with rules of their own are recognised beforehand.
+/// Method. Methods with special rules are recognised when the document is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Method {
     pub text: Box<[u8]>,
@@ -134,7 +135,7 @@ pub struct Receive {
 }
 
 impl Receive {
-    /// True if this step may take a response to `method`.
+    /// Returns whether this step may take a response to `method`.
     pub fn answers(&self, method: &[u8]) -> bool {
         memchr::memmem::find(&self.methods, method).is_some()
     }
@@ -174,17 +175,17 @@ pub enum Pause {
     Variable(Slot),
 }
 
-/// `next`: taken if `test` is unset or its variable is set, and `chance` allows it. A number is set if it is not 0, a
-/// boolean if it is true, a string once it was assigned, even if empty.
+/// `next`: the jump is taken if `test` is unset or its variable is set, and `chance` allows it. A number is set if it
+/// is not 0, a boolean if it is true, and a string after it was assigned, even if it is empty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jump {
     pub to: StepIndex,
     pub test: Option<Slot>,
-    /// Probability, 0 to 1; `None`: always. Taken if a number drawn from [0, 1) is not above it.
+    /// Probability, 0 to 1; `None`: always. The jump is taken if a number drawn from [0, 1) is not above it.
     pub chance: Option<f64>,
 }
 
-/// `condexec`: runs the step if the variable is set (see [`Jump`]); with `inverse` if it is not.
+/// `condexec`: runs the step if the variable is set (see [`Jump`]), or, with `inverse`, if it is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     pub variable: Slot,

@@ -17,12 +17,12 @@ pub struct Template {
     pub pieces: Vec<Piece>,
     /// Bytes of the text pieces, to reserve.
     pub literal_length: usize,
-    /// True if there is a [`Piece::Length`]: the length of the body is patched in afterwards.
+    /// True if there is a [`Piece::Length`], which is filled in after the length of the body is known.
     pub has_length: bool,
-    /// True if there is a [`Piece::Authentication`]: it is computed over the finished message.
+    /// True if there is a [`Piece::Authentication`], which is computed over the finished message.
     pub has_authentication: bool,
-    /// True if there is a [`Piece::CSeq`]: the call's counter increments when this is sent as a request other than ACK
-    /// and CANCEL.
+    /// True if there is a [`Piece::CSeq`]: the call's counter is incremented when the text is sent as a request other
+    /// than ACK and CANCEL.
     pub uses_cseq: bool,
 }
 
@@ -41,11 +41,12 @@ impl Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
     pub bytes: Box<[u8]>,
-    /// Length of the leading white space; after a keyword that vanished the text is written from here on.
+    /// Length of the leading white space. If the keyword before the text vanished, the text is written from this offset
+    /// on.
     pub solid: u32,
 }
 
-/// Piece of a template. `i32` is the keyword's `+n` or `-n`, 0 without one.
+/// Piece of a template. `i32` is the keyword's `+n` or `-n`, or 0 if it has none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
     Text(Text),
@@ -71,7 +72,8 @@ pub enum Piece {
     RtpStreamVideoPort(i32),
     /// `[call_number]`: 1 for the first call.
     CallNumber(i32),
-    /// `[dynamic_id]`: counts from -dynamicStart to -dynamicMax by -dynamicStep, each time it is written.
+    /// `[dynamic_id]`: counts from -dynamicStart to -dynamicMax in steps of -dynamicStep, one step each time it is
+    /// written.
     DynamicId(i32),
     CallId,
     CSeq(i32),
@@ -84,7 +86,7 @@ pub enum Piece {
     MessageIndex(i32),
     /// `[clock_tick]`: milliseconds since the start.
     ClockTick(i32),
-    /// `[users]`: their number, -1 without `-users`.
+    /// `[users]`: number of users, or -1 without `-users`.
     Users(i32),
     /// `[userid]`: from 1, 0 without `-users`.
     UserId(i32),
@@ -98,9 +100,9 @@ pub enum Piece {
     TdmMap,
     /// `[next_url]`: the Contact kept by `rrs`.
     NextUrl,
-    /// `[len]`: the length of the body plus `n`, right-aligned to five characters. Of several the last one counts; the
-    /// others stay five spaces. Without a body SIPp overwrites the following bytes with `    0`, CRLF, CRLF and a NUL:
-    /// nothing changes only if `[len]` ends the last header line.
+    /// `[len]`: the length of the body plus `n`, right-aligned to five characters. If there are several, only the last
+    /// one is filled in; the earlier ones remain five spaces. Without a body SIPp overwrites the bytes after `[len]`
+    /// with ` 0`, CRLF, CRLF and a NUL: nothing changes only if `[len]` ends the last header line.
     Length(i32),
     /// `[peer_tag_param]`: `;tag=…` of the peer once known.
     PeerTagParameter,
@@ -132,8 +134,8 @@ pub struct LastHeader {
     /// Name without colon.
     pub name: Box<[u8]>,
     pub known: Name,
-    /// Always true: with or without a colon in the keyword, SIPp writes the line with its name as in the message (a
-    /// compact form too), then `, ` and the values of further lines of that name.
+    /// Always true: with or without a colon in the keyword, SIPp writes the line with its name as in the message
+    /// (including a compact form), then `, ` and the values of further lines of that name.
     pub whole_line: bool,
 }
 

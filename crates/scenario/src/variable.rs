@@ -12,7 +12,7 @@ pub enum Scope {
     Global,
 }
 
-/// Variable: its array, and its index there.
+/// Variable, as the array that has it and its index in that array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot {
     pub scope: Scope,

@@ -1,10 +1,10 @@
-//! Markup of a document, parsed as SIPp 3.6 does: tolerant in some places, strict in others.
+//! Markup of a document, parsed as SIPp 3.6 does, which is tolerant in some places and strict in others.
 //!
 //! Elements start and end at `<name`, `</name` and `/>`, even between quotes (but see [`Markup::AsMeant`]). Comments,
-//! CDATA sections and `<!DOCTYPE …>` are skipped; text between elements means nothing. An attribute is found by its
-//! name after white space anywhere in the start tag, which ends at the first `>` outside quotes; the first occurrence
-//! wins, and the value ends at the next quote without a backslash before it. So a raw `&`, a raw `>` and doubled
-//! attributes are harmless.
+//! CDATA sections and `<!DOCTYPE …>` are skipped; text between elements is ignored. An attribute is found by its name
+//! after white space anywhere in the start tag, which ends at the first `>` outside quotes. If an attribute occurs
+//! twice, the first one is used. A value ends at the next quote without a backslash before it. So a raw `&`, a raw `>`
+//! and repeated attributes are harmless.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ pub(super) struct Element {
 /// Reading of start tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Markup {
-    /// As SIPp 3.6: `<` and `/>` in an attribute count like those outside.
+    /// As SIPp 3.6: `<` and `/>` in an attribute are markup, as they are outside.
     AsSipp,
     /// Quoted text belongs to the attribute, as in SIPp before 3.6.
     AsMeant,
@@ -92,7 +92,8 @@ impl Document {
         let mut roots = Vec::new();
         walk.children(&mut roots, None, 0)?;
         if let Some(second) = roots.get(1) {
-            // SIPp looks for a second root only once the first is read; a first one that is no scenario comes first.
+            // SIPp looks for a second root only after the first is read. So the fault of a first root that is no
+            // scenario is reported first.
             if roots[0].name == "scenario" {
                 return Err(Fault::new(second.start, format!("`<{}>` follows the end of the scenario", second.name))
                     .hint("one element was closed twice, or a text has `/>` in it"));
@@ -110,7 +111,7 @@ impl Document {
     }
 
     /// Returns the end of a start tag whose name starts at `at`: the offset of `>` or `/>`, or the document's end.
-    /// `None` if it contains a `<`.
+    /// Returns `None` if the tag contains a `<`.
     fn tag_end(&self, mut at: usize) -> Option<usize> {
         while let Some(&byte) = self.text.get(at) {
             match byte {
@@ -201,8 +202,8 @@ impl Document {
         }
     }
 
-    /// Returns the end of an element as SIPp finds it when it looks for its text. It overlooks an end tag directly
-    /// after a comment or a CDATA section and takes the next one.
+    /// Returns the end of an element as SIPp finds it when it looks for the element's text. SIPp overlooks an end tag
+    /// directly after a comment or a CDATA section and takes the next end tag.
     fn text_end(&self, element: &Element) -> Result<usize, Fault> {
         let mut at = element.start + 1;
         let mut depth = 0u32;
@@ -295,7 +296,8 @@ impl Attribute {
     }
 }
 
-/// Resolves `&amp;`, `&lt;`, `&gt;` and `&quot;`; SIPp knows no others and resolves them in some attributes only.
+/// Resolves `&amp;`, `&lt;`, `&gt;` and `&quot;`. SIPp knows no other entities, and resolves these only in some
+/// attributes.
 pub(super) fn entities(value: &[u8]) -> Vec<u8> {
     const KNOWN: [(&[u8], u8); 4] = [(b"&amp;", b'&'), (b"&lt;", b'<'), (b"&gt;", b'>'), (b"&quot;", b'"')];
     let mut out = Vec::with_capacity(value.len());
@@ -322,8 +324,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Parses the elements up to the end of the open one. `open` is its name and the end of its start tag, `depth` the
-    /// number of open elements.
+    /// Parses the elements up to the end of the open element. `open` is its name and the end of its start tag, `depth`
+    /// the number of open elements.
     fn children(&mut self, into: &mut Vec<Element>, open: Option<(&str, usize)>, depth: usize) -> Result<(), Fault> {
         let document = self.document;
         while let Some(&byte) = document.text.get(self.at) {
@@ -385,7 +387,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Handles a tag without end: as SIPp, stops without an error.
+    /// Handles a tag without end. As in SIPp, parsing stops without an error.
     fn broken(&mut self) {
         self.warnings.push(
             self.document.warning(self.at, "this tag has no end but a `<`: the rest of the document is not read"),
@@ -511,7 +513,7 @@ mod tests {
 
     #[test]
     fn tags_without_end() {
-        // The rest is not parsed.
+        // The elements after this one are not parsed.
         assert_eq!(names(&tree("<s><a/><b < /><c/></s>").1.roots[0].children), ["a"]);
         assert_eq!(names(&tree("<s><a/><b x=\"/><c/></s>").1.roots[0].children), ["a", "b", "c"]);
         assert_eq!(names(&tree("<s x=\"y><a/></s>").1.roots[0].children), ["a"]);
@@ -544,7 +546,7 @@ mod tests {
         assert_eq!(text("<a><![CDATA[1]]> </a><!-- ").as_deref(), Some("1"));
     }
 
-    /// SIPp 3.6 reads `<` and `/>` in attributes as markup; [`Markup::AsMeant`] does not.
+    /// Checks that `<` and `/>` in attributes are markup as in SIPp 3.6, except with [`Markup::AsMeant`].
     #[test]
     fn markup_in_attributes() {
         let children = |text: &str, markup| {

@@ -14,8 +14,8 @@ pub(crate) fn huge_pages(are_wanted: bool) {
     }
 }
 
-/// Returns pages that this thread has freed to the system. Pages that only this call finds to be free go with the next
-/// call. Takes about a millisecond; called when the load has fallen.
+/// Returns pages that this thread has freed to the system. Pages that only this call finds to be free are returned by
+/// the next call. Takes about a millisecond, and is called after the load has fallen.
 pub(crate) fn give_back() {
     #[expect(unsafe_code, reason = "the allocator has no safe name for this")]
     // SAFETY: mi_collect takes no pointer, may be called at any time on any thread, and frees nothing that is in use.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use strowger_config::{Advertised, Config, Durability, Listener, RelayFor, Transport};
 
-/// A bound listener: the port is the real one even if the configuration left it to the system.
+/// A bound listener with its real port, even if the configuration left the choice of the port to the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BoundListener {
     pub transport: Transport,
@@ -19,8 +19,8 @@ impl BoundListener {
         Self { transport: listener.transport, address, advertise: listener.advertise.clone() }
     }
 
-    /// Address for a phone: the advertised name, or the bound address. `None` if it is bound to all addresses of the
-    /// machine, so that it depends on the location of the phone.
+    /// Returns the address for a phone: the advertised name, or the bound address. Returns `None` if the listener is
+    /// bound to all addresses of the machine, so that the address depends on the location of the phone.
     fn reachable_as(&self) -> Option<String> {
         match &self.advertise {
             Some(Advertised { host, port }) => Some(format!("{host}:{}", port.unwrap_or(self.address.port()))),
@@ -30,7 +30,7 @@ impl BoundListener {
     }
 }
 
-/// The start-up text, line by line; the last line is `ready`.
+/// Returns the start-up text, line by line; the last line is `ready`.
 pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
     let mut out = format!("Strowger {}\n", env!("CARGO_PKG_VERSION"));
     let mut line = |name: &str, value: &str| {

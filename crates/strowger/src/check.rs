@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<CommandOutcome> 
     }
 }
 
-/// Reads the configuration from standard input; paths in it are relative to the current folder.
+/// Reads the configuration from standard input. Paths in it are relative to the current folder.
 fn standard_input() -> Result<(Config, Report), Report> {
     const NAME: &str = "standard input";
     let mut text = String::new();
@@ -62,7 +62,7 @@ pub(crate) fn environment(config: &Config, file: &str) -> usize {
     foreign.len() + realm::check(config, file)
 }
 
-/// One line with the verdict on the configuration, and its listeners and domains.
+/// Returns one line with the verdict on the configuration, and its listeners and domains.
 pub(crate) fn verdict(config: &Config, warnings: usize) -> String {
     let listeners: Vec<String> = config.listeners.iter().map(ToString::to_string).collect();
     let domains = match config.domains.len() {

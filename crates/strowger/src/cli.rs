@@ -64,13 +64,14 @@ pub(crate) enum Command {
 
 /// Run the server.
 ///
-/// Takes strowger.toml of this folder if no other configuration is named; if there is none, it listens on
+/// The server uses strowger.toml of this folder if no other configuration is named. Without that file it listens on
 /// 127.0.0.1:5060 by UDP and TCP, where only this machine reaches it. The log goes to standard error.
 ///
-/// SIGTERM and SIGINT shut down gracefully: new calls and registrations get 503, calls that are being set up have
-/// server.drain_timeout; a second one ends it at once. Answered calls continue without the server. SIGHUP reloads the
-/// configuration and the certificates, as `strowger reload` does. SIGUSR1 asks for one more thread that carries
-/// messages, up to server.shards or, if that is "auto", to the cores; SIGUSR2 for one less.
+/// SIGTERM and SIGINT shut down gracefully: new calls and registrations get 503, and calls that are being set up may
+/// complete within server.drain_timeout. A second signal ends the server at once. Answered calls continue without the
+/// server. SIGHUP reloads the configuration and the certificates, as `strowger reload` does. SIGUSR1 asks for one more
+/// thread that carries messages, up to server.shards or, if that is "auto", up to the number of cores. SIGUSR2 asks for
+/// one less.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -88,14 +89,14 @@ pub(crate) struct ServeArguments {
     /// Listener, as TRANSPORT:ADDRESS:PORT with udp, tcp, tls, ws or wss; replaces all listeners of the configuration.
     #[arg(long, value_name = "TRANSPORT:ADDRESS:PORT", value_parser = listen)]
     pub listen: Vec<ListenAddress>,
-    /// Stand by: wait until the server that keeps registrations and calls in the same database ends, or was silent for five seconds, then take
-    /// over.
+    /// Stand by: wait until the server that keeps registrations and calls in the same database ends, or has been silent for five seconds,
+    /// then take over.
     #[arg(long, conflicts_with_all = ["take_over", "check"])]
     pub stand_by: bool,
-    /// Take over at once, also from a server that lives: that one ends with exit code 70.
+    /// Take over at once, even from a running server, which then ends with exit code 70.
     #[arg(long, conflicts_with = "check")]
     pub take_over: bool,
-    /// Read and check the configuration and the files that it names, print the result, and end; no port is opened.
+    /// Read and check the configuration and the files that it names, print the result, and end. No port is opened.
     #[arg(long)]
     pub check: bool,
 }
@@ -109,7 +110,7 @@ pub(crate) struct ConfigArgument {
 }
 
 impl ConfigArgument {
-    /// The selected file.
+    /// Returns the selected file.
     pub(crate) fn choose(&self) -> Choice {
         Choice::of(self.config.as_deref())
     }
@@ -129,11 +130,11 @@ Examples:
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
 pub(crate) struct InitArguments {
-    /// Domain of the users, as in alice@DOMAIN; may be given several times: then each has users of its own.
+    /// Domain of the users, as in alice@DOMAIN. The option may be given several times, for domains with separate users.
     #[arg(long, value_parser = domain)]
     pub domain: Vec<Domain>,
-    /// Realm of the passwords, which phones may show when they ask for one [default: the domain; of several domains,
-    /// each its own, unless one is given here, which they share].
+    /// Realm of the passwords, which phones may show when they ask for a password [default: the name of each domain; a
+    /// realm given here is shared by all domains].
     #[arg(long)]
     pub realm: Option<String>,
     /// Listener [default: udp and tcp on 0.0.0.0:5060].
@@ -189,8 +190,8 @@ Examples:
 
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used.")]
     Add(UserWithPassword),
-    /// Change the password of a user. Phones that registered with the old one ring until their registration expires, unless
-    /// --end-registrations ends it.
+    /// Change the password of a user. Phones that registered with the old password still receive calls until their
+    /// registration expires, unless --end-registrations ends it.
     #[command(after_long_help = "\
 Examples:
   strowger user passwd alice@example.org
@@ -255,11 +256,11 @@ pub(crate) struct UserList {
 
 /// Make the tables that the configuration needs, and bring older ones up to date.
 ///
-/// It goes to the databases that the configuration names: `store.database`, `store.bindings`, `store.subscribers`,
-/// `dialogs.database`, and those of `[accounting]`. In a database server its tables are `strowger_cdr`,
-/// `strowger_events`, `strowger_binding`, `strowger_call` and `strowger_schema`, and the table of subscribers as
-/// OpenSIPS 3 has it; tables that another program made stay unchanged. A server creates and updates its SQLite files
-/// itself when it starts.
+/// The command connects to the databases that the configuration names: `store.database`, `store.bindings`,
+/// `store.subscribers`, `dialogs.database`, and those of `[accounting]`. In a database server its tables are
+/// `strowger_cdr`, `strowger_events`, `strowger_binding`, `strowger_call` and `strowger_schema`, and the table of
+/// subscribers as OpenSIPS 3 has it; tables that another program made stay unchanged. A server creates and updates its
+/// SQLite files itself when it starts.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -284,7 +285,7 @@ Examples:
 
 Exit codes: 0 a server can use the tables, 1 it cannot or something failed, 2 the command line cannot be used.")]
     Init(DbOrder),
-    /// Bring tables of an older version of this program up to date; their contents stay.
+    /// Bring tables of an older version of this program up to date; their contents are kept.
     #[command(after_long_help = "\
 Examples:
   strowger db migrate
@@ -340,8 +341,9 @@ pub(crate) struct CheckArguments {
 
 /// Show what the server would do with a request, and which rules decide it.
 ///
-/// It reads the configuration and asks no server: no user is registered, and no name is looked up. A rule is shown with
-/// the part of its condition that decided. The log of a running server says the same at the level debug.
+/// The command reads the configuration and asks no server, so that no user is registered and no name is looked up. A
+/// rule is shown with the part of its condition that decided. The log of a running server has the same text at the
+/// level debug.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -359,7 +361,7 @@ pub(crate) struct ExplainArguments {
     /// URI of the callee, as in To.
     #[arg(long, value_name = "URI")]
     pub to: String,
-    /// Request-URI [default: that of --to].
+    /// Request-URI [default: the URI of --to].
     #[arg(long, value_name = "URI")]
     pub uri: Option<String>,
     /// Method of the request.
@@ -368,7 +370,7 @@ pub(crate) struct ExplainArguments {
     /// Source address of the request.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5062")]
     pub source: SocketAddr,
-    /// Transport by which it comes: udp, tcp, tls, ws or wss.
+    /// Transport by which the request is received: udp, tcp, tls, ws or wss.
     #[arg(long, default_value = "udp", value_parser = transport)]
     pub transport: Transport,
     /// User as whom the sender has authenticated, for a server that asks for a password.
@@ -499,7 +501,7 @@ impl std::fmt::Display for AddressOfRecord {
     }
 }
 
-/// Parser of a whole number in this range.
+/// Returns a parser of a whole number in this range.
 pub(crate) fn whole<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
@@ -544,7 +546,7 @@ mod tests {
         }
     }
 
-    /// A line that is copied from a terminal of 80 columns must not be wrapped.
+    /// Checks the width of the examples: a line that is copied from a terminal of 80 columns must not be wrapped.
     #[test]
     fn no_line_of_examples_is_wrapped() {
         // The examples of the generator are tested elsewhere.

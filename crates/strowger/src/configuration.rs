@@ -16,13 +16,13 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Selects the file; `given` comes from the command line or the environment.
+    /// Selects the file. `given` is from the command line or the environment.
     pub(crate) fn of(given: Option<&Path>) -> Self {
         let found = given.is_none() && Path::new(NAME).exists();
         Self { file: if found { Some(NAME.into()) } else { given.map(Path::to_owned) }, found }
     }
 
-    /// The file; `None` for the defaults.
+    /// Returns the file, or `None` for the defaults.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }

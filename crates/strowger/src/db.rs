@@ -64,7 +64,7 @@ impl Line {
         }
     }
 
-    /// State after the statements.
+    /// Describes the state after the statements.
     fn becomes(&self) -> String {
         if self.statements.is_empty() { self.found() } else { format!("version {}", self.version) }
     }
@@ -129,7 +129,8 @@ fn carry_out(config: &Config, command: SchemaCommand, is_dry: bool, lines: &mut 
     Ok(())
 }
 
-/// Line of the server's own file. The server migrates it at each start, so its tables always fit each other.
+/// Returns the line of the server's own file. The server migrates the file at each start, so its tables always fit each
+/// other.
 fn of_file(settings: &SqliteSettings, command: SchemaCommand, is_dry: bool) -> anyhow::Result<Line> {
     let path = &settings.path;
     let wrong = |error: OpenError| denied(error, path);
@@ -156,7 +157,7 @@ fn of_file(settings: &SqliteSettings, command: SchemaCommand, is_dry: bool) -> a
     })
 }
 
-/// Line of the file with accounting rows.
+/// Returns the line of the file with accounting rows.
 fn of_accounting(config: &Config, command: SchemaCommand, is_dry: bool) -> anyhow::Result<Line> {
     let path = &config.accounting.path;
     let found = accounting::Sqlite::version(path)?;
@@ -174,7 +175,7 @@ fn of_accounting(config: &Config, command: SchemaCommand, is_dry: bool) -> anyho
     Ok(line)
 }
 
-/// Line of the file with persisted calls.
+/// Returns the line of the file with persisted calls.
 fn of_calls(settings: FileSettings, command: SchemaCommand, is_dry: bool) -> anyhow::Result<Line> {
     let path = settings.path.clone();
     let found = Sqlite::version(&path).map_err(|error| denied(error, &path))?;
@@ -245,7 +246,7 @@ fn shown(lines: &[Line], options: &DbOrder) -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// Script of all statements for the client program of the database.
+/// Writes all statements as a script for the client program of the database.
 fn script(lines: &[Line]) -> String {
     let mut out = String::new();
     for line in lines {

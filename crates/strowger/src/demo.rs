@@ -192,7 +192,7 @@ fn called(news: PhoneEvent) -> anyhow::Result<(Call, Vec<Step>)> {
     }
 }
 
-/// Reason of the failure of the one call.
+/// Returns the reason why the one call failed.
 fn missing(call: &Call, rungs: &[Rung]) -> String {
     match call.refused {
         Some(status) => format!("refused with {status}"),

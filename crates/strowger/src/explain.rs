@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> anyhow::Result<CommandOutcome
     Ok(CommandOutcome::Done)
 }
 
-/// The request, in its wire format.
+/// Writes the request in its wire format.
 fn request(arguments: &ExplainArguments, config: &Config) -> Result<String, String> {
     let [from, to] = [("--from", &arguments.from), ("--to", &arguments.to)].map(|(name, text)| uri(name, text));
     let (from, to) = (from?, to?);

@@ -20,7 +20,7 @@ use crate::prompt;
 #[derive(Debug)]
 struct Answers {
     domains: Vec<Domain>,
-    /// Realm of all domains; without it each domain has its own.
+    /// Realm of all domains. Without it each domain has a realm of its own.
     realm: Option<String>,
     listen: Vec<ListenAddress>,
     advertise: Option<Advertised>,
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: InitArguments) -> anyhow::Result<CommandOutcome> {
     Ok(CommandOutcome::Done)
 }
 
-/// Asks for each answer that no flag gives; `None`, after an error message, if there is no one to ask.
+/// Asks for each answer that no flag gives. Returns `None`, after an error message, if no person is there to answer.
 fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     let missing: Vec<&str> = [
         ("--domain", arguments.domain.is_empty()),
@@ -83,7 +83,7 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     domains.retain(|domain| seen.insert(domain.clone()));
     let realm = match arguments.realm {
         Some(realm) => Some(realm),
-        // Each of several domains gets its own realm: its name.
+        // Each of several domains gets a realm of its own, which is its name.
         None if domains.len() > 1 => None,
         None if ask => prompt::ask("Realm of the passwords, which phones may show", Some(&domains[0]), |answer| {
             Ok(Some(answer.to_owned()))
@@ -149,7 +149,7 @@ fn answers(arguments: InitArguments) -> anyhow::Result<Option<Answers>> {
     Ok(Some(Answers { domains, realm, listen, advertise, tls, secret: secret()? }))
 }
 
-/// Words of a list that is separated by spaces or commas.
+/// Splits a list that is separated by spaces or commas into its words.
 fn words(answer: &str) -> impl Iterator<Item = &str> {
     answer.split([' ', ',']).filter(|word| !word.is_empty())
 }
@@ -158,8 +158,8 @@ fn is_unspecified(listen: &ListenAddress) -> bool {
     listen.address.ip().is_unspecified()
 }
 
-/// Addresses of this machine at which listeners on all addresses are reached; the address of the default route comes
-/// first, if there is one.
+/// Returns the addresses of this machine at which listeners on all addresses are reached; the address of the default
+/// route, if there is one, is the first.
 fn reachable(listen: &[ListenAddress]) -> Vec<String> {
     let has = |ip: &IpAddr| listen.iter().any(|listen| listen.address.is_ipv6() || ip.is_ipv4());
     let mut own: Vec<IpAddr> = own_addresses().into_iter().filter(has).collect();
@@ -169,7 +169,7 @@ fn reachable(listen: &[ListenAddress]) -> Vec<String> {
     own.iter().map(text).collect()
 }
 
-/// Address of this machine on its default route. Sends nothing.
+/// Returns the address of this machine on its default route, without sending anything.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // An address for documentation (RFC 5737): only the routing table is consulted.
@@ -177,7 +177,7 @@ fn own_address() -> Option<IpAddr> {
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-/// 32 random bytes from the system, as text.
+/// Draws 32 random bytes from the system and writes them as text.
 fn secret() -> anyhow::Result<String> {
     let mut bytes = [0; 32];
     std::fs::File::open("/dev/urandom")
@@ -280,7 +280,7 @@ fn file(answers: &Answers) -> String {
     out
 }
 
-/// Text as a basic string of TOML.
+/// Writes a text as a basic string of TOML.
 fn toml_text(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
     }
 
-    /// Each offered address gives a file without a warning.
+    /// Checks that each offered address gives a file without a warning.
     #[test]
     fn an_address_that_is_offered_makes_a_file_without_a_warning() {
         for listen in ["udp:0.0.0.0:5060", "udp:[::]:5060"] {

@@ -1,4 +1,4 @@
-//! Log lines on standard error, as configured in `[log]`. No thread waits for standard error to take its lines, see
+//! Log lines on standard error, as configured in `[log]`. No thread waits for standard error to accept its lines, see
 //! [`queue`].
 
 mod line;
@@ -21,12 +21,12 @@ use tracing_subscriber::util::SubscriberInitExt;
 use self::queue::{LONGEST_LINE, Queue};
 
 /// Environment variable that overrides `log.level`: a level, or levels of single targets such as `strowger_net=debug`,
-/// with commas between.
+/// separated by commas.
 pub(crate) const FILTER_VARIABLE: &str = "STROWGER_LOG";
 
-/// Filter of libraries. They log the input of peers without a bound: rustls a warning for each ClientHello with an address as server name, the
-/// resolver a line for each wrong datagram. This server logs these events itself, within bounds. So a library logs nothing unless its target is
-/// named, as in `STROWGER_LOG=rustls=warn`.
+/// Filter of libraries. Libraries log the input of peers without a bound: rustls logs a warning for each ClientHello with an address as
+/// server name, the resolver a line for each wrong datagram. This server logs these events itself, within bounds. So a library logs nothing
+/// unless its target is named, as in `STROWGER_LOG=rustls=warn`.
 const LIBRARIES: &str = "off";
 /// Prefix of the targets of this project. A level without a target applies to these.
 const OWN: &str = "strowger";
@@ -48,7 +48,7 @@ struct Started {
 /// Bytes of lines that may wait for standard error. Lines without room are dropped and counted.
 const QUEUE: usize = 1 << 20;
 
-/// Replaces the filter; returns whether that succeeded.
+/// Replaces the filter. Returns whether that succeeded.
 type SetFilter = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
 
 /// Starts logging for the whole process. A panic is logged too from here on.
@@ -120,7 +120,7 @@ impl fmt::Display for WrongFilter {
     }
 }
 
-/// Filter from the environment, else from `log.level`.
+/// Creates the filter from the environment, else from `log.level`.
 ///
 /// # Errors
 /// [`WrongFilter`]. A word that is not a level would count as a target under which nothing logs, and the log would stay
@@ -133,7 +133,7 @@ pub(crate) fn filter(log: &Log) -> Result<EnvFilter, WrongFilter> {
     })
 }
 
-/// The filter in words.
+/// Writes the filter as text.
 fn levels(log: &Log) -> String {
     match &environment()[..] {
         "" => log.level.word().into(),
@@ -166,7 +166,7 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(directives).map_err(|_| text.trim().into())
 }
 
-/// Sets the filter to these words; without any, returns the current one.
+/// Sets the filter to these words, or returns the current filter if there are none.
 ///
 /// # Errors
 /// Words that are not levels, with the first of them.
@@ -240,14 +240,14 @@ pub(crate) fn failed(error: &str) -> bool {
     started
 }
 
-/// Waits until the lines so far are written, but only for a moment: their reader may hang.
+/// Waits until the lines so far are written, but only for a moment, because the reader of the lines may hang.
 pub(crate) fn flush() {
     if let Some(started) = STARTED.get() {
         started.queue.flush(LAST_LINES);
     }
 }
 
-/// Number of lost lines so far, and of failed attempts to write.
+/// Returns the number of lost lines so far, and of failed attempts to write.
 pub(crate) fn lost() -> (u64, u64) {
     STARTED.get().map(|started| started.queue.lost()).unwrap_or_default()
 }
@@ -267,7 +267,7 @@ impl<'a> MakeWriter<'a> for Lines {
 }
 
 impl io::Write for &Lines {
-    /// The subscriber writes one whole line per call.
+    /// Queues a line, shortened if it is too long. The subscriber writes one whole line per call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if line.len() <= LONGEST_LINE {
             self.queue.put(line);

@@ -46,8 +46,8 @@ use self::cli::{Cli, Command};
 use self::output::CommandOutcome;
 
 fn main() -> ExitCode {
-    // Only `serve` has a setting for huge pages. It reads its configuration without them, so that the memory for this
-    // can be returned piece by piece.
+    // Only `serve` has a setting for huge pages. It reads its configuration without huge pages, so that the memory for
+    // this can be returned piece by piece.
     allocator::huge_pages(false);
     if let Some(words) = sipp::words() {
         return sipp::run(&words);

@@ -40,7 +40,7 @@ pub(crate) fn usage(text: impl Into<String>) -> Refusal {
     Refusal(code::USAGE, text.into())
 }
 
-/// Returns the exit code of a command. The sentence of a refusal goes to standard error.
+/// Returns the exit code of a command, and prints the sentence of a refusal on standard error.
 pub(crate) fn exit_code(result: Result<ExitCode, Refusal>) -> ExitCode {
     result.unwrap_or_else(|Refusal(code, text)| {
         complain(&printable(&text));
@@ -77,7 +77,7 @@ fn code(result: anyhow::Result<CommandOutcome>) -> ExitCode {
     }
 }
 
-/// True if the reader of the output has closed it.
+/// Returns whether the reader of the output has closed it.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

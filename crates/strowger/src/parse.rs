@@ -197,7 +197,8 @@ fn read(bytes: &[u8]) -> Result<ParsedMessage, Error> {
         Start::Status { code, .. } => ParsedStart::Response { status: code, reason: shown(message.reason()) },
     };
     let via = &mandatory.via;
-    // The server needs few header fields to route the message: faults of the others are shown, not refused.
+    // The server needs only a few header fields to route the message. Faults in other header fields are shown, but the
+    // message is not refused.
     let malformed = |line: &Line| view::of_line(&message, line, |_, _| ()).err().map(|fault| fault.to_string());
     let headers = index
         .lines()

@@ -6,12 +6,12 @@ use anyhow::{Context, bail};
 
 use crate::output;
 
-/// True if a person is there to answer.
+/// Returns whether a person is there to answer.
 pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Asks until the answer can be read; an empty answer takes the default, if there is one.
+/// Asks until the answer can be parsed. An empty answer means the default, if there is one.
 ///
 /// # Errors
 /// The end of the input.
@@ -67,7 +67,7 @@ pub(crate) fn password(from_stdin: bool, whose: &str) -> anyhow::Result<String> 
     Ok(password)
 }
 
-/// The password without its line end. Several lines are refused, because any of them could be meant.
+/// Returns the password without its line end. Several lines are refused, because any of them could be meant.
 fn one_line(text: &str) -> anyhow::Result<&str> {
     let line = text.strip_suffix('\n').unwrap_or(text);
     let line = line.strip_suffix('\r').unwrap_or(line);

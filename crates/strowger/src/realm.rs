@@ -80,8 +80,8 @@ fn faults_of(unusable: &UnusablePasswords, config: &Config, database: &str) -> V
             format!("set one for each (strowger user passwd USER@{domain})"),
         )),
     }
-    // Nor to another algorithm. Passwords are now stored for all of them; older versions omitted MD5 if it was not
-    // offered.
+    // A password may also be missing for an algorithm. Passwords are now stored for all algorithms; older versions
+    // omitted MD5 if it was not offered.
     for (algorithm, users) in lacking {
         faults.push(Fault::warning(
             None,

@@ -65,7 +65,7 @@ const RELOADS: usize = 8;
 /// Time that the working parts of such a server have to end, while bindings are written.
 const FAILURE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Interval of messages to the supervisor from a server that stands by.
+/// Interval of the messages that a server on stand-by sends to the supervisor.
 const STANDING_BY: Duration = Duration::from_secs(1);
 
 fn end_at_once(code: u8) -> ! {
@@ -73,10 +73,10 @@ fn end_at_once(code: u8) -> ! {
     std::process::exit(i32::from(code));
 }
 
-/// Binds the listeners, prints the banner and carries messages until a signal ends it.
+/// Binds the listeners, prints the banner and carries messages until a signal ends the server.
 ///
-/// SIGTERM, SIGINT and `strowger drain` let work in progress end; a second signal does not wait. SIGUSR1 and SIGUSR2
-/// ask for one shard more and one less. SIGHUP and `strowger reload` read the configuration again.
+/// After SIGTERM, SIGINT and `strowger drain`, work in progress may end first; a second signal does not wait. SIGUSR1
+/// and SIGUSR2 ask for one shard more and one less. SIGHUP and `strowger reload` read the configuration again.
 fn serve(
     arguments: &ServeArguments,
     policies: PolicyThread,
@@ -92,8 +92,8 @@ fn serve(
         let mut fewer = signal(SignalKind::user_defined2())?;
         // A command waits for its reply, so few are in progress.
         let (requests, mut requested) = mpsc::channel(8);
-        // Each connection takes a descriptor, and a shell grants about a thousand: `limits.connections` is the bound,
-        // if the system allows so many.
+        // Each connection needs a descriptor, and a shell grants about a thousand. `limits.connections` is the
+        // effective bound if the system allows that many descriptors.
         if let Err(error) = descriptors::raise() {
             tracing::warn!(%error, "the limit of open descriptors stays as it is");
         }
@@ -157,8 +157,8 @@ fn serve(
         // The reload in progress continues, but is not waited for.
         drop(reloading);
         if has_failed {
-            // The failure is in the log. Do not wait for a part that hangs: the supervisor of the process starts it
-            // again.
+            // The failure is in the log. The process does not wait for a part that hangs, because its supervisor starts
+            // it again.
             let ending = tokio::task::spawn_blocking(move || server.stop());
             let _ = tokio::time::timeout(FAILURE_TIMEOUT, ending).await;
             end_at_once(FAILURE);
@@ -183,8 +183,8 @@ fn serve(
     })
 }
 
-/// Takes the leases that the configuration needs, or waits for them as the arguments say. Returns `None` if a signal
-/// ends the wait.
+/// Takes the leases that the configuration needs, at once or after the wait that the arguments ask for. Returns `None`
+/// if a signal ends the wait.
 async fn take_leases(
     arguments: &ServeArguments,
     config: Config,
@@ -222,7 +222,7 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     realm::watch(config)?;
     let bound = config.listeners.iter().zip(server.addresses());
     let bound: Vec<BoundListener> = bound.map(|(listener, address)| BoundListener::new(listener, *address)).collect();
-    // If both go to one file, earlier log lines must come first.
+    // If both are written to one file, earlier log lines must be first.
     logging::flush();
     if let Err(error) = output::print(&banner(config, &bound)) {
         tracing::warn!(%error, "the banner cannot be printed on standard output");
@@ -230,13 +230,13 @@ fn announce(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// True if this is the configuration file of the server.
+/// Returns whether this is the configuration file of the server.
 fn is_file_of(arguments: &ServeArguments, file: &Path) -> bool {
     let choice = arguments.config.choose();
     choice.file().is_some_and(|own| own.canonicalize().is_ok_and(|own| own == file) || own == file)
 }
 
-/// Error of a reload with another file.
+/// Describes the error of a reload with another file.
 fn other_file(arguments: &ServeArguments, file: &Path) -> String {
     let (choice, file) = (arguments.config.choose(), file.display());
     match choice.file() {
@@ -264,7 +264,7 @@ async fn reload_each(
     }
 }
 
-/// Reads the configuration and gives it to the server, or returns the refusal; logs the result.
+/// Reads the configuration and passes it to the server, and returns the result or the refusal; logs the result.
 async fn read_again(server: &Server, arguments: &ServeArguments) -> Reply {
     let (choice, listen) = (arguments.config.choose(), arguments.listen.clone());
     let before = server.policy();

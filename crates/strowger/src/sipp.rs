@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Arguments of SIPp, if the process was started by its name or with the subcommand.
+/// Returns the arguments of SIPp, if the process was started by its name or with the subcommand.
 pub(crate) fn words() -> Option<Vec<String>> {
     let mut words = std::env::args();
     let program = words.next().unwrap_or_default();
@@ -10,7 +10,7 @@ pub(crate) fn words() -> Option<Vec<String>> {
     if std::path::Path::new(&program).file_name().is_some_and(|name| name == "sipp") {
         return Some(rest);
     }
-    // Must precede clap's rules: options of SIPp have one dash and many letters.
+    // Must precede clap's rules, because options of SIPp have one dash and many letters.
     (rest.first().is_some_and(|word| word == "sipp")).then(|| rest[1..].to_vec())
 }
 

@@ -59,7 +59,7 @@ struct Users {
 }
 
 impl Users {
-    /// Opens the database that the configuration names; `None` if the configuration was reported as wrong.
+    /// Opens the database that the configuration names. Returns `None` if the configuration was reported as wrong.
     fn open(argument: &ConfigArgument) -> anyhow::Result<Option<Self>> {
         let choice = argument.choose();
         choice.announce();
@@ -85,14 +85,16 @@ impl Users {
         Ok(Some(Self { config, admin, file, made: is_new.then_some(path) }))
     }
 
-    /// Domain under which a new user is stored: the given name if the file lists it, else the canonical one.
+    /// Returns the domain under which a new user is stored: the given name if the file lists it, else the canonical
+    /// one.
     fn domain_of_new(&self, domain: &str) -> String {
         let is_listed = self.config.domain_names().any(|own| own.eq_ignore_ascii_case(domain));
         let canonical = self.config.canonical_domain(domain).filter(|_| !is_listed);
         canonical.unwrap_or(domain).to_owned()
     }
 
-    /// Domain under which a user is stored, by any of its names; the canonical one if the user does not exist.
+    /// Returns the domain under which a user is stored, which may be any name of that domain; the canonical name if the
+    /// user does not exist.
     fn stored_domain(&mut self, name: &str, domain: &str) -> anyhow::Result<String> {
         let Some(canonical) = self.config.canonical_domain(domain).map(str::to_owned) else { return Ok(domain.into()) };
         let aliases = self.config.aliases_on_machine().into_iter().filter(|(_, of)| *of == canonical);
@@ -105,8 +107,8 @@ impl Users {
         Ok(canonical)
     }
 
-    /// True if a user has a password in this realm, which was once that of its domain, and also one in the current
-    /// realm.
+    /// Returns whether a user has a password in this realm, which was once the realm of its domain, and also a password
+    /// in the current realm.
     fn is_left_over(&mut self, name: &str, domain: &str, realm: &str) -> anyhow::Result<bool> {
         let now = self.config.realm_of(domain);
         let listed = self.admin.list(Some(domain)).map_err(|error| self.named(error))?;
@@ -202,7 +204,8 @@ fn set(arguments: &UserWithPassword, change: Change) -> anyhow::Result<CommandOu
     Ok(CommandOutcome::Done)
 }
 
-/// Stored form of a password: its HA1 for each algorithm, so that another list of algorithms needs no new password.
+/// Computes the stored form of a password: its HA1 for each algorithm, so that another list of algorithms needs no new
+/// password.
 pub(crate) fn ha1s(name: &str, realm: &str, password: &str) -> Ha1s {
     let set = Ha1Set::of_password(name.as_bytes(), realm.as_bytes(), password.as_bytes());
     let bytes = |hash: Hash| set.of(hash).map(|ha1| ha1.value().as_bytes().to_vec());

@@ -66,7 +66,9 @@ impl Beside {
         name.strip_prefix(need).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     }
 
-    /// Starts the backend of this name in a folder of its own, which is made if it is missing; `None` if the name needs no program.
+    /// Starts the backend of this name in a folder that only it uses, and makes the folder if it is missing. Returns `None` if the
+    /// name needs no program.
+    ///
     /// # Errors
     /// The name is unknown, a program is missing or does not start.
     pub fn start(name: &str, folder: &Path) -> Result<Option<Self>, Error> {
@@ -100,7 +102,7 @@ impl Beside {
         Ok(Some(Self { program }))
     }
 
-    /// Kind of the backend.
+    /// Returns the kind of the backend.
     pub const fn kind(&self) -> BesideKind {
         match self.program {
             Program::Database(_) => BesideKind::Database,
@@ -108,7 +110,7 @@ impl Beside {
         }
     }
 
-    /// Values of marks.
+    /// Returns the values of the marks of this backend.
     pub fn values(&self) -> Vec<(&'static str, String)> {
         let cache = |address: SocketAddr| {
             vec![
@@ -129,7 +131,7 @@ impl Beside {
         }
     }
 
-    /// Ids of the roots of its process trees.
+    /// Returns the process ids of the roots of the backend's process trees.
     pub fn ids(&self) -> Vec<u32> {
         match &self.program {
             Program::Database(database) => vec![database.server().id()],
@@ -138,7 +140,8 @@ impl Beside {
         }
     }
 
-    /// Number of entries of a cache. None for a database, and for a cache that does not report the number.
+    /// Returns the number of entries of a cache, or `None` for a database and for a cache that does not report the
+    /// number.
     pub fn entries(&self) -> Option<u64> {
         let redis = |server: &Backend| {
             let said = cluster::say(server.address(), "DBSIZE").ok()?;
@@ -155,7 +158,7 @@ impl Beside {
         }
     }
 
-    /// Database of tables of accounting.
+    /// Returns the database that has the tables of accounting.
     fn database(&self) -> Result<&MariaDb, Error> {
         match &self.program {
             Program::Database(database) => Ok(database),
@@ -174,7 +177,7 @@ impl Beside {
         self.database()?.execute(&format!("TRUNCATE TABLE {table}")).map(drop)
     }
 
-    /// Number of rows of a table of accounting.
+    /// Returns the number of rows of a table of accounting.
     ///
     /// # Errors
     /// As [`Self::truncate`].

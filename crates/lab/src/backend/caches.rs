@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-/// Starts a Redis that keeps nothing on disk. Its output goes to this folder.
+/// Starts a Redis that keeps nothing on disk, with its output in this folder.
 ///
 /// # Errors
 /// The program is not installed, or does not start.
@@ -29,7 +29,7 @@ pub fn redis_with(folder: &Path, arguments: &[&str]) -> Result<Backend, Error> {
     Backend::start("redis", folder, port, command)
 }
 
-/// Starts a Redis of a cluster. It has no slots yet and knows no other server. It needs a folder of its own.
+/// Starts a Redis for a cluster, with a folder of its own. The server has no slots yet and knows no other server.
 ///
 /// # Errors
 /// The program is not installed, or does not start.
@@ -39,7 +39,8 @@ pub fn redis_of_cluster(folder: &Path) -> Result<Backend, Error> {
     redis_with(folder, &["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", &cluster])
 }
 
-/// Starts a Sentinel that watches this master as the group `group`, alone: it decides by itself, two seconds after the master fell silent.
+/// Starts a Sentinel that alone watches this master as the group `group`. It decides by itself, two seconds after the last reply of the
+/// master.
 ///
 /// # Errors
 /// The program is not installed, or does not start.
@@ -57,7 +58,7 @@ pub fn sentinel(folder: &Path, group: &str, master: SocketAddr) -> Result<Backen
     Backend::start("sentinel", folder, port, command)
 }
 
-/// Starts a Memcached of 1 GB. Its output goes to this folder.
+/// Starts a Memcached of 1 GB, with its output in this folder.
 ///
 /// # Errors
 /// The program is not installed, or does not start.

@@ -49,7 +49,7 @@ impl Cluster {
         Err(Error::Unexpected { what: "the Redis Cluster".into(), reason: say(first, "CLUSTER INFO")? })
     }
 
-    /// Masters.
+    /// Returns the masters of the cluster.
     pub(super) fn servers(&self) -> &[Backend] {
         &self.servers
     }
@@ -62,13 +62,13 @@ fn done(server: SocketAddr, line: &str) -> Result<(), Error> {
     }
 }
 
-/// Answer of a cache to one line.
+/// Sends one line to a cache and returns its answer.
 pub(super) fn say(server: SocketAddr, line: &str) -> Result<String, Error> {
     let asked = || {
         let mut stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(ANSWER))?;
         stream.write_all(format!("{line}\r\n").as_bytes())?;
-        // An answer of one or two thousand bytes over loopback comes in one piece.
+        // An answer of one or two thousand bytes over loopback is received in one read.
         let mut heard = [0; 16_384];
         let length = stream.read(&mut heard)?;
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&heard[..length]).into_owned())

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Maximum number of bytes that are read at once.
 const PIECE: usize = 65_536;
 
-/// Link that delays all bytes by a fixed time, in each direction. Once it is dropped it takes no more connections; open ones end when
-/// one of their ends closes.
+/// Link that delays all bytes by a fixed time, in each direction. A dropped link accepts no more connections; an open connection ends
+/// when one of its two peers closes it.
 #[derive(Debug)]
 pub(super) struct Delay {
     address: SocketAddr,
@@ -45,7 +45,7 @@ impl Delay {
         Ok(Self { address, is_over })
     }
 
-    /// Address of the link's near end.
+    /// Returns the address of the link's near end.
     pub(super) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -59,7 +59,7 @@ impl Drop for Delay {
     }
 }
 
-/// Passes on both directions of a connection.
+/// Forwards both directions of a connection.
 fn both(near: TcpStream, far: TcpStream, delay: Duration) -> std::io::Result<()> {
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;

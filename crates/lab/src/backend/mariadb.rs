@@ -7,8 +7,8 @@ use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// MariaDB with one empty database and one user who has all rights in it. A commit is written at once and on the disk within
-/// a second (`innodb_flush_log_at_trx_commit = 2`).
+/// MariaDB with one empty database and one user who has all rights in it. A commit is written to the file at once, and is on
+/// the disk within a second (`innodb_flush_log_at_trx_commit = 2`).
 #[derive(Debug)]
 pub struct MariaDb {
     server: Backend,
@@ -42,7 +42,7 @@ impl MariaDb {
                 "--skip-name-resolve",
             ])
             .arg(option("--datadir=", &data))
-            // In a shared folder, a server that starts would remove the temporary tables of others.
+            // In a shared folder, a starting server would remove the temporary tables of other servers.
             .arg(option("--tmpdir=", folder));
         if is_root() {
             command.arg("--user=root");
@@ -78,12 +78,12 @@ impl MariaDb {
         Ok(this)
     }
 
-    /// The server.
+    /// Returns the running server.
     pub const fn server(&self) -> &Backend {
         &self.server
     }
 
-    /// The server, to be started again.
+    /// Returns the running server for changes, so that a caller can start it again.
     pub const fn server_mut(&mut self) -> &mut Backend {
         &mut self.server
     }
@@ -96,12 +96,12 @@ impl MariaDb {
         self.server.end(Signal::TERM)
     }
 
-    /// URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    /// Returns the URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub fn url(&self) -> String {
         format!("mysql://{USER}:{USER}@{}/{DATABASE}", self.server.address())
     }
 
-    /// Runs statements in the database; the rows that they return, a line each, with tabs between columns.
+    /// Runs statements in the database, and returns their rows, one a line, with tabs between columns.
     ///
     /// # Errors
     /// The database refuses a statement.
@@ -123,12 +123,12 @@ impl MariaDb {
     /// # Errors
     /// The file cannot be read, or the database refuses a statement.
     pub fn execute_file(&self, file: &Path) -> Result<(), Error> {
-        // The client reads the file itself: its text may be too long for a command line.
+        // The client program reads the file, because the text may be too long for a command line.
         std::fs::metadata(file).map_err(Error::file(file))?;
         self.execute(&format!("source {}", file.display())).map(drop)
     }
 
-    /// Number of rows of a table.
+    /// Returns the number of rows of a table.
     ///
     /// # Errors
     /// There is no such table.
@@ -138,7 +138,7 @@ impl MariaDb {
     }
 }
 
-/// An option with a path for a value.
+/// Joins the name of an option and a path into one word of a command.
 fn option(name: &str, value: &Path) -> std::ffi::OsString {
     let mut word = std::ffi::OsString::from(name);
     word.push(value);

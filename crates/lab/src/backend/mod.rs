@@ -1,4 +1,4 @@
-//! Databases and caches for a system under test: each has a folder and a port of loopback, and ends when its value is dropped.
+//! Databases and caches for a system under test. Each has a folder and a port of loopback, and ends when its value is dropped.
 
 mod beside;
 mod caches;
@@ -48,7 +48,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// Starts a backend and waits until it listens on this port of 127.0.0.1. Its output goes to `NAME.log` in the folder.
+    /// Starts a backend and waits until it listens on this port of 127.0.0.1. Its output is in `NAME.log` of the folder.
     fn start(name: &str, folder: &Path, port: u16, mut command: Command) -> Result<Self, Error> {
         let process = listening(name, folder, port, command.current_dir(folder))?;
         Ok(Self { name: name.into(), folder: folder.into(), command, process, port })
@@ -102,29 +102,29 @@ impl Backend {
         }
     }
 
-    /// Process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Address.
+    /// Returns the address of the server.
     pub const fn address(&self) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
     }
 
-    /// Processor time so far.
+    /// Returns the processor time that the server has used so far.
     pub fn usage(&self) -> Usage {
         Usage::of_tree(self.process.id())
     }
 }
 
-/// Starts a program, and waits until it listens on this port. If the program hangs at its start, as a Memcached has done, the states of
-/// its threads are printed and it is started a second time.
+/// Starts a program, and waits until it listens on this port. A program that hangs at its start (as Memcached did once) is started a
+/// second time, after the states of its threads are printed.
 fn listening(name: &str, folder: &Path, port: u16, command: &mut Command) -> Result<Process, Error> {
     let mut first = Process::start(name, folder, command)?;
     match first.listens(port, START) {
         Err(error @ Error::NotInTime { ended: false, .. }) => {
-            // Written to standard error itself: the test harness hides captured output of tests that pass.
+            // Written to standard error directly, because the test harness hides captured output of tests that pass.
             let _closed = writeln!(std::io::stderr(), "{error}\n{name} is started a second time");
         }
         other => return other.map(|()| first),

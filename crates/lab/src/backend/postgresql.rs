@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// Folder of the programs of all versions.
 const VERSIONS: &str = "/usr/lib/postgresql";
-/// User of the package: the server refuses to run as root.
+/// User of the package, because the server refuses to run as root.
 const SYSTEM_USER: &str = "postgres";
 
 /// PostgreSQL with one empty database and its owner, who has a password. A commit is on the disk within 0.6 s (`synchronous_commit = off`).
@@ -82,7 +82,7 @@ impl PostgreSql {
         Ok(this)
     }
 
-    /// The server.
+    /// Returns the running server.
     pub const fn server(&self) -> &Backend {
         &self.server
     }
@@ -96,7 +96,7 @@ impl PostgreSql {
         self.takes_statements()
     }
 
-    /// Waits until the server takes statements: it listens before.
+    /// Waits until the server accepts statements: it listens earlier than that.
     fn takes_statements(&self) -> Result<(), Error> {
         match crate::wait::look(START, || self.in_database("postgres", "SELECT 1").ok()) {
             Some(_) => Ok(()),
@@ -104,7 +104,7 @@ impl PostgreSql {
         }
     }
 
-    /// Shuts it down, also while clients are connected.
+    /// Shuts the server down, even while clients are connected.
     ///
     /// # Errors
     /// The server is still running after twenty seconds.
@@ -112,12 +112,12 @@ impl PostgreSql {
         self.server.end(Signal::INT)
     }
 
-    /// URL: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
+    /// Returns the URL: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`.
     pub fn url(&self) -> String {
         format!("postgresql://{USER}:{USER}@{}/{DATABASE}", self.server.address())
     }
 
-    /// Runs statements in the database; the rows that they return, a line each, with tabs between columns.
+    /// Runs statements in the database, and returns their rows, one a line, with tabs between columns.
     ///
     /// # Errors
     /// The database refuses a statement.
@@ -136,7 +136,7 @@ impl PostgreSql {
     }
 }
 
-/// The folder of programs with the highest number.
+/// Returns the folder of programs with the highest version number.
 fn newest_version() -> Option<PathBuf> {
     let versions = std::fs::read_dir(VERSIONS).ok()?.flatten();
     let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
@@ -144,7 +144,7 @@ fn newest_version() -> Option<PathBuf> {
     Some(newest.join("bin")).filter(|programs| programs.join("postgres").is_file())
 }
 
-/// The program, run by the package's user where this process is root.
+/// Returns a command for this program; if this process is root, the package's user runs the program.
 fn unprivileged(program: &Path) -> Command {
     if !is_root() {
         return Command::new(program);

@@ -47,7 +47,7 @@ pub fn answer(request: &CapacityRequest, capacity: &Capacity) -> String {
     }
 }
 
-/// The bound that is missed beyond the limit, and the cause.
+/// Returns the clause on the bound that is missed above the limit, and on the cause.
 fn beyond(request: &CapacityRequest, capacity: &Capacity) -> String {
     let limit = &capacity.limit;
     let delay = match request.work {
@@ -107,13 +107,13 @@ fn row(request: &CapacityRequest, step: &Step) -> [String; 8] {
     ]
 }
 
-/// Microseconds as milliseconds.
+/// Formats microseconds as milliseconds.
 fn milliseconds(us: f64) -> String {
     if us < 10_000.0 { format!("{:.2} ms", us / 1e3) } else { format!("{:.0} ms", us / 1e3) }
 }
 
 impl Work {
-    /// Name of the delay in figures.
+    /// Returns the name of the delay in figures.
     pub(super) const fn delay(&self) -> &'static str {
         match self {
             Self::Options => "request",

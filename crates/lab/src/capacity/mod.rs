@@ -1,7 +1,7 @@
 //! Capacity of a SIP server at an address: the highest load that it carries, and the cause of the limit.
 //!
-//! [`measure`] looks first whether anything stands in the way ([`Obstacle`]), then searches by short trials ([`crate::finder::Search`]), then
-//! confirms 0.9 of the limit for 30 s. It ends within [`LONGEST`].
+//! [`measure`] first checks for an [`Obstacle`], then searches by short trials ([`crate::finder::Search`]), and then confirms 0.9 of the
+//! limit for 30 s. The measurement ends within [`LONGEST`].
 
 mod answer;
 mod obstacle;
@@ -40,10 +40,11 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// Time without an answer after which an attempt has failed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time that a trial takes besides its window: preparation, warm-up, the next whole second, late answers.
+/// Time that a trial takes in addition to its window: preparation, warm-up, the wait for a whole second, and late
+/// answers.
 const BESIDE: Duration = Duration::from_secs(5);
 
-/// Time in which a server comes to answer again after a load that was too high.
+/// Time within which a server answers again after a load that was too high.
 const RECOVERY: Duration = Duration::from_secs(8);
 
 /// Share of a core above which a thread of the generator that did not keep up was at its own limit.
@@ -64,7 +65,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// Unit of its load.
+    /// Returns the unit of the work's load.
     pub const fn unit(&self) -> LoadUnit {
         match self {
             Self::Options => LoadUnit::Requests,
@@ -73,7 +74,7 @@ impl Work {
         }
     }
 
-    /// Goal of its search.
+    /// Returns the goal of the work's search.
     pub fn goal(&self) -> Goal {
         match self {
             Self::Options => Goal::requests(),
@@ -82,7 +83,7 @@ impl Work {
         }
     }
 
-    /// Name of the work's attempts.
+    /// Returns the name of the work's attempts.
     pub const fn attempts(&self) -> &'static str {
         match self {
             Self::Options => "OPTIONS",
@@ -91,7 +92,7 @@ impl Work {
         }
     }
 
-    /// Workload of `strowger load`.
+    /// Returns the workload of `strowger load` for this work.
     const fn workload(&self) -> &'static str {
         match self {
             Self::Options => "options",
@@ -140,7 +141,7 @@ pub struct CapacityRequest {
 }
 
 impl CapacityRequest {
-    /// Load of this value.
+    /// Returns a load of this value.
     const fn load(&self, value: f64) -> Load {
         Load { value, unit: self.work.unit() }
     }
@@ -186,7 +187,7 @@ pub enum News<'a> {
 /// Reason why there is no capacity.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Something stands between the generator and the server.
+    /// An obstacle between the generator and the server.
     #[error("{0}")]
     Obstacle(Obstacle),
     /// The generator does not run.
@@ -256,15 +257,15 @@ pub fn measure(request: &CapacityRequest, mut news: impl FnMut(News<'_>)) -> Res
     Ok(Capacity { limit, is_confirmed, is_interrupted, steps, time: begun.elapsed() })
 }
 
-/// Tells whether a trial meets the goal. A late generator makes delays longer and never shorter: a trial that meets the goal at its
-/// whole rate counts, whatever the verdict of the generator on itself.
+/// Returns whether a trial meets the goal. A late generator makes delays longer and never shorter. So a trial that meets the goal
+/// at its whole rate counts, whatever the verdict of the generator on itself.
 fn meets(goal: &Goal, outcome: &TrialOutcome, length: Duration, is_long: bool) -> bool {
     let relieved = relieved(outcome);
     let judgement = if is_long { goal.judge_hold(&relieved, length) } else { goal.judge(&relieved, length) };
     judgement.is_met()
 }
 
-/// Outcome without the verdict of the generator on itself.
+/// Returns the outcome without the generator's verdict on itself.
 fn relieved(outcome: &TrialOutcome) -> TrialOutcome {
     let validity = match &outcome.validity {
         Validity::Valid => Validity::Valid,
@@ -275,7 +276,7 @@ fn relieved(outcome: &TrialOutcome) -> TrialOutcome {
     TrialOutcome { validity, ..outcome.clone() }
 }
 
-/// Setting of the generator.
+/// Returns the setting of the generator for this request.
 fn setting(request: &CapacityRequest) -> Setting {
     let mut words = request.words.clone();
     if matches!(request.work, Work::Registrations) {
@@ -299,7 +300,8 @@ fn setting(request: &CapacityRequest) -> Setting {
     }
 }
 
-/// Words that keep the contacts of all trials the same: further ones of a user would be refused at some time.
+/// Returns the words that keep the contacts of all trials the same. With new contacts in each trial, the server would
+/// sooner or later refuse the further contacts of a user.
 fn contact(request: &CapacityRequest) -> [String; 2] {
     let port = port::free();
     match request.transport {
@@ -312,7 +314,8 @@ fn contact(request: &CapacityRequest) -> [String; 2] {
     }
 }
 
-/// Bounds of the generator's verdict: a lag of a tenth of the goal's delay changes no judgement.
+/// Returns the bounds of the generator's verdict. A lag of a tenth of the goal's delay is allowed, because it changes
+/// no judgement.
 fn thresholds() -> Thresholds {
     let lag = Some(30.0);
     Thresholds { lag_p99: lag, receive_lag: lag, run_queue: lag, stall: 500.0, ..Thresholds::default() }
@@ -337,7 +340,7 @@ impl Bench<'_> {
         self.generator.trial(&Trial::new(load, warm_up, window, &folder))
     }
 
-    /// Makes a trial. Repeats it if it misses the goal because of a generator that was not at its own limit.
+    /// Makes a trial, and repeats it if it missed the goal because of a generator that was not at its own limit.
     fn undisturbed(
         &mut self,
         load: f64,
@@ -355,7 +358,8 @@ impl Bench<'_> {
         let mut made = self.trial(load, WARM_UP, window)?;
         self.sampling.add(&mut made)?;
         self.refusal = obstacle::refuses(self.request, &made, load);
-        // Sessions that an earlier load left behind in the server reach the answering side late: no fault of this trial.
+        // Sessions that an earlier load left in the server reach the answering side late, which is no fault of this
+        // trial.
         made.reasons.retain(|reason| reason.check != Check::Ends);
         Ok(TrialOutcome { figures: made.figures, validity: Validity::of(made.reasons), ..TrialOutcome::default() })
     }

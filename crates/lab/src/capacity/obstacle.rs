@@ -13,7 +13,7 @@ use strowger_measure::{Counter, Failure, Run};
 /// Reason why a server cannot be measured: a sentence with a cure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Nothing listens there, or no way leads there.
+    /// Nothing listens at the address, or there is no route to it.
     Dead(String),
     /// Nothing comes back.
     Silent(String),
@@ -60,7 +60,7 @@ fn obstacle(finding: Finding) -> Obstacle {
     }
 }
 
-/// Sends a few OPTIONS. Tells whether the server answers them.
+/// Sends a few OPTIONS, and returns whether the server answers them.
 pub(super) fn look(request: &CapacityRequest) -> Result<bool, Obstacle> {
     let found = probing(request, PROBES, Duration::from_millis(500)).run();
     if let Some(finding) = found.into_iter().next() {
@@ -69,7 +69,7 @@ pub(super) fn look(request: &CapacityRequest) -> Result<bool, Obstacle> {
     probing(request, 1, Duration::from_millis(500)).is_answered().map_err(obstacle)
 }
 
-/// Judges the first few attempts: whether any of them succeeds.
+/// Checks that one of the first few attempts succeeded, and returns the obstacle if none did.
 pub(super) fn rehearse(request: &CapacityRequest, made: &Made) -> Result<(), Obstacle> {
     let Ok(run) = Run::read(&made.logs) else { return Ok(()) };
     let totals = &run.totals;
@@ -101,7 +101,7 @@ pub(super) fn rehearse(request: &CapacityRequest, made: &Made) -> Result<(), Obs
     }
 }
 
-/// Number of final responses that are no success, by code.
+/// Returns the number of final responses other than successes, by status code.
 fn codes(run: &Run) -> BTreeMap<u16, u64> {
     let mut codes: BTreeMap<u16, u64> = BTreeMap::new();
     run.totals.responses_received().iter().filter(|(_, code, _)| *code >= 300).for_each(|(_, code, count)| {
@@ -110,7 +110,8 @@ fn codes(run: &Run) -> BTreeMap<u16, u64> {
     codes
 }
 
-/// Judges a trial of a server that has taken attempts before: whether it refuses all by a code that is no sign of overload.
+/// Returns the obstacle if a server that accepted attempts before refuses all attempts of a trial by a code that is no sign
+/// of overload.
 pub(super) fn refuses(request: &CapacityRequest, made: &Made, load: f64) -> Option<Obstacle> {
     let run = Run::read(&made.logs).ok()?;
     if run.totals.counter(Counter::CallsSuccessful) > 0 {
@@ -128,7 +129,7 @@ pub(super) fn refuses(request: &CapacityRequest, made: &Made, load: f64) -> Opti
     is_own.then_some(Obstacle::Refused(sentence))
 }
 
-/// Codes below 500 by which a server may answer because of its load: time-out, absence, limiter.
+/// Codes below 500 by which a server may answer because of its load: time-out (408), rate limit (429), absence (480).
 const OF_LOAD: [u16; 3] = [408, 429, 480];
 
 fn challenge(request: &CapacityRequest, code: u16) -> String {
@@ -155,7 +156,7 @@ fn cure(request: &CapacityRequest, code: u16) -> &'static str {
     }
 }
 
-/// Makes an obstacle of an error of the generator: its last sentence.
+/// Makes an obstacle of an error of the generator, from the last sentence of the error.
 pub(super) fn of_generator(error: Error) -> super::Failure {
     let text = error.to_string();
     match text.lines().rev().find_map(|line| line.split_once("error: ")) {

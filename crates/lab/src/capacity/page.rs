@@ -82,7 +82,7 @@ fn axis(title: &str, unit: &str) -> Axis {
     Axis { title: title.into(), unit: unit.into(), scale: Scale::Linear }
 }
 
-/// Median of the trials of each load, between the least and the greatest, by ascending load.
+/// Returns for each load, in ascending order, the median of its trials with the least and the greatest value.
 fn series(name: &str, capacity: &Capacity, value: impl Fn(&Step) -> Option<f64>) -> Series {
     let mut loads: Vec<f64> = capacity.steps.iter().map(|step| step.load).collect();
     loads.sort_by(f64::total_cmp);
@@ -160,7 +160,7 @@ mod tests {
         Step { load, length: Duration::from_secs(2), outcome, is_met }
     }
 
-    /// A search of five trials, two of them of one load.
+    /// Returns a search of five trials, two of which have the same load.
     fn measured() -> (CapacityRequest, Capacity) {
         let request = CapacityRequest {
             target: "sip:<b>@127.0.0.1:5070".parse().expect("a target"),

@@ -67,13 +67,13 @@ impl Sampling {
     }
 }
 
-/// Microseconds since 1970-01-01 UTC.
+/// Converts a moment to microseconds since 1970-01-01 UTC.
 fn micros(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Names the server as the cause where it could not be sampled and everything else was seen to have something left. From outside,
-/// its databases and the network are parts of it.
+/// Names the server as the cause if it could not be sampled and all other parts were seen to have spare capacity. Seen from
+/// outside, the databases of the server and the network are parts of the server.
 pub(super) fn seen_from_outside(mut limit: Limit, steps: &[Step], request: &CapacityRequest) -> Limit {
     let Some(beyond) = limit.beyond.filter(|_| limit.cause.part == Part::Unknown) else { return limit };
     let shown = steps.iter().filter(|step| step.load == beyond && !step.is_met).find_map(|step| {
@@ -95,7 +95,7 @@ pub(super) fn seen_from_outside(mut limit: Limit, steps: &[Step], request: &Capa
 }
 
 impl Capacity {
-    /// Highest share of a core that a thread of the generator used at the limit, in per cent.
+    /// Returns the highest share of a core that a thread of the generator used at the limit, in per cent.
     pub fn generator_at_limit(&self) -> Option<f64> {
         let at = |load: f64| self.steps.iter().rev().find(|step| step.load == load);
         let step = self.limit.beyond.and_then(at).or_else(|| at(self.limit.load))?;

@@ -8,7 +8,7 @@ pub fn is_of_this_machine(ip: IpAddr) -> bool {
     ip.is_loopback() || UdpSocket::bind(SocketAddr::new(ip, 0)).is_ok()
 }
 
-/// Returns the address from which this machine reaches another one; without a route, the loopback address.
+/// Returns the address from which this machine reaches another one, or the loopback address if there is no route.
 pub(super) fn own_address(to: SocketAddr) -> IpAddr {
     let any: IpAddr = if to.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
     // A socket for datagrams connects without sending any.
@@ -30,8 +30,8 @@ pub fn is_private(ip: IpAddr) -> bool {
     }
 }
 
-/// Returns the process that has bound a port of this machine; `None`: this user may not see it. If several processes of a server have bound it, their
-/// common parent is returned.
+/// Returns the process that has bound a port of this machine, or `None` if this user may not see it. If several processes of a server have
+/// bound the port, the result is their common parent.
 pub fn owner_of_port(port: u16) -> Option<u32> {
     let inodes: Vec<String> = ["udp", "udp6", "tcp", "tcp6"].iter().flat_map(|table| inodes(table, port)).collect();
     let owners: Vec<u32> = processes().filter(|id| has_socket(*id, &inodes)).collect();
@@ -39,7 +39,7 @@ pub fn owner_of_port(port: u16) -> Option<u32> {
     owners.iter().copied().find(|id| parent(*id).is_none_or(|parent| !owners.contains(&parent)))
 }
 
-/// Inodes of the sockets that take datagrams (state 07) or connections (0A) on a port.
+/// Returns the inodes of the sockets that take datagrams (state 07) or connections (0A) on a port.
 fn inodes(table: &str, port: u16) -> Vec<String> {
     let text = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
     let end = format!(":{port:04X}");

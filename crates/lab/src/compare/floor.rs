@@ -4,7 +4,7 @@ use super::{FLOOR, RatioInterval};
 use crate::row::{Cell, Row, Scaling};
 use std::collections::BTreeMap;
 
-/// Cost of the unread relay, which stands for the speed of the machine where a figure has no floor of its own.
+/// Cost of the unread relay, which represents the speed of the machine if a figure has no floor of its own.
 const COST: &str = "server.cpu.call";
 
 /// Figures of the unread relay in a run, by experiment.

@@ -1,8 +1,8 @@
 //! Comparison of two runs.
 //!
-//! Rows of equal cells are paired. A difference is claimed where the interval of the ratio, divided by the floors of both runs, excludes 1,
-//! and the difference is 3 % at least.
-//! The floor is the unread relay that each run measures at its start and end: it shows how fast the machine was during that run.
+//! Rows of equal cells are paired. The ratio of two values is divided by the ratio of the floors of both runs. A difference is claimed if
+//! the interval of the result excludes 1 and the difference is 3 % or more. The floor is the unread relay that each run measures at its
+//! start and end, which shows how fast the machine was during that run.
 
 mod floor;
 mod ratio;
@@ -32,12 +32,13 @@ pub struct Run<'a> {
 /// Difference of the floors from which on nothing is claimed.
 const FLOORS_DIFFER: f64 = 0.15;
 
-/// Confidence of the intervals. With many comparisons it is raised, so that a table claims a difference by chance in one of twenty
-/// comparisons of equal runs at most.
+/// Confidence of the intervals. With many comparisons in a table the confidence is raised, so that for equal runs at most one of
+/// twenty tables claims a difference by chance.
 const CONFIDENCE: f64 = 0.98;
 const BY_CHANCE: f64 = 0.05;
 
-/// Least difference that is claimed. The trials of a run share its process and machine: the memory of two runs of one build differs by 2 %.
+/// Least difference that is claimed. The trials of a run share its process and machine, so that even the memory of two runs of one build
+/// differs by 2 %.
 const LEAST_DIFFERENCE: f64 = 0.03;
 
 /// Least confidence with which a difference is claimed. Three repetitions reach 0.90, four 0.97.
@@ -45,7 +46,7 @@ const LEAST_CONFIDENCE: f64 = 0.95;
 
 type Values<'a> = BTreeMap<(Cell, &'a str), Vec<f64>>;
 
-/// Values of judged figures by cell, of valid rows.
+/// Returns the values of the judged figures in valid rows, by cell.
 fn values<'a>(rows: &'a [Row]) -> Values<'a> {
     let mut values = Values::new();
     for row in rows.iter().filter(|row| row.validity.is_valid() && row.system.name != FLOOR) {
@@ -77,7 +78,8 @@ pub fn compare(before: Run<'_>, after: Run<'_>) -> Comparison {
         let differs = |floor: RatioInterval| floor.middle.max(1.0 / floor.middle) > 1.0 + FLOORS_DIFFER;
         let raw = RatioInterval::of(old, new, confidence);
         let ratio = raw.map(|raw| floor.map_or(raw, |floor| raw.over(floor)));
-        // Zeros have no ratio. Adding one to each value keeps the order, which is judged.
+        // Zeros have no ratio. Adding one to each value gives ratios and keeps the order, by which these values are
+        // judged.
         let plus_one = |values: &[f64]| -> Vec<f64> { values.iter().map(|value| value + 1.0).collect() };
         let judged = ratio.or_else(|| RatioInterval::of(&plus_one(old), &plus_one(new), confidence));
         let withheld = if machines_differ {

@@ -2,9 +2,10 @@
 
 /// Ratio of two groups and its interval.
 ///
-/// The ratio is the median of all ratios of a value of the second group to one of the first (Hodges and Lehmann), the interval lies
-/// between two of these ratios in their order (Mann and Whitney). Reason: with five repetitions no form of distribution can be shown, and
-/// this interval is exact for every form; a neighbour that spoils one repetition moves it little; no seed decides it, as it would a bootstrap.
+/// The ratio is the median of all ratios of a value of the second group to one of the first (Hodges and Lehmann). The ends of the interval
+/// are two of these ratios in their order (Mann and Whitney). Five repetitions show no form of distribution, and this interval is exact for
+/// every form. A neighbour that spoils one repetition moves the interval little. The interval depends on no seed, in contrast to a
+/// bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatioInterval {
     /// Median ratio.
@@ -13,17 +14,17 @@ pub struct RatioInterval {
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Confidence from 0 to 1: the requested one where the groups are large enough.
+    /// Confidence from 0 to 1: the requested one if the groups are large enough.
     pub confidence: f64,
 }
 
-/// Repetitions of a group that are looked at: beyond them the counts of orders do not fit.
+/// Repetitions of a group that are used. With more repetitions the counts of orders overflow.
 const MOST: usize = 25;
 
 impl RatioInterval {
     /// Computes the interval of `after` over `before`.
     ///
-    /// None where a group is empty or has a value that is not positive.
+    /// Returns `None` if a group is empty or has a value that is not positive.
     pub fn of(before: &[f64], after: &[f64], confidence: f64) -> Option<Self> {
         let [before, after] = [before, after].map(|values| &values[..values.len().min(MOST)]);
         if before.is_empty() || after.is_empty() || before.iter().chain(after).any(|value| *value <= 0.0) {
@@ -40,7 +41,8 @@ impl RatioInterval {
         })
     }
 
-    /// Divides this ratio by an independent one. The relative widths add as independent errors do.
+    /// Divides this ratio by an independent ratio. The relative widths of the two intervals are added as independent
+    /// errors.
     #[must_use]
     pub fn over(self, other: Self) -> Self {
         let middle = self.middle / other.middle;
@@ -60,12 +62,13 @@ impl RatioInterval {
     }
 }
 
-/// Returns how many ratios may be left out at each end with this confidence, and the confidence that is then reached.
+/// Returns how many ratios may be left out at each end with this confidence, and the confidence that this gives.
 ///
-/// With `n` and `m` values of one distribution, each order of all is equally likely. The number of pairs in which the second value is the
-/// smaller one has the distribution of Mann and Whitney's U.
+/// With `n` and `m` values of one distribution, each order of all values is equally likely. The number of pairs in which the second value
+/// is the smaller one has the distribution of Mann and Whitney's U.
 fn cut(n: usize, m: usize, confidence: f64) -> (usize, f64) {
-    // orders[u]: orders of i and m values with u such pairs; one more value of the first group is the greatest, or a value of the second is.
+    // orders[u]: orders of i and m values with u such pairs. The greatest of the values is either one of the first group or one of the
+    // second.
     let pairs = n * m;
     let mut table = vec![vec![vec![0.0_f64; pairs + 1]; m + 1]; n + 1];
     for i in 0..=n {
@@ -97,7 +100,8 @@ fn cut(n: usize, m: usize, confidence: f64) -> (usize, f64) {
 mod tests {
     use super::*;
 
-    /// Tables of the Mann-Whitney test, two-sided 5 %: sizes and the greatest U that is significant.
+    /// Compares with the tables of the two-sided Mann-Whitney test at 5 %: sizes and the greatest U that is
+    /// significant.
     #[test]
     fn the_cut_is_that_of_the_tables() {
         for (n, m, most) in [(4, 4, 0), (5, 5, 2), (6, 6, 5), (7, 7, 8), (8, 8, 13), (10, 10, 23), (5, 8, 6)] {
@@ -120,7 +124,7 @@ mod tests {
         assert!((found.middle - 1.1).abs() < 1e-9 && found.low > 1.06 && found.high < 1.14, "{found:?}");
         let inverse = found.inverse();
         assert!((inverse.middle * found.middle - 1.0).abs() < 1e-12 && inverse.low < inverse.high);
-        // Divided by itself, as if it were independent: 1, and wider.
+        // The ratio divided by itself, as if both were independent, is 1 and has a wider interval.
         let one = found.over(found);
         assert!((one.middle - 1.0).abs() < 1e-12 && one.low < found.low / found.middle, "{one:?}");
         assert!(one.low < 1.0 && one.high > 1.0);

@@ -60,7 +60,8 @@ pub struct Line {
     pub before: f64,
     /// Median of the later run.
     pub after: f64,
-    /// Ratio of the floors by which the ratio is divided. None for figures that the speed of the machine does not change.
+    /// Ratio of the floors by which the ratio is divided, or `None` for figures that do not depend on the speed of the
+    /// machine.
     pub floor: Option<f64>,
     /// Ratio of the later run to the earlier one, divided by the floors.
     pub ratio: Option<RatioInterval>,
@@ -108,7 +109,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Decides.
+    /// Decides from the claims of all lines.
     pub fn decision(&self) -> Decision {
         let claims = || self.lines.iter().map(|line| line.claim);
         if claims().any(|claim| claim == Claim::Worse) {

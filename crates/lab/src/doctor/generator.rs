@@ -62,7 +62,7 @@ fn judge(kept: Option<u32>, reason: &str) -> Finding {
     }
 }
 
-/// Reason why a rate was not kept. None where it was.
+/// Makes calls at a rate and returns the reason why the rate was not kept, or `None` if it was kept.
 fn trial(program: &Path, folder: &Path, side: u16, rate: u32) -> Result<Option<String>, Error> {
     let report = folder.join("report.json");
     let calls = rate * SECONDS;

@@ -21,7 +21,8 @@ impl Default for Kernel {
 /// Bytes of a socket buffer that servers and the generator ask for.
 const BUFFER: u64 = 4 << 20;
 
-/// Ports for connections from one address: TCP connections of a minute at 300 a second wait in TIME_WAIT.
+/// Ports for connections from one address. With 300 TCP connections a second, the connections of a minute wait in
+/// TIME_WAIT.
 const PORTS: u64 = 20_000;
 
 /// Descriptors of a process: an experiment opens up to 15,000 connections.
@@ -189,7 +190,7 @@ fn processors(kernel: &Kernel) -> Vec<Finding> {
     findings
 }
 
-/// Quota of the cgroup of this process, in cores. None where it has none.
+/// Returns the quota of the cgroup of this process, in cores, or `None` if the cgroup has no quota.
 fn quota(kernel: &Kernel) -> Option<f64> {
     let groups = text(&kernel.proc, "self/cgroup")?;
     let mut quotas = Vec::new();

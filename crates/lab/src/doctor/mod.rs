@@ -1,6 +1,7 @@
 //! Examination of a machine: missing programs, settings that spoil a run, its present state, and the rate that the generator reaches here.
 //!
-//! Each [`Finding`] has its cure. A [bad](Grade::Bad) one spoils runs, a [notice](Grade::Notice) limits the experiments that can be run.
+//! Each [`Finding`] has its cure. A [bad](Grade::Bad) finding spoils runs, and a [notice](Grade::Notice) limits the experiments that can
+//! be run.
 //!
 //! ```
 //! use strowger_lab::doctor::{Grade, programs};
@@ -77,7 +78,7 @@ impl Finding {
     }
 }
 
-/// Worst grade of some findings; good where there are none.
+/// Returns the worst grade of these findings, or `Good` if there are none.
 pub fn worst(findings: &[Finding]) -> Grade {
     findings.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Good)
 }

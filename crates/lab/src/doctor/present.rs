@@ -33,7 +33,7 @@ pub fn present(kernel: &Kernel) -> Vec<Finding> {
     judge(&sample, &busy(&before, &after))
 }
 
-/// User and system time of each process, in ticks, with its name.
+/// Returns the name and the user and system time, in ticks, of each process.
 fn ticks(kernel: &Kernel) -> BTreeMap<u32, (String, u64)> {
     let entries = std::fs::read_dir(&kernel.proc).into_iter().flatten().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -47,14 +47,14 @@ fn ticks(kernel: &Kernel) -> BTreeMap<u32, (String, u64)> {
     .collect()
 }
 
-/// Other programs that were busy, and their shares of a core; the busiest first.
+/// Returns the other programs that were busy between two readings with their shares of a core, the busiest first.
 fn busy(before: &BTreeMap<u32, (String, u64)>, after: &BTreeMap<u32, (String, u64)>) -> Vec<(u32, String, f64)> {
     let own = tree(std::process::id());
     let per_second = rustix::param::clock_ticks_per_second().max(1) as f64;
     let share = |(id, (name, time)): (&u32, &(String, u64))| {
         let since = before.get(id).map_or(0, |(_, time)| *time);
         let share = time.saturating_sub(since) as f64 / per_second / SPAN.as_secs_f64();
-        // A process that began during the watch does not count: its earlier use is unknown.
+        // A process that began during the watch does not count, because its earlier use is unknown.
         (before.contains_key(id) && share > BUSY && !own.contains(id)).then(|| (*id, name.clone(), share))
     };
     let mut found: Vec<_> = after.iter().filter_map(share).collect();

@@ -44,7 +44,7 @@ pub fn programs() -> Vec<Finding> {
     };
     let mut findings: Vec<Finding> = PROGRAMS.iter().map(program).collect();
     findings.extend(KAMAILIO_MODULES.iter().map(module));
-    // Nothing that is shipped needs them: they are named where they are there.
+    // No shipped experiment needs these programs, so only the installed ones are named.
     let others = ["opensips", "pjsip-perf"].into_iter().filter_map(|name| Some((name, in_path(name)?)));
     findings.extend(others.map(|(name, path)| Finding::good(Area::Programs, name, path.display().to_string())));
     findings

@@ -29,15 +29,15 @@ pub struct Axis {
     pub transports: BTreeMap<String, Transport>,
     /// Owner of a connection by value. It replaces the owner in `[call]`.
     pub connections: BTreeMap<String, Connections>,
-    /// Values above this many times the cores of the machine are left out of a plan. None for all.
+    /// Values above this multiple of the number of cores are left out of a plan. `None`: all values are planned.
     pub per_core: Option<u32>,
-    /// Figures that trials have by value. A value that is not named promises all.
+    /// Figures that trials have, by value. Trials of a value without an entry promise all figures.
     pub figures: BTreeMap<String, Vec<String>>,
     /// Value against which the penalty of a value is computed.
     pub against: BTreeMap<String, String>,
 }
 
-/// Names of defined figures.
+/// Reads a list of names of defined figures.
 fn figures(value: Value<'_>) -> Option<Vec<String>> {
     let names: Option<Vec<String>> = value.get_ref().as_array()?.iter().map(text).collect();
     names.filter(|names| names.iter().all(|name| definition(name).is_some()))
@@ -108,7 +108,7 @@ impl Axis {
         axis
     }
 
-    /// Refuses titles by which two values could not be told apart.
+    /// Refuses titles that do not distinguish two values of the axis.
     fn name_apart(&self, fields: &Fields<'_>, faults: &mut Faults) {
         let written = self.values.iter().map(ToString::to_string);
         let names: Vec<String> = written.map(|value| self.titles.get(&value).cloned().unwrap_or(value)).collect();
@@ -118,7 +118,7 @@ impl Axis {
         }
     }
 
-    /// A table by values of this axis.
+    /// Reads a table whose keys are values of this axis.
     fn by_value<T>(
         &self,
         fields: &Fields<'_>,

@@ -31,7 +31,8 @@ pub enum EntryValue {
 /// Marks of texts: facts of the experiment.
 pub const ENTRY_MARKS: [&str; 7] = ["transport", "connections", "start", "sessions", "hold", "patience", "version"];
 
-/// `entries = [{ label = "Transport", text = "{transport}" }, { label = "Rate", figure = "limit", where = { test = "session" } }]`
+/// Reads `entries = [{ label = "Transport", text = "{transport}" }, { label = "Rate", figure = "limit", where = { test = "session"
+/// } }]`.
 pub(super) fn entries(fields: &Fields<'_>, axes: &[Axis], faults: &mut Faults) -> Vec<Entry> {
     let mut entries = Vec::new();
     for item in fields.items("entries") {
@@ -69,7 +70,7 @@ pub(super) fn entries(fields: &Fields<'_>, axes: &[Axis], faults: &mut Faults) -
     entries
 }
 
-/// Names of the marks of a text.
+/// Returns the names of the marks in a text.
 pub(crate) fn marks(text: &str) -> impl Iterator<Item = &str> {
     text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0))
 }

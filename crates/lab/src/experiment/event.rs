@@ -18,7 +18,8 @@ const ACTIONS: [&str; 3] = ["kill", "start", "load"];
 pub enum Action {
     /// All processes of the server end by SIGKILL.
     Kill {
-        /// Datagrams that come meanwhile are dropped. Otherwise the kernel refuses them by ICMP.
+        /// Datagrams that arrive while the server is down are dropped. Without this option the kernel refuses them by
+        /// ICMP.
         silent: bool,
     },
     /// The server starts again, with the files that it has.
@@ -41,7 +42,7 @@ pub struct EventSpec {
     pub at: BTreeMap<Profile, Duration>,
     /// Action.
     pub action: Action,
-    /// Values of axes whose trials have the event. An axis that is not named stands for all of its values.
+    /// Values of axes whose trials have the event. An axis without an entry allows all its values.
     pub only: BTreeMap<String, Vec<AxisValue>>,
     /// Place in the file, for faults about several events.
     start: usize,
@@ -56,7 +57,7 @@ pub struct TrialEvent {
     pub action: Action,
 }
 
-/// Course of a trial besides its load: its events, and the figures that it has for each second.
+/// Course of a trial in addition to its load: its events, and the figures that it has for each second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Course {
     /// Events in their order.
@@ -73,7 +74,7 @@ impl Course {
         self.events.iter().any(|event| !matches!(event.action, Action::Load(_)))
     }
 
-    /// Moment of the last kill.
+    /// Returns the moment of the last kill.
     pub fn killed(&self) -> Option<Duration> {
         self.events.iter().rev().find(|event| event.action.is_kill()).map(|event| event.at)
     }
@@ -114,7 +115,7 @@ impl EventSpec {
     }
 }
 
-/// `at = "5s"`, or `at = { smoke = "1s", quick = "5s", ... }`.
+/// Reads `at = "5s"`, or `at = { smoke = "1s", quick = "5s", ... }`.
 fn at(fields: &Fields<'_>, faults: &mut Faults) -> BTreeMap<Profile, Duration> {
     let Some(value) = fields.value("at") else {
         fields.missing("at", "write at = \"5s\"", faults);
@@ -137,7 +138,8 @@ fn at(fields: &Fields<'_>, faults: &mut Faults) -> BTreeMap<Profile, Duration> {
     found.into_iter().filter_map(|(profile, value)| Some((profile, moment(value, faults)?))).collect()
 }
 
-/// Figures are of whole seconds, so that an event within one would be in none.
+/// Reads the moment of an event in whole seconds. Figures are of whole seconds, so that no figure would show an event
+/// within a second.
 fn moment(value: Value<'_>, faults: &mut Faults) -> Option<Duration> {
     let at = text(value).and_then(|text| period::duration(&text).ok());
     let whole = at.filter(|at| at.subsec_nanos() == 0);
@@ -193,7 +195,7 @@ impl Experiment {
     }
 }
 
-/// Fault of the order of events, with its cure.
+/// Returns the fault in the order of events, if there is one, with its cure.
 fn disorder(events: &[TrialEvent]) -> Option<(&'static str, &'static str)> {
     let mut runs = true;
     for event in events {

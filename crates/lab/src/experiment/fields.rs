@@ -1,4 +1,4 @@
-//! Reading of tables: values by key, faults with their place in the file.
+//! Reading of tables: values by key, and faults with their place in the file.
 
 use super::Axes;
 use super::axis::Axis;
@@ -62,7 +62,7 @@ impl<'a> Fields<'a> {
         self.table.get(key)
     }
 
-    /// Place for a fault about the whole table.
+    /// Returns the place for a fault about the whole table.
     pub(crate) const fn span(&self) -> Range<usize> {
         self.start..self.start + 1
     }
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
         text
     }
 
-    /// Texts of a list, or one text.
+    /// Reads a list of texts, or one text.
     pub(crate) fn texts(&self, key: &str, faults: &mut Faults) -> Vec<String> {
         let mut texts = Vec::new();
         for item in self.items(key) {
@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
         texts
     }
 
-    /// A text that has to be there; empty where it is not.
+    /// Reads a text that is required; returns an empty text after a fault.
     pub(crate) fn required_text(&self, key: &str, example: &str, faults: &mut Faults) -> String {
         if self.value(key).is_none() {
             self.missing(key, &format!("write {key} = {example}"), faults);
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         number
     }
 
-    /// A whole number of at least `least`.
+    /// Reads a whole number of at least `least`.
     pub(crate) fn count(&self, key: &str, least: u32, faults: &mut Faults) -> Option<u32> {
         let value = self.value(key)?;
         let number = number(value).filter(|number| number.fract() == 0.0);
@@ -143,7 +143,7 @@ impl<'a> Fields<'a> {
         duration
     }
 
-    /// Items of a list, or one value that stands for a list of one.
+    /// Returns the items of a list. A single value is treated as a list of one.
     pub(crate) fn items(&self, key: &str) -> Vec<Value<'a>> {
         match self.value(key) {
             None => Vec::new(),
@@ -165,7 +165,7 @@ impl<'a> Fields<'a> {
         numbers
     }
 
-    /// Names of defined figures.
+    /// Reads a list of names of defined figures.
     pub(crate) fn figures(&self, key: &str, faults: &mut Faults) -> Vec<String> {
         let mut figures = Vec::new();
         for item in self.items(key) {
@@ -178,7 +178,7 @@ impl<'a> Fields<'a> {
         figures
     }
 
-    /// A table within this one.
+    /// Reads a table within this table.
     pub(crate) fn table(&self, key: &str, faults: &mut Faults) -> Option<&'a DeTable<'a>> {
         let value = self.value(key)?;
         match value.get_ref() {
@@ -190,14 +190,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Values of axes: `{ letter = "A" }`.
+    /// Reads one value for each axis: `{ letter = "A" }`.
     pub(crate) fn axes(&self, key: &str, axes: &[Axis], faults: &mut Faults) -> Axes {
         let lists = self.axis_lists(key, axes, faults);
         let single = lists.into_iter().filter_map(|(name, values)| Some((name, values.into_iter().next()?)));
         single.collect()
     }
 
-    /// Values of axes, several for each: `{ letter = ["A", "B"] }`.
+    /// Reads several values for each axis: `{ letter = ["A", "B"] }`.
     pub(crate) fn axis_lists(&self, key: &str, axes: &[Axis], faults: &mut Faults) -> BTreeMap<String, Vec<AxisValue>> {
         let Some(table) = self.table(key, faults) else { return BTreeMap::new() };
         let inner = Fields { name: self.name, table, start: self.start };
@@ -248,7 +248,7 @@ pub(crate) fn text(value: Value<'_>) -> Option<String> {
     }
 }
 
-/// A number that is finite.
+/// Reads a finite number.
 pub(crate) fn number(value: Value<'_>) -> Option<f64> {
     let number: f64 = match value.get_ref() {
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok()? as f64,

@@ -20,7 +20,7 @@ words! {
         Table = "table",
         /// Table of labels and their values: a column for each system.
         List = "list",
-        /// Table of limits: by criterion where steps were made, with their causes.
+        /// Table of limits with their causes. If steps were made, it has a limit for each criterion.
         Limits = "limits",
         /// Table of machines and versions.
         Machines = "machines",
@@ -72,9 +72,9 @@ pub struct PublishedRow {
 /// Published value. The report shows it with the measured values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedPoint {
-    /// Measured variant, such as one of several caches; empty where there is one.
+    /// Measured variant, such as one of several caches. Empty if there is only one variant.
     pub of: String,
-    /// Place on the horizontal axis: a load, or the value of an axis as text. None: the value holds for every place.
+    /// Place on the horizontal axis: a load, or the value of an axis as text. `None`: the value holds for every place.
     pub x: Option<String>,
     /// Value in the unit of the figure.
     pub y: f64,
@@ -131,7 +131,7 @@ impl Figure {
             y = figures_of(&entries);
         }
         for key in ["x", "y", "line", "points", "rows", "entries"] {
-            // A call flow marks where the delays of its y begin and end.
+            // A call flow marks the beginning and the end of the delays in its y.
             let has = !is_drawn || (form == Form::Flow && key == "y");
             if let Some(value) = fields.value(key).filter(|_| !has) {
                 faults.push(value.span(), format!("a drawing has no {key}"), "remove it");
@@ -168,7 +168,7 @@ impl Figure {
     }
 }
 
-/// Figures of entries, each once.
+/// Returns the figures of entries, each once.
 fn figures_of(entries: &[Entry]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for entry in entries {
@@ -212,7 +212,7 @@ fn source(fields: &Fields<'_>, key: &str, words: &[&str], axes: &[Axis], faults:
     })
 }
 
-/// `points = [{ x = 1600, y = 98 }]`
+/// Reads `points = [{ x = 1600, y = 98 }]`.
 fn points(fields: &Fields<'_>, faults: &mut Faults) -> Vec<PublishedPoint> {
     let mut points = Vec::new();
     for item in fields.items("points") {
@@ -228,7 +228,7 @@ fn points(fields: &Fields<'_>, faults: &mut Faults) -> Vec<PublishedPoint> {
     points
 }
 
-/// `rows = [{ where = { letter = "A" }, limit = 13000 }]`
+/// Reads `rows = [{ where = { letter = "A" }, limit = 13000 }]`.
 fn rows(fields: &Fields<'_>, form: Form, axes: &[Axis], faults: &mut Faults) -> Vec<PublishedRow> {
     let mut rows = Vec::new();
     for item in fields.items("rows") {

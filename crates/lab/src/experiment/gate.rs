@@ -58,7 +58,7 @@ impl Bound {
         }
     }
 
-    /// Compares two values: their difference, or their ratio. None where there is no ratio.
+    /// Compares two values by their difference or their ratio. Returns `None` if there is no ratio.
     pub fn compare(self, own: f64, other: f64) -> Option<f64> {
         match self {
             Self::AddsAtMost(_) => Some(own - other),
@@ -86,7 +86,7 @@ pub struct Gate {
     pub only: Axes,
     /// System whose figure is the divisor, or the floor.
     pub against: Option<String>,
-    /// Values of axes of the divisor's rows, where they differ from those of the judged rows.
+    /// Values of axes of the divisor's rows, if they differ from those of the judged rows.
     pub against_only: Axes,
     /// Bound.
     pub bound: Bound,

@@ -40,7 +40,7 @@ pub struct LoadPlan {
     pub sessions: u32,
     /// Weight of an increase of RFC 7502, w: the share by which the rate rises after a success.
     pub increase: f64,
-    /// Goal of a search. None for the goal of calls or registrations.
+    /// Goal of a search. `None`: the goal of calls or registrations.
     pub goal: Option<Goal>,
 }
 
@@ -103,7 +103,7 @@ impl LoadPlan {
     }
 }
 
-/// Weight of an increase: at least that of RFC 7502.
+/// Reads the weight of an increase, from 0.1 (as in RFC 7502) to 1.
 pub(super) fn increase(fields: &Fields<'_>, faults: &mut Faults) -> Option<f64> {
     let weight = fields.number("increase", faults)?;
     if let Some(value) = fields.value("increase").filter(|_| !(LEAST_WEIGHT..=1.0).contains(&weight)) {
@@ -147,7 +147,7 @@ fn read_goal(fields: &Fields<'_>, unit: LoadUnit, faults: &mut Faults) -> Goal {
     goal
 }
 
-/// One of these words.
+/// Reads a value that is one of these words.
 pub(super) fn word<T: Copy>(
     fields: &Fields<'_>,
     key: &str,

@@ -16,10 +16,10 @@
 //! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`, `entries`; published: `points`, `rows`, `erratum`, `picture` |
 //! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`; `at_most`, `at_least` or `adds_at_most`; `aim`, `each`, `repetitions` |
 //!
-//! An axis of the name `clients` is the number of generators that share the load of a trial, each with answering sides of its own. A system of
-//! several servers has one for each at least.
+//! An axis of the name `clients` is the number of generators that share the load of a trial, each with answering sides of its own. A system
+//! of several servers has at least one answering side for each server.
 //!
-//! Everything that a file gets wrong is a fault with line and cure.
+//! Each mistake in a file is a fault with line and cure.
 //!
 //! ```
 //! use strowger_lab::experiment::{Experiment, plan};
@@ -78,11 +78,11 @@ pub struct Experiment {
     pub name: String,
     /// Title for people.
     pub title: String,
-    /// Figure that answers the question of the experiment. None for the limit, or the first figure.
+    /// Figure that answers the question of the experiment. `None` means the limit, or the first figure.
     pub answer: Option<String>,
     /// Sentences for readers of the report.
     pub notes: Vec<String>,
-    /// Source of the published figures. None where nothing was published.
+    /// Source of the published figures, or `None` if nothing was published.
     pub published: Option<Publication>,
     /// Calls of a trial.
     pub call: Call,
@@ -103,7 +103,8 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Reads an experiment; the name of the file without its folder and ending is its name. With it comes a report of warnings.
+    /// Reads an experiment, whose name is the name of the file without its folder and ending. Also returns a report of
+    /// warnings.
     ///
     /// # Errors
     /// The report of everything that is wrong.
@@ -153,7 +154,7 @@ impl Experiment {
         }
     }
 
-    /// Reads one of the shipped experiments. None where there is no such one.
+    /// Reads one of the shipped experiments. Returns `None` for an unknown name.
     ///
     /// # Panics
     /// A shipped file is faulty; a test excludes that.
@@ -182,13 +183,14 @@ pub struct Publication {
 pub struct Call {
     /// Scenario of the calling side: a shipped name or a path.
     pub document: String,
-    /// Scenario of the answering side. None where the server itself answers.
+    /// Scenario of the answering side, or `None` if the server itself answers.
     pub answer: Option<String>,
-    /// Users that register before the load; 0 for none.
+    /// Number of users that register before the load; 0 for none.
     pub users: u32,
     /// Time between the answer and the end of a call.
     pub hold: Duration,
-    /// Time for which a caller waits for a response before its call has failed. None: the time of the generator.
+    /// Time for which a caller waits for a response before its call has failed. `None` means the default of the
+    /// generator.
     pub patience: Option<Duration>,
     /// Answering sides among which the server chooses.
     pub answering: u32,

@@ -46,7 +46,7 @@ impl Overrides {
     /// Puts the values into a profile of an experiment.
     ///
     /// # Errors
-    /// There is no such axis or value, or the window ends before an event; a sentence with the cure.
+    /// There is no such axis or value, or the window ends before an event. The error is a sentence with the cure.
     pub fn apply(&self, experiment: &mut Experiment, profile: Profile) -> Result<(), String> {
         let mut only = BTreeMap::new();
         for (name, written) in &self.only {

@@ -79,7 +79,8 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Trials of the floor at the start, and as many at the end. A comparison of two runs needs the interval of their floors.
+/// Returns the number of trials of the floor at the start, which is also the number at the end. A comparison of two runs
+/// needs the interval of their floors.
 const fn floors(profile: Profile) -> u32 {
     match profile {
         Profile::Smoke => 1,
@@ -88,7 +89,8 @@ const fn floors(profile: Profile) -> u32 {
     }
 }
 
-/// Longest window and warm-up of the floor. The profile `smoke` judges nothing, so that one second is enough.
+/// Returns the longest window and warm-up of the floor. The profile `smoke` judges nothing, so that one second is
+/// enough.
 pub(crate) const fn floor_window(profile: Profile) -> Duration {
     match profile {
         Profile::Smoke => Duration::from_secs(1),
@@ -129,9 +131,10 @@ const SEARCH_TRIALS: u32 = 24;
 /// Rates that RFC 7502 tries around the limit, besides the climb to it.
 const REPEATS: f64 = 20.0;
 
-/// Plans a run of the named systems, or of all that are not optional.
+/// Plans a run of the named systems, or of all systems that are not optional.
 ///
-/// Systems are interleaved and their order alternates, so that a drift during the run favours none. The floor runs at the start and at the end.
+/// Systems are interleaved and their order alternates, so that a drift during the run favours no system. The floor runs at the start and at
+/// the end.
 pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
     let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
     let systems: Vec<&SystemSpec> = experiment.systems.iter().filter(|system| system.is_among(only)).collect();
@@ -180,7 +183,8 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
     Plan { trials, time }
 }
 
-/// Load of the floor: the rate of calls where an experiment has a single one, so that the floor is a part of their cost.
+/// Returns the load of the floor: the experiment's rate of calls if it has a single one, so that the floor is a part of
+/// the cost of these calls.
 fn floor_load(experiment: &Experiment, steps: &Steps) -> f64 {
     let loads = loads(experiment, steps, &Axes::new(), 1);
     match loads.first() {
@@ -225,7 +229,7 @@ pub fn combinations(experiment: &Experiment, only: &BTreeMap<String, Vec<AxisVal
     all
 }
 
-/// Fixed loads in each repetition, and a search in the first one.
+/// Returns the loads of a repetition: the fixed loads in each one, and a search in the first one.
 fn loads(experiment: &Experiment, steps: &Steps, axes: &Axes, repetition: u32) -> Vec<PlannedLoad> {
     let of_values = experiment.axes.iter().filter_map(|axis| axis.loads.get(&axes.get(&axis.name)?.to_string()));
     let of_values: Vec<f64> = of_values.copied().collect();

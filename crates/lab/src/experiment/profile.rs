@@ -19,7 +19,8 @@ pub struct Steps {
     pub cool_down: Duration,
     /// Pause after the load, before memory is read.
     pub settle: Duration,
-    /// First repetitions, in which memory is read after that pause; in the others it is not. None: all repetitions.
+    /// Number of the first repetitions in which memory is read after that pause; later repetitions do not read memory.
+    /// `None` means all repetitions.
     pub settled: Option<u32>,
     /// Time between the answer and the end of a call. It replaces the time in `[call]`.
     pub hold: Option<Duration>,
@@ -42,7 +43,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Durations of a profile that a file does not set.
+    /// Returns the durations of a profile that a file does not set.
     pub fn default_of(profile: Profile) -> Self {
         let [warm_up, window, trial, confirm] = match profile {
             Profile::Smoke => [500, 1_000, 500, 1_000],
@@ -75,7 +76,7 @@ impl Steps {
         }
     }
 
-    /// Returns the pause before memory is read. None in a repetition that does not read it.
+    /// Returns the pause before memory is read, or `None` for a repetition that does not read memory.
     pub fn settle_in(&self, repetition: u32) -> Option<Duration> {
         self.settled.is_none_or(|settled| repetition <= settled).then_some(self.settle)
     }

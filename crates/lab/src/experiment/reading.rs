@@ -93,7 +93,7 @@ fn experiment(file: &str, table: &DeTable<'_>, faults: &mut Faults) -> Experimen
     experiment
 }
 
-/// The figure that answers the question of the experiment.
+/// Reads the figure that answers the question of the experiment.
 fn answer(top: &Fields<'_>, faults: &mut Faults) -> Option<String> {
     let figures = top.figures("answer", faults);
     if let (Some(value), [_, _, ..]) = (top.value("answer"), figures.as_slice()) {
@@ -171,7 +171,7 @@ fn profiles(top: &Fields<'_>, axes: &[Axis], faults: &mut Faults) -> BTreeMap<Pr
     profiles
 }
 
-/// The table of this name.
+/// Returns the table of this name.
 pub(crate) fn single<'a>(top: &Fields<'a>, key: &str, heading: &'a str, faults: &mut Faults) -> Option<Fields<'a>> {
     let value = top.value(key)?;
     match value.get_ref() {
@@ -183,7 +183,7 @@ pub(crate) fn single<'a>(top: &Fields<'a>, key: &str, heading: &'a str, faults: 
     }
 }
 
-/// The tables of a list, and their places.
+/// Returns the tables of a list with their places.
 pub(crate) fn tables<'a>(
     top: &Fields<'a>,
     key: &str,

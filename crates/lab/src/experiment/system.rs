@@ -17,11 +17,11 @@ pub struct SystemSpec {
     pub configuration: String,
     /// Workers: a number, an axis in braces, or `best` for the best of 2, 4 and 8.
     pub workers: Option<String>,
-    /// Backends that run with it, such as `mariadb`; `{axis}` is filled in here too.
+    /// Backends that run with the system, such as `mariadb`; `{axis}` is filled in here too.
     pub beside: Vec<String>,
     /// Values of axes that it does not have.
     pub skip: BTreeMap<String, Vec<AxisValue>>,
-    /// Measured only where the command line names it.
+    /// Measured only if the command line names the system.
     pub is_optional: bool,
     /// Step of a staircase. It replaces the step of `[load]`.
     pub step: Option<f64>,
@@ -87,7 +87,7 @@ impl SystemSpec {
         }
     }
 
-    /// Returns the number of workers at these values of axes. None where the file names none.
+    /// Returns the number of workers at these values of axes, or `None` if the file names none.
     pub fn workers_at(&self, axes: &super::Axes) -> Option<Workers> {
         let text = fill(self.workers.as_ref()?, axes);
         if text == "best" { Some(Workers::Best) } else { text.parse().ok().map(Workers::Number) }
@@ -98,7 +98,8 @@ impl SystemSpec {
         self.beside.iter().map(|name| fill(name, axes)).collect()
     }
 
-    /// Tells whether a run of the systems with these names has it; no name stands for all that are not optional.
+    /// Returns whether a run of the systems with these names includes this system. An empty list means all systems that
+    /// are not optional.
     pub fn is_among(&self, names: &[&str]) -> bool {
         if names.is_empty() { !self.is_optional } else { names.contains(&self.name.as_str()) }
     }
@@ -109,7 +110,7 @@ impl SystemSpec {
     }
 }
 
-/// Number above 0.
+/// Reads a number above 0.
 fn positive(fields: &Fields<'_>, key: &str, faults: &mut Faults) -> Option<f64> {
     let number = fields.number(key, faults);
     if let (Some(0.0), Some(value)) = (number, fields.value(key)) {
@@ -118,7 +119,7 @@ fn positive(fields: &Fields<'_>, key: &str, faults: &mut Faults) -> Option<f64> 
     number
 }
 
-/// Names in braces are axes.
+/// Checks that each name in braces is an axis.
 fn check_braces(fields: &Fields<'_>, key: &str, text: &str, axes: &[Axis], faults: &mut Faults) {
     for part in text.split('{').skip(1) {
         let name = part.split_once('}').map(|(name, _)| name);

@@ -53,7 +53,7 @@ impl Experiment {
         fill(of_values.next().unwrap_or(&system.configuration), axes)
     }
 
-    /// Returns the time until each user has its connection: a window that begins earlier measures connects, too.
+    /// Returns the time until each user has its connection. A window that begins earlier also measures connects.
     pub fn connecting(&self, axes: &Axes, load: f64) -> Duration {
         let users = f64::from(self.users(axes));
         let is_stream = self.transport(axes) != Transport::Udp;
@@ -63,8 +63,8 @@ impl Experiment {
         }
     }
 
-    /// Returns the time of load before a window: that of the profile, or longer until each user has its connection and all calls of the warm-up
-    /// were made.
+    /// Returns the time of load before a window: the time in the profile, or longer, until each user has its connection and all calls of
+    /// the warm-up were made.
     pub fn warm_up(&self, steps: &Steps, axes: &Axes, load: f64) -> Duration {
         let is_counted = self.load.unit.is_rate() && load > 0.0;
         let calls = if is_counted { f64::from(steps.warm_up_calls) / load } else { 0.0 };

@@ -56,11 +56,12 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Share of a core, or of all cores, from which on a part has nothing left, in per cent. Samples of a second miss short peaks, so
-/// that the boundary lies below 100 %.
+/// Share of a core, or of all cores, in per cent, from which on a part has no spare capacity. Samples of a second miss short
+/// peaks, so that the boundary lies below 100 %.
 const SATURATED: f64 = 90.0;
 
-/// Names the cause of a limit, from the trials beyond it: the cause that most of them show, of equally many the first.
+/// Returns the cause of a limit: the cause that most of the trials above the limit show, and of equally frequent causes
+/// the first.
 pub fn cause<'a>(beyond: impl IntoIterator<Item = &'a TrialOutcome>) -> Cause {
     let mut seen: Vec<(Cause, usize)> = Vec::new();
     for outcome in beyond {
@@ -93,7 +94,7 @@ fn one(outcome: &TrialOutcome) -> Cause {
         let own = Cause::new(*part, *sign);
         return match outcome.figures.largest("generator.thread/").filter(|_| *part == Part::Generator) {
             Some((name, share)) if share >= SATURATED => Cause::thread(*part, name, share),
-            // A generator with something left does not keep up where others have taken the cores.
+            // A generator with spare capacity does not keep up if other programs have taken the cores.
             Some(_) => all_cores(outcome).unwrap_or(own),
             None => own,
         };
@@ -101,7 +102,7 @@ fn one(outcome: &TrialOutcome) -> Cause {
     busy_thread(outcome).or_else(|| all_cores(outcome)).unwrap_or_else(|| by_exclusion(outcome))
 }
 
-/// The thread that used most of its core, among those that had nothing left.
+/// Returns the thread that used most of its core, among the threads without spare capacity.
 fn busy_thread(outcome: &TrialOutcome) -> Option<Cause> {
     let parts = [
         (Part::Server, "server.thread/"),
@@ -116,8 +117,8 @@ fn busy_thread(outcome: &TrialOutcome) -> Option<Cause> {
     most.map(|(part, (name, share))| Cause::thread(part, name, share))
 }
 
-/// The part that used most of the cores, where no core was left, or none of those that the server may use. What no part of the system used half
-/// of was taken by the generator or by other programs, whichever used more.
+/// Returns the part that used most of the cores, if all cores, or all that the server may use, were busy. If no part of the system used
+/// half of the busy time, the result is the generator or other programs, whichever used more.
 fn all_cores(outcome: &TrialOutcome) -> Option<Cause> {
     let server = outcome.value("server.cpu").unwrap_or(0.0);
     let own = outcome.value("server.cores").zip(outcome.value("machine.cores"));
@@ -145,7 +146,8 @@ fn all_cores(outcome: &TrialOutcome) -> Option<Cause> {
     is_hindered.then(|| Cause::new(part, sign))
 }
 
-/// Share of all cores that the threads of the generator used, at most `most`: on another machine it took nothing of these cores.
+/// Returns the share of all cores that the threads of the generator used, at most `most`. A generator on another machine used
+/// none of these cores.
 fn generator(outcome: &TrialOutcome, most: f64) -> f64 {
     let threads = outcome.figures.iter().filter(|(name, _)| name.starts_with("generator.thread/"));
     let cores = outcome.value("machine.cores").filter(|cores| *cores > 0.0);
@@ -155,8 +157,8 @@ fn generator(outcome: &TrialOutcome, most: f64) -> f64 {
 /// Share of the time that a hindered server waits for a core, in per cent.
 const HINDERED: f64 = 10.0;
 
-/// Determines the cause when each sampled part had something left. The server is the limit if it says so, or if all other parts were sampled. With a
-/// database or a cache that the server may wait for, neither is proof.
+/// Determines the cause if each sampled part had spare capacity. The server is the limit if it reports that, or if all other parts were
+/// sampled. If there is a database or a cache for which the server may wait, neither proves that the server is the limit.
 fn by_exclusion(outcome: &TrialOutcome) -> Cause {
     let failed = outcome.value("failed").unwrap_or(0.0);
     if outcome.value("refused").is_some_and(|refused| refused > 0.0 && refused * 2.0 >= failed) {

@@ -33,22 +33,24 @@ impl Judgement {
 const STEADY: f64 = 30_000.0;
 
 impl Goal {
-    /// Time for which the system has to bear a load. Above the capacity of a server with a queue, delays grow by the share of the
-    /// overload each second: a trial of three seconds at 1.05 of the capacity ends before the queue shows in its percentiles,
-    /// and the growth shows already.
+    /// Time for which the system has to bear a load. Above the capacity of a server with a queue, delays grow each second by the
+    /// share of the overload. A trial of three seconds at 1.05 of the capacity ends before the queue shows in its percentiles,
+    /// but the growth of the delay already shows.
     pub const HORIZON: Duration = Duration::from_secs(10);
 
-    /// Goal of calls: 1 % failed for any reason, 300 ms of session request delay at the 95th percentile.
+    /// Returns the goal of calls: 1 % failed for any reason, 300 ms of session request delay at the 95th percentile.
     pub fn calls() -> Self {
         Self::of("isa.any", "srd.p95")
     }
 
-    /// Goal of registrations: 1 % failed for any reason, 300 ms of registration request delay at the 95th percentile.
+    /// Returns the goal of registrations: 1 % failed for any reason, 300 ms of registration request delay at the 95th
+    /// percentile.
     pub fn registrations() -> Self {
         Self::of("ira.any", "rrd.p95")
     }
 
-    /// Goal of requests that belong to no call: 1 % failed for any reason, 300 ms to the response at the 95th percentile.
+    /// Returns the goal of requests outside calls: 1 % failed for any reason, 300 ms to the response at the 95th
+    /// percentile.
     pub fn requests() -> Self {
         Self::of("failed.any", "request.p95")
     }
@@ -58,7 +60,7 @@ impl Goal {
         Self { at_most: vec![(failed.into(), INEFFECTIVE_LIMIT), (delay.into(), delays)], delay: DELAY_LIMIT }
     }
 
-    /// Judges a trial of this length.
+    /// Judges a trial of this duration.
     pub fn judge(&self, outcome: &TrialOutcome, duration: Duration) -> Judgement {
         if outcome.validity.is_limit_of_generator() {
             return Judgement::Missed("generator".into());
@@ -74,7 +76,7 @@ impl Goal {
         }
     }
 
-    /// Judges a trial at a load below the limit: delays have to stay as they are, too.
+    /// Judges a trial at a load below the limit, in which delays must not grow either.
     pub fn judge_hold(&self, outcome: &TrialOutcome, duration: Duration) -> Judgement {
         let grows = ends(outcome).is_some_and(|(first, last)| last > 2.0 * first + STEADY);
         match self.judge(outcome, duration) {
@@ -84,12 +86,12 @@ impl Goal {
     }
 }
 
-/// Delays in the first and the last third of the window.
+/// Returns the delays in the first and the last third of the window.
 fn ends(outcome: &TrialOutcome) -> Option<(f64, f64)> {
     outcome.value("delay.first").zip(outcome.value("delay.last"))
 }
 
-/// Delay at the end of the horizon, if its growth continues.
+/// Returns the delay that the end of the horizon would have if its growth continued.
 fn projected(outcome: &TrialOutcome, duration: Duration) -> Option<f64> {
     let (first, last) = ends(outcome)?;
     // The middles of the first and last third are two thirds of the window apart.

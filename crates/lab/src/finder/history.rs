@@ -8,7 +8,7 @@ pub(super) struct Made {
     pub load: f64,
     pub judgement: Judgement,
     pub outcome: TrialOutcome,
-    /// Long trial below the limit; it is no vote on its load.
+    /// Long trial below the limit, which is not counted as a vote on its load.
     pub is_hold: bool,
 }
 
@@ -29,7 +29,7 @@ impl History {
         self.made.len()
     }
 
-    /// Number of different loads.
+    /// Returns the number of different loads that were tried.
     pub(super) fn loads(&self) -> usize {
         let mut loads: Vec<f64> = self.made.iter().map(|made| made.load).collect();
         loads.sort_by(f64::total_cmp);
@@ -37,12 +37,12 @@ impl History {
         loads.len()
     }
 
-    /// Forgets all votes: the system may have changed.
+    /// Discards all votes, because the system may have changed.
     pub(super) const fn forget_votes(&mut self) {
         self.since = self.made.len();
     }
 
-    /// Trials that met and missed the goal at this load.
+    /// Returns how many trials at this load met the goal, and how many missed it.
     pub(super) fn votes(&self, load: f64) -> (u32, u32) {
         let votes = self.made[self.since..].iter().filter(|made| made.load == load && !made.is_hold);
         votes.fold((0, 0), |(met, missed), made| match made.judgement.is_met() {
@@ -51,7 +51,7 @@ impl History {
         })
     }
 
-    /// Trials of a load, in both directions, differ in their judgement.
+    /// Returns whether the trials of some load disagree: one met the goal and another missed it.
     pub(super) fn is_noisy(&self) -> bool {
         self.made.iter().any(|made| {
             let (met, missed) = self.votes(made.load);
@@ -59,12 +59,12 @@ impl History {
         })
     }
 
-    /// Highest load that met the goal in any short trial.
+    /// Returns the highest load that met the goal in any short trial.
     pub(super) fn highest_met(&self) -> f64 {
         self.met().fold(0.0, f64::max)
     }
 
-    /// Highest load below this one that met the goal.
+    /// Returns the highest load below this one that met the goal in a short trial.
     pub(super) fn met_below(&self, load: f64) -> Option<f64> {
         self.met().filter(|met| *met < load).reduce(f64::max)
     }
@@ -73,7 +73,7 @@ impl History {
         self.made.iter().filter(|made| !made.is_hold && made.judgement.is_met()).map(|made| made.load)
     }
 
-    /// Lowest load above this one that missed the goal more often than it met it.
+    /// Returns the lowest load above this one that missed the goal more often than it met it.
     pub(super) fn missed_above(&self, load: f64) -> Option<f64> {
         let above = self.made.iter().map(|made| made.load).filter(|above| {
             let (met, missed) = self.votes(*above);
@@ -87,7 +87,7 @@ impl History {
         self.made.iter().any(|made| !made.judgement.is_met())
     }
 
-    /// Trials that missed the goal at this load.
+    /// Returns the trials that missed the goal at this load.
     pub(super) fn missed_at(&self, load: f64) -> impl Iterator<Item = &Made> {
         self.made.iter().filter(move |made| made.load == load && !made.judgement.is_met())
     }

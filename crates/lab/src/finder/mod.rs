@@ -1,6 +1,6 @@
 //! Finders: choosers of the next trial of a search for the limit of a system.
 //!
-//! A finder reads no clock and starts nothing: it names the next trial, and takes the outcome of that trial.
+//! A finder reads no clock and starts nothing. It returns the next trial, and takes the outcome of that trial.
 //!
 //! * [`Search`]: the default, in the manner of MLRsearch (draft-ietf-bmwg-mlrsearch): several short trials a load.
 //! * [`Rfc7502`]: the algorithm of RFC 7502 section 4.10.
@@ -66,10 +66,10 @@ pub enum Next {
 
 /// Chooser of the next trial.
 pub trait Finder {
-    /// Names the next trial, the same one until its outcome is taken, or the limit.
+    /// Returns the next trial, or the limit. Repeated calls return the same trial until its outcome is taken.
     fn next(&self) -> Next;
 
-    /// Takes the outcome of the trial that [`Finder::next`] named. After the last trial it does nothing.
+    /// Takes the outcome of the trial that [`Finder::next`] returned. Does nothing after the last trial.
     fn take(&mut self, outcome: TrialOutcome);
 }
 
@@ -106,9 +106,9 @@ pub struct Limit {
     pub method: Method,
     /// Result of the search.
     pub finding: Finding,
-    /// Highest load that the system carries; of an unstable system the highest that it carried for a while.
+    /// Highest load that the system carries. For an unstable system: the highest load that it carried for a while.
     pub load: f64,
-    /// Lowest load above it that the system does not carry. None where no load was too high.
+    /// Lowest load above `load` that the system does not carry, or `None` if no load was too high.
     pub beyond: Option<f64>,
     /// First bound of the goal that is missed beyond the limit.
     pub missed: Option<String>,

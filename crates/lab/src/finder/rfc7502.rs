@@ -3,8 +3,9 @@
 //! A rate is carried when all sessions of a trial are established. The rate rises by a tenth after each success and falls by a tenth after
 //! each failure; ten successes that bring no higher rate end the search. Rates are whole numbers, so that a rate of 9 or less cannot rise.
 //!
-//! Three bounds are not of the RFC: no rate is above `most`, a search that falls below a tenth of its first rate ends, and a trial has a least
-//! duration. A server that queues and retransmits establishes each session of a short burst at any rate.
+//! Three bounds are not in the RFC: no rate is above `most`, a search that falls below a tenth of its first rate ends, and a trial has a
+//! least duration. The least duration is necessary because a server that queues and retransmits establishes each session of a short burst
+//! at any rate.
 
 use super::{Cause, Finder, Finding, Limit, Method, Next, Trial, TrialOutcome, cause};
 use crate::row::Check;
@@ -15,7 +16,7 @@ use std::time::Duration;
 pub struct Rfc7502Settings {
     /// N: sessions of a trial.
     pub sessions: u32,
-    /// Least duration of a trial: it has more than N sessions at a rate that sends N sooner.
+    /// Least duration of a trial. At a rate that sends N sessions sooner, the trial has more than N sessions.
     pub least: Duration,
     /// r: first rate, in sessions a second.
     pub rate: f64,
@@ -74,7 +75,7 @@ impl Rfc7502 {
         }
     }
 
-    /// Lowest rate above the result that failed.
+    /// Returns the lowest rate above the result that failed.
     fn beyond(&self) -> Option<f64> {
         let failed = self.trials.iter().filter(|(rate, is_carried, _)| !is_carried && *rate > self.best);
         failed.map(|(rate, ..)| *rate).reduce(f64::min)
@@ -111,8 +112,8 @@ impl Rfc7502 {
 /// Share of the rate that a trial has to reach.
 const REACHED: f64 = 0.99;
 
-/// Tells whether a trial at this rate established all its sessions. One without a count of failures did not. A late generator that reached the rate
-/// in the end established them, too.
+/// Returns whether a trial at this rate established all its sessions. A trial without a count of failures did not; a trial whose generator
+/// was late, but reached the rate in the end, did.
 pub(crate) fn is_carried(rate: f64, outcome: &TrialOutcome) -> bool {
     let is_met = outcome.value("rate.achieved").is_none_or(|achieved| achieved >= rate * REACHED);
     outcome.value("failed") == Some(0.0) && is_met && !outcome.validity.fails(Check::Rate)

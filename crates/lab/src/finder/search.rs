@@ -35,7 +35,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Settings of a search that answers within three minutes; noise may take a fourth.
+    /// Returns the settings of a search that answers within three minutes; with noise the search may take a fourth
+    /// minute.
     pub fn brief() -> Self {
         Self { trial: Duration::from_secs(2), agreement: 2, trials: 30, ..Self::default() }
     }
@@ -61,21 +62,21 @@ const HOLDS: u32 = 5;
 /// Times that short trials at the load of a confirmation may miss the goal.
 const FAILED_CHECKS: u32 = 2;
 
-/// Ratio of the lowest load that is not carried to the highest that was carried before: at this ratio or below, the system degrades. Noise of 20 % in
-/// both directions does not reach so far.
+/// Ratio of the lowest load that is not carried to the highest load that was carried before. At this ratio or below, the system is
+/// degrading, because noise of 20 % in both directions cannot explain the ratio.
 const DEGRADED: f64 = 0.7;
 
 /// Loads of a search before the one that confirms the limit.
 const LOADS: usize = 17;
 
-/// Lower loads that are tried where the first one is not carried.
+/// Number of lower loads that are tried if the first one is not carried.
 const DESCENTS: u32 = 3;
 
 /// Search by several short trials a load.
 ///
-/// A load is carried when most of its trials meet the goal. The search doubles the load until a trial misses the goal, then halves
-/// the interval down to 5 %, then confirms the limit by a long trial at 0.9 of it. A system that no longer carries a load which it carried before is
-/// called unstable.
+/// A load is carried when most of its trials meet the goal. The search doubles the load until a trial misses the goal, then halves the
+/// interval down to 5 %, then confirms the limit by a long trial at 0.9 of it. A system is called unstable if it no longer carries a load
+/// that it carried before.
 #[derive(Clone, Debug)]
 pub struct Search {
     settings: Settings,
@@ -121,7 +122,7 @@ impl Search {
         }
     }
 
-    /// Stops narrowing the interval. The highest load that is carried is confirmed next.
+    /// Stops narrowing the interval, so that the next trial confirms the highest load that is carried.
     pub fn hurry(&mut self) {
         self.settings.trials = 0;
         if matches!(self.phase, Phase::Climb(_) | Phase::Vote(_)) {
@@ -129,7 +130,7 @@ impl Search {
         }
     }
 
-    /// Returns the present limit. Until the search ends, no long trial has confirmed it.
+    /// Returns the present limit, which no long trial has confirmed until the search ends.
     pub fn so_far(&self) -> Limit {
         self.limit(match self.phase {
             Phase::Done(finding) => finding,
@@ -246,7 +247,7 @@ impl Search {
         if self.history.is_noisy() { NOISY_STEP } else { STEP }
     }
 
-    /// The load of the next climb.
+    /// Returns the load of the next climb.
     fn step(&self, load: f64) -> f64 {
         let factor = if self.history.has_missed() { self.careful_step() } else { DOUBLE };
         round(load * factor).min(self.settings.most)

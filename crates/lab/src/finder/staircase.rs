@@ -49,17 +49,17 @@ words! {
 /// Limits by criterion, as the methodology's table has them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Criteria {
-    /// Limit of each criterion that was reached; 0 where the first point is beyond it.
+    /// Limit by each criterion that was reached, or 0 if the first point is already beyond the criterion.
     pub limits: Vec<(Criterion, f64)>,
 }
 
 impl Criteria {
-    /// Returns the limit by this criterion. None where it was not reached.
+    /// Returns the limit by this criterion, or `None` if the criterion was not reached.
     pub fn limit(&self, criterion: Criterion) -> Option<f64> {
         self.limits.iter().find(|(known, _)| *known == criterion).map(|(_, load)| *load)
     }
 
-    /// Returns the least limit and its criterion; of equal ones the first.
+    /// Returns the least limit and its criterion; of equal limits the first.
     pub fn total(&self) -> Option<(Criterion, f64)> {
         self.limits.iter().copied().reduce(|least, other| if other.1 < least.1 { other } else { least })
     }
@@ -98,8 +98,8 @@ pub fn criteria(points: &[Point]) -> Criteria {
     Criteria { limits: found.into_iter().filter_map(|(criterion, load)| Some((criterion, load?))).collect() }
 }
 
-/// First point with the maximum of the CPU, if the CPU is full or no longer rises: over the same number of earlier steps it rose enough for
-/// a further rise to be visible.
+/// Returns the first point with the highest CPU use, if the CPU is full or its use no longer rises. The use counts as no longer rising only
+/// if it rose visibly over the same number of earlier steps.
 fn cpu(points: &[Point]) -> Option<usize> {
     let of = |point: &Point| {
         let part = |name| point.outcome.value(name);
@@ -112,7 +112,8 @@ fn cpu(points: &[Point]) -> Option<usize> {
     (most >= FULL_CPU || (after > 0 && rise >= VISIBLE_CPU)).then_some(first)
 }
 
-/// First point at which a delay has left its almost constant trend for good, or passes its boundary.
+/// Returns the first point from which on a delay has left its almost constant trend, or at which the delay passes its
+/// boundary.
 fn leap(points: &[Point], name: &str, boundary: f64) -> Option<usize> {
     let values: Vec<Option<f64>> = points.iter().map(|point| point.outcome.value(name)).collect();
     let has_left = |at: usize, trend: f64| {
@@ -125,7 +126,7 @@ fn leap(points: &[Point], name: &str, boundary: f64) -> Option<usize> {
         if value > boundary {
             return true;
         }
-        // A single point that stands out is no leap: the next one has left the trend too, unless there is none.
+        // A single outlier is no leap: the next point must have left the trend too, unless there is no next point.
         trend.len() >= TREND && {
             let trend = median(trend);
             has_left(*at, trend) && (at + 1 == points.len() || has_left(at + 1, trend))
@@ -137,8 +138,8 @@ fn is_ineffective(outcome: &TrialOutcome) -> bool {
     ["ira.any", "isa.any"].into_iter().any(|name| outcome.value(name).is_some_and(|share| share > INEFFECTIVE_LIMIT))
 }
 
-/// Search by steps of equal height. It ends at the highest load, or when two steps running are beyond 1 % of IRA or ISA: the second shows
-/// whether the CPU rises any further.
+/// Search by steps of equal height. It ends at the highest load, or after two consecutive steps beyond 1 % of IRA or ISA: the second step
+/// shows whether the CPU rises any further.
 #[derive(Clone, Debug)]
 pub struct Staircase {
     settings: StaircaseSettings,
@@ -151,7 +152,7 @@ impl Staircase {
         Self { settings, points: Vec::new() }
     }
 
-    /// Points so far.
+    /// Returns the points so far.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
@@ -185,7 +186,7 @@ impl Staircase {
 impl Finder for Staircase {
     fn next(&self) -> Next {
         let StaircaseSettings { start, step, most, duration } = self.settings;
-        // Multiples, and no sum: a tenth added ten times is not one.
+        // A product instead of a sum: a tenth added ten times is not one.
         let load = start + step * self.points.len() as f64;
         let is_over =
             matches!(self.points.as_slice(), [.., a, b] if is_ineffective(&a.outcome) && is_ineffective(&b.outcome));

@@ -1,14 +1,14 @@
-//! Formulas of "A Performance Evaluation of In-Memory Databases Operations in Session Initiation Protocol"
-//! (Network 2023, 3(1)).
+//! Formulas of "A Performance Evaluation of In-Memory Databases Operations in Session Initiation Protocol" (Network
+//! 2023, 3(1)).
 //!
-//! Errata: formula (2) lost its minus sign in print. The paper prints response times in milliseconds and in seconds for
-//! the same measurement, and "1200 millisecond" are 1,200 seconds.
+//! Errata: formula (2) lost its minus sign in print. The paper prints the response times of one measurement both in
+//! milliseconds and in seconds, and its "1200 millisecond" are 1,200 seconds.
 
 use std::time::Duration;
 
 /// Computes the throughput in bytes a second, formula (1): bytes sent and received over time.
 ///
-/// None where no time has passed.
+/// Returns `None` if no time has passed.
 pub fn throughput(sent: u64, received: u64, time: Duration) -> Option<f64> {
     let seconds = time.as_secs_f64();
     (seconds > 0.0).then(|| sent as f64 / seconds + received as f64 / seconds)
@@ -27,9 +27,9 @@ pub struct Memory {
     pub total: u64,
 }
 
-/// Computes the used memory in per cent of all, formula (2): 100 - 100 (free + buffers + cache) / total.
+/// Computes the used memory in per cent of all memory, formula (2): 100 - 100 (free + buffers + cache) / total.
 ///
-/// None where there is no memory, or more is free than there is.
+/// Returns `None` if there is no memory, or if more is free than there is.
 pub fn used_memory(memory: Memory) -> Option<f64> {
     let Memory { free, buffers, cache, total } = memory;
     let available = free.checked_add(buffers)?.checked_add(cache)?;
@@ -38,7 +38,7 @@ pub fn used_memory(memory: Memory) -> Option<f64> {
 
 /// Computes the call response time, formula (3): from the sending of the INVITE to the receipt of its 200.
 ///
-/// None where the 200 came before the INVITE.
+/// Returns `None` if the 200 was received before the INVITE was sent.
 pub fn response_time(invite_sent: Duration, ok_received: Duration) -> Option<Duration> {
     ok_received.checked_sub(invite_sent)
 }

@@ -1,21 +1,21 @@
 //! Formulas of the stress tests of OpenSIPS 1.6.4, tests 3.1 to 3.11.
 //!
-//! Loads are of the whole machine, with the database on it. The rates are those at which the test was stopped, not limits of
-//! the processor: 3.1 stopped at 19.3 % load.
+//! The loads are those of the whole machine, including the database. The rates are those at which a test was stopped, which
+//! are not limits of the processor: test 3.1 was stopped at a load of 19.3 %.
 
 /// Rate in calls a second to which loads are scaled: the rate of test 3.1.
 pub const SCALE: f64 = 13_000.0;
 
 /// Scales a load in per cent, measured at `rate` calls a second, to [`SCALE`].
 ///
-/// None without a rate.
+/// Returns `None` if the rate is zero.
 pub fn scaled_load(load: f64, rate: f64) -> Option<f64> {
     (rate > 0.0).then(|| load * SCALE / rate)
 }
 
 /// Computes the penalty in per cent of a scaled load against the scaled load of another test.
 ///
-/// None where the other test has no load.
+/// Returns `None` if the other test has no load.
 pub fn penalty(scaled: f64, base: f64) -> Option<f64> {
     (base > 0.0).then(|| (scaled / base - 1.0) * 100.0)
 }

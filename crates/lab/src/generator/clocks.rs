@@ -25,13 +25,13 @@ impl Clocks {
         Ok(Self(found))
     }
 
-    /// Difference at a place. None on this machine.
+    /// Returns how far the clock of this place is ahead, or `None` for a place on this machine.
     pub(super) fn ahead(&self, place: &ProcessHost) -> Option<Ahead> {
         let ProcessHost::There(host) = place else { return None };
         self.0.iter().find(|(known, _)| known.name() == host.name()).map(|(_, ahead)| *ahead)
     }
 
-    /// Clocks that were set since.
+    /// Returns a reason for each clock that was set since the measurement.
     pub(super) fn changed(&self) -> Result<Vec<Reason>, Error> {
         let mut reasons = Vec::new();
         for (host, before) in &self.0 {

@@ -30,7 +30,7 @@ pub(super) fn write(setting: &Setting, folder: &Path) -> Result<Files, Error> {
     let sides = if setting.sides.is_empty() { &nowhere[..] } else { &setting.sides };
     let parties = |answer: SocketAddr| Parties { users: setting.users, answer, hold: setting.hold };
     if let Traffic::Documents(documents) = &setting.traffic {
-        // With users the system finds the answering side. Without, the document names one.
+        // With registered users the system finds the answering side by itself. Without users the document names it.
         let named = if setting.users == 0 { sides } else { &sides[..1] };
         for (number, (name, share)) in documents.iter().enumerate() {
             for (side, answer) in named.iter().enumerate() {
@@ -59,7 +59,8 @@ pub(super) fn write(setting: &Setting, folder: &Path) -> Result<Files, Error> {
 }
 
 impl Files {
-    /// Data of one of several callers, by its number from 0: each has its share of the lines.
+    /// Writes the data of one of several callers, by its number from 0, and returns the path. Each caller has its share
+    /// of the lines.
     pub(super) fn data_of(&self, number: usize, count: usize) -> Result<PathBuf, Error> {
         if count == 1 {
             return Ok(self.data.clone());
@@ -71,7 +72,7 @@ impl Files {
     }
 }
 
-/// Share of the lines of some data behind its first line; all where there are too few.
+/// Returns a caller's share of the lines after the first line, or all lines if there are too few.
 fn share(text: &str, number: usize, count: usize) -> String {
     let mut lines = text.lines();
     let first = lines.next().unwrap_or_default();
@@ -84,7 +85,7 @@ fn write_file(file: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(file, text).map_err(Error::file(file))
 }
 
-/// Data of each `step`-th user: name, credentials, and the user that it calls.
+/// Returns the data of each `step`-th user: name, credentials, and the user that it calls.
 fn data(users: u32, first: u32, step: u32) -> String {
     let mut data = String::from("SEQUENTIAL\n");
     for number in (1 + first..=users.max(1)).step_by(step as usize) {

@@ -4,8 +4,8 @@
 //! users once; [`Generator::trial`] makes one trial of load after the other. Each trial has processes, logs and, over loopback by a stream
 //! transport, source addresses of its own, so that no trial meets sockets of an earlier one in TIME_WAIT.
 //!
-//! All processes end when their trial ends, also after an error. With [`crate::process::end_by_signals`] they end by Ctrl-C, too; the trial
-//! then returns an error.
+//! All processes end when their trial ends, also after an error. After a call of [`crate::process::end_by_signals`] they also end by
+//! Ctrl-C, and the trial returns an error.
 
 mod clocks;
 mod document;
@@ -36,14 +36,14 @@ pub struct Generator {
 /// Trial: a load, and for how long.
 #[derive(Clone, Debug)]
 pub struct Trial<'a> {
-    /// Offered load. If it is a number of simultaneous calls or connections, the generator begins as many a second as keep that number, so
-    /// the warm-up has to be longer than a call.
+    /// Offered load. For a number of simultaneous calls or connections, the generator begins the rate that keeps this number, so the
+    /// warm-up has to be longer than a call.
     pub load: Load,
     /// Load before the window.
     pub warm_up: Duration,
-    /// Window: the figures are of the calls that fall due in it.
+    /// Window. The figures are those of the calls that fall due in it.
     pub window: Duration,
-    /// Load after the window, of which no figure is. Only a window of whole seconds has one.
+    /// Load after the window, which no figure includes. Only a window of whole seconds has a cool-down.
     pub cool_down: Duration,
     /// Changes of the load: from a moment of the window on, another load.
     pub changes: Vec<(Duration, f64)>,
@@ -54,7 +54,7 @@ pub struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// Trial of a load that does not change.
+    /// Creates a trial whose load does not change.
     pub const fn new(load: Load, warm_up: Duration, window: Duration, folder: &'a Path) -> Self {
         Self { load, warm_up, window, cool_down: Duration::ZERO, changes: Vec::new(), begins: None, folder }
     }
@@ -65,11 +65,11 @@ impl<'a> Trial<'a> {
 pub struct Made {
     /// Figures of calls and registrations that fell due in the window, each to its end, and of the generator's threads.
     ///
-    /// `attempts`, `failed`, `refused`, `timeouts`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`; `rrd`, `srd`,
-    /// `response` and `request` with `.mean`, `.p50`, `.p95` and `.p99`; `delay.first` and `delay.last`; `generator.thread/`,
-    /// `generator.cpu.call`; `connect.rate` where each call has a connection. Without a value where nothing was measured.
+    /// `attempts`, `failed`, `refused`, `timeouts`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`;
+    /// `rrd`, `srd`, `response` and `request` with `.mean`, `.p50`, `.p95` and `.p99`; `delay.first` and `delay.last`; `generator.thread/`,
+    /// `generator.cpu.call`; `connect.rate` if each call has a connection. A figure has no value if nothing was measured.
     pub figures: Figures,
-    /// Failed checks: the generator's verdict, a rate missed by more than 1 %, ends that disagree.
+    /// Failed checks: the verdict of the generator on itself, a rate missed by more than 1 %, ends that disagree.
     pub reasons: Vec<Reason>,
     /// Raw logs of callers, then of answering sides.
     pub logs: Vec<PathBuf>,
@@ -93,22 +93,23 @@ impl Generator {
         Ok(Self { files: document::write(&setting, &folder)?, setting })
     }
 
-    /// Returns the file with the data of callers: a line `user;credentials;callee` for each user. It is read when a trial begins, so that
-    /// credentials can be put into it before.
+    /// Returns the file with the data of callers: a line `user;credentials;callee` for each user. A trial reads the file when it begins,
+    /// so that credentials can be written into it before.
     pub fn data(&self) -> &Path {
         &self.files.data
     }
 
-    /// Returns the number of connections that users have throughout a trial: one each, or none where they share one.
+    /// Returns the number of connections that users have throughout a trial: one for each user, or 0 if users share a
+    /// connection.
     pub fn connections(&self) -> u32 {
         let is_stream = self.setting.transport != Transport::Udp;
         if is_stream && self.setting.connections == Connections::PerUser { self.setting.users } else { 0 }
     }
 
-    /// Registers all users at the answering sides, in turn, at this rate a second, and leaves its logs in this folder.
+    /// Registers all users at the answering sides, in turn, at this rate a second, and writes the logs into this folder.
     ///
-    /// A system that is too slow for this rate leaves requests without an answer or answers 5xx. All users are then registered again at the rate
-    /// that it reached, at most half of the rate before, [`REGISTERED_AGAIN`] times at most.
+    /// A system that is too slow for this rate does not answer some requests, or answers 5xx. In this case all users are registered again
+    /// at the rate that the system reached, at most half of the previous rate, [`REGISTERED_AGAIN`] times at most.
     ///
     /// # Errors
     /// A process does not start or end, or a user is not registered.

@@ -23,13 +23,14 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Whole seconds of the window.
+    /// Returns the whole seconds of the window.
     fn span(self) -> Span {
         let from = seconds(self.begin);
         Span { from, until: from + self.length.as_secs() }
     }
 
-    /// First and last third of the window, in whole seconds; none for a window shorter than two seconds.
+    /// Returns the first and the last third of the window, in whole seconds, or `None` if the window is shorter than
+    /// two seconds.
     fn thirds(self) -> Option<[Span; 2]> {
         let Span { from, until } = self.span();
         let third = (until - from).div_ceil(3);
@@ -41,7 +42,7 @@ fn seconds(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Delay of the goal of a load.
+/// Returns the delay that the goal for this unit of load bounds.
 const fn delay_of(unit: LoadUnit) -> Delay {
     match unit {
         LoadUnit::Registrations => Delay::Registration,
@@ -62,7 +63,8 @@ pub(super) fn read(
     let in_window = Run::read_span(logs, window.span()).map_err(unreadable)?;
     let mut figures = Figures::default();
     let known = |error: UnknownFigure| Error::Unexpected { what: "a figure".into(), reason: error.to_string() };
-    // Where the load goes on, the events in the window count, of calls that fell due in it: a call may end after it.
+    // If the load continues after the window, the events in the window count that belong to calls that fell due in it;
+    // a call may end after the window.
     let measured = if window.is_last { &run.totals } else { &in_window.totals };
     of_page(&mut figures, measured).map_err(known)?;
     if !window.is_last {
@@ -123,11 +125,13 @@ impl Registered {
         self.registered != u64::from(self.users) && self.codes.keys().all(|code| (500..600).contains(code))
     }
 
-    /// Users that are registered.
+    /// Returns the number of users that are registered.
     pub(super) const fn count(&self) -> u64 {
         self.registered
     }
 
+    /// Checks that all users are registered.
+    ///
     /// # Errors
     /// A user is not registered.
     pub(super) fn complete(&self) -> Result<(), Error> {
@@ -157,7 +161,8 @@ fn set(figures: &mut Figures, name: &str, value: Option<f64>) -> Result<(), Unkn
 const TIMED_OUT: [Counter; 4] =
     [Counter::RegistrationTimedOut, Counter::SessionTimedOut, Counter::DisconnectTimedOut, Counter::RequestTimedOut];
 
-/// Figures of one second: of its events, also those of calls that fell due before.
+/// Computes the figures of one second from the events in that second, which include events of calls that fell due
+/// earlier.
 pub(crate) fn of_second(page: &Page) -> Result<Figures, UnknownFigure> {
     let mut figures = Figures::default();
     of_page(&mut figures, page)?;
@@ -166,7 +171,7 @@ pub(crate) fn of_second(page: &Page) -> Result<Figures, UnknownFigure> {
     Ok(figures)
 }
 
-/// Failures of calls that ended in a span, which are not all that fell due in it.
+/// Adds the failures of calls that ended in a span, whether or not the calls fell due in it.
 fn of_failures(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> {
     let failed = page.counter(Counter::CallsFailed) as f64;
     figures.set("failed", failed)?;
@@ -175,7 +180,7 @@ fn of_failures(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> 
     set(figures, "failed.any", (ended > 0.0).then(|| failed / ended * 100.0))
 }
 
-/// Figures of calls and registrations that fell due in the window.
+/// Adds the figures of calls and registrations that fell due in the window.
 fn of_page(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> {
     let attempts = page.counter(Counter::CallsOutgoing);
     let failed = attempts.saturating_sub(page.counter(Counter::CallsSuccessful));
@@ -222,7 +227,7 @@ fn of_delays(figures: &mut Figures, name: &str, delays: &Delays) -> Result<(), U
     Ok(())
 }
 
-/// Share of a core of each thread in the window, and CPU time of a call.
+/// Adds the share of a core of each thread in the window, and the CPU time of a call.
 fn of_threads(figures: &mut Figures, run: &Run) -> Result<(), UnknownFigure> {
     let mut cpu = 0;
     for (place, generator) in run.everyone().enumerate() {
@@ -247,7 +252,7 @@ fn of_threads(figures: &mut Figures, run: &Run) -> Result<(), UnknownFigure> {
     set(figures, "generator.cpu.call", attempts.filter(|_| cpu > 0).map(|attempts| cpu as f64 / attempts))
 }
 
-/// Name of a process of a trial.
+/// Returns the name of a process of a trial.
 fn side(generator: &Generator, place: usize, callers: usize) -> String {
     match generator.heading.role {
         GeneratorRole::Answerer => format!("answer-{}", place + 1 - callers.min(place)),
@@ -268,7 +273,8 @@ fn rate_missed(page: &Page, rate: f64, length: Duration, callers: usize) -> Opti
     ((made - wanted).abs() > allowed).then(|| Reason { check: Check::Rate, sentence: sentence() })
 }
 
-/// A session that the caller saw answered was answered by a side, and the sides answered no more than were asked for.
+/// Returns a reason if the answering sides answered fewer sessions than the callers saw answered, or more than the
+/// callers began.
 fn ends_disagree(run: &Run) -> Option<Reason> {
     let answering = run.answering.as_ref()?;
     let both = |run: &Run, counter: Counter| {

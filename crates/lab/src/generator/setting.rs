@@ -1,4 +1,4 @@
-//! Setting of a generator: everything that stays from trial to trial.
+//! Setting of a generator: all values that stay equal from trial to trial.
 
 use crate::host::{Party, ProcessHost};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ pub const PATIENCE: Duration = Duration::from_secs(4);
 /// Setting of a generator.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Program `strowger`. [`Setting::new`] takes the running one.
+    /// Program `strowger`. [`Setting::new`] sets the running program.
     pub program: PathBuf,
     /// System under test: an address and port, or a SIP URI.
     pub target: String,
@@ -56,7 +56,8 @@ pub enum Traffic {
 /// Behaviour of the answering sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CalleeBehaviour {
-    /// Ring for this time, then answer. A 180 and a 200 at once may overtake each other in servers of several processes.
+    /// Ring for this time, then answer. A 180 and a 200 sent together may overtake each other in servers of several
+    /// processes.
     Ring(Duration),
     /// Document: the name of a shipped one, or a path.
     Document(String),
@@ -86,7 +87,7 @@ impl Setting {
         })
     }
 
-    /// Place (machine or host) of the answering side with this number, from 0.
+    /// Returns the place (machine or host) of the answering side with this number, from 0.
     pub(super) fn answerer(&self, number: usize) -> &ProcessHost {
         self.answerers.get(number % self.answerers.len().max(1)).unwrap_or(&ProcessHost::Here)
     }

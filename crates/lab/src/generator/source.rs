@@ -9,17 +9,17 @@ use strowger_load::campaign::Connections;
 /// Connections a second from one address. A closed connection keeps its port for a minute, and an address has 28,000 ports.
 const CONNECTS: f64 = 312.5;
 
-/// Source addresses of one trial, at most: each has a thread of its own.
+/// Maximum number of source addresses of one trial: each has a thread of its own.
 const MOST: f64 = 16.0;
 
 /// Addresses from 127.64.0.0 on are given out one after the other.
 const FIRST: u32 = u32::from_be_bytes([127, 64, 0, 0]);
 const COUNT: u32 = 1 << 22;
 
-/// Returns loopback addresses that no earlier trial of this process has used; none where the kernel may choose.
+/// Returns loopback addresses that no earlier trial of this process has used, or none if the kernel may choose the address.
 ///
-/// By a stream transport a connection of an earlier trial in TIME_WAIT would otherwise have the same addresses and port, and a connect
-/// waits for seconds then.
+/// Over a stream transport, a new connection could otherwise have the same addresses and port as a connection of an earlier trial in
+/// TIME_WAIT, and its connect would wait for seconds.
 pub(super) fn fresh(setting: &Setting, rate: f64) -> Vec<Ipv4Addr> {
     match (setting.is_loopback(), setting.transport) {
         (false, _) => Vec::new(),

@@ -89,7 +89,7 @@ pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Resul
     Ok(Made { figures, reasons, logs, begin, end: begin + trial.window })
 }
 
-/// Words of each caller but the moment of the first call, and its log.
+/// Returns the words of each caller except its log and the moment of the first call.
 fn calling<'a>(
     setting: &'a Setting,
     files: &Files,
@@ -122,7 +122,7 @@ fn calling<'a>(
     Ok(orders)
 }
 
-/// Name of a process of a trial among several of its kind, from 0.
+/// Returns the name of a process of a trial among several of its kind, numbered from 0.
 fn name(kind: &str, number: usize, count: usize) -> String {
     if count == 1 { kind.to_owned() } else { format!("{kind}-{}", number + 1) }
 }
@@ -162,7 +162,7 @@ struct Step {
     length: Duration,
 }
 
-/// Warm-up, window and cool-down in steps: the load, and each change of it.
+/// Divides warm-up, window and cool-down into steps: one for the first load, and one for each change of it.
 fn steps(setting: &Setting, trial: &Trial<'_>) -> Result<Vec<Step>, Error> {
     let changes = trial.changes.iter().map(|(at, value)| (trial.warm_up + *at, Load { value: *value, ..trial.load }));
     let begins: Vec<(Duration, Load)> = [(Duration::ZERO, trial.load)].into_iter().chain(changes).collect();
@@ -173,7 +173,7 @@ fn steps(setting: &Setting, trial: &Trial<'_>) -> Result<Vec<Step>, Error> {
     begins.iter().zip(ends).map(step).collect()
 }
 
-/// The options of the schedule.
+/// Adds the options of the schedule.
 fn schedule(words: &mut Words, steps: &[Step]) {
     if let [Step { rate, length }] = steps {
         words.text(["--rate", &rate.to_string(), "--duration", &written(*length)]);
@@ -183,7 +183,7 @@ fn schedule(words: &mut Words, steps: &[Step]) {
     words.text(["--rate-profile", &parts.collect::<Vec<_>>().join(",")]);
 }
 
-/// Mean rate in the window.
+/// Returns the mean rate in the window.
 fn mean(steps: &[Step], trial: &Trial<'_>) -> f64 {
     let (begin, end_of_window) = (trial.warm_up, trial.warm_up + trial.window);
     let (mut passed, mut calls, mut time) = (Duration::ZERO, 0.0, 0.0);
@@ -277,7 +277,7 @@ fn wait_for(callers: &mut [Started], sides: &mut [(Started, PathBuf)], limit: Du
     Ok(())
 }
 
-/// Waits for the end of a process. One that lasts too long is asked to end, so that its log is whole.
+/// Waits for the end of a process. A process that runs for too long is asked to end, so that its log is complete.
 fn finish(process: &mut Started, limit: Duration) -> Result<(), Error> {
     match process.end(limit) {
         Err(gone @ Error::Host { .. }) => return Err(gone),
@@ -290,20 +290,20 @@ fn finish(process: &mut Started, limit: Duration) -> Result<(), Error> {
     if process::is_ending() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
-/// The next whole second.
+/// Returns the next whole second.
 fn whole_second(moment: SystemTime) -> SystemTime {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     UNIX_EPOCH + Duration::from_secs(since.as_secs() + 1)
 }
 
-/// A moment as the command line reads it.
+/// Formats a moment for the command line.
 fn moment(moment: SystemTime) -> String {
     let us = moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
     let whole = rfc3339(us);
     format!("{}.{:06}Z", whole.trim_end_matches('Z'), us % 1_000_000)
 }
 
-/// A length of time as the command line reads it.
+/// Formats a duration for the command line.
 fn written(length: Duration) -> String {
     format!("{}ms", length.as_millis())
 }
@@ -341,7 +341,7 @@ mod tests {
         trial.changes = vec![(second(4), 1_000.0), (second(6), 0.0)];
         // 400, 2,000 and no calls in the eight seconds of the window.
         assert_eq!(words(&trial), ("--rate-profile 100:6000ms,1000:2000ms,0:2000ms".into(), 300.0));
-        // The load goes on after the window, and its mean is that of the window.
+        // The load continues after the window, and its mean is that of the window.
         trial.cool_down = second(5);
         assert_eq!(words(&trial), ("--rate-profile 100:6000ms,1000:2000ms,0:7000ms".into(), 300.0));
         trial.changes.clear();

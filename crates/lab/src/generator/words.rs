@@ -13,19 +13,19 @@ impl Words {
         self
     }
 
-    /// File that the program reads, with text behind its path.
+    /// Adds the path of a file that the program reads, with a text behind the path.
     pub(super) fn input(&mut self, file: &Path, behind: &str) -> &mut Self {
         self.0.push(Word::Input(file.to_owned(), behind.to_owned()));
         self
     }
 
-    /// File that the program writes.
+    /// Adds the path of a file that the program writes.
     pub(super) fn output(&mut self, file: &Path) -> &mut Self {
         self.0.push(Word::Output(file.to_owned()));
         self
     }
 
-    /// Correction of the clock of another machine.
+    /// Adds the correction of the clock of another machine.
     pub(super) fn clock(&mut self, ahead: Option<Ahead>) -> &mut Self {
         match ahead {
             Some(ahead) => self.text(["--clock-ahead", &ahead.micros.to_string()]),

@@ -1,7 +1,7 @@
-//! Agent: the end of a connection on a host. It starts, samples and ends programs there for a laboratory elsewhere.
+//! Agent: the end of a connection on a host. The agent starts, samples and ends programs there for a laboratory on another machine.
 //!
-//! When its input closes, or nothing comes for [`SILENCE`], the laboratory or the link is gone: it ends everything that it started. The
-//! [guard](crate::guard) beside it does the same when the agent itself is killed.
+//! If its input closes, or receives nothing for [`SILENCE`], the laboratory or the link is lost, and the agent ends everything that it
+//! started. The [guard](crate::guard) of the agent does the same if the agent itself is killed.
 
 use super::protocol::{Request, read, write};
 use super::{Greeting, SILENCE};
@@ -93,7 +93,7 @@ impl<R: Read> Read for Ear<R> {
 
 type Received = (Request, Vec<u8>);
 
-/// Passes requests on until the input ends. Then it ends all programs, and with them every wait for one.
+/// Forwards requests until the input ends. Then ends all programs, and with them every wait for a program.
 fn listen(mut input: impl BufRead, requests: &Sender<Received>) {
     while let Ok(Some(request)) = read::<Request>(&mut input) {
         if !matches!(request.0, Request::Alive) && requests.send(request).is_err() {
@@ -204,14 +204,14 @@ fn micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Settings of this machine that limit or spoil runs.
+/// Returns the settings of this machine that limit or spoil runs.
 fn limits() -> Vec<Finding> {
     let mut findings = doctor::kernel(&Kernel::default());
     findings.retain(|finding| finding.grade != Grade::Good);
     findings
 }
 
-/// Address from which this machine reaches another one. Nothing is sent.
+/// Returns the address from which this machine reaches another one, without sending anything.
 pub(super) fn own_address(to: SocketAddr) -> Result<std::net::IpAddr, Error> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let asked = || {

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Maximum difference between the clock of a host and ours. A larger one has a cause to repair, such as a time server.
+/// Maximum difference between the clock of a host and that of the laboratory. A larger difference has a cause to
+/// repair, such as a missing time server.
 const MOST: Duration = Duration::from_secs(1);
 
 /// Maximum uncertainty of the difference.
@@ -14,13 +15,13 @@ const CHANGE: Duration = Duration::from_millis(20);
 /// Difference between the clock of a host and that of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// Microseconds by which the host is ahead; negative: behind.
+    /// Microseconds by which the host is ahead; negative if it is behind.
     pub micros: i64,
     /// Maximum error of `micros`.
     pub within: Duration,
 }
 
-/// Exchange with a host: its clock between two moments of ours, in microseconds.
+/// Exchange with a host: its clock, read between two readings of the local clock, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     pub(super) asked: u64,
@@ -42,7 +43,7 @@ impl Ahead {
         Duration::from_micros(self.micros.unsigned_abs())
     }
 
-    /// Sentence about a clock that cannot be used.
+    /// Returns a sentence about the clock if it cannot be used.
     pub(super) fn fault(self) -> Option<String> {
         let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
         if self.size() > MOST + self.within {
@@ -60,7 +61,7 @@ impl Ahead {
         })
     }
 
-    /// Sentence about a clock that was set since an earlier look.
+    /// Returns a sentence about the clock if it was set since an earlier measurement.
     pub(crate) fn changed(self, earlier: Self) -> Option<String> {
         let by = Duration::from_micros(self.micros.abs_diff(earlier.micros));
         (by > CHANGE + self.within + earlier.within).then(|| {

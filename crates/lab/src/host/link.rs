@@ -1,4 +1,5 @@
-//! Connection to a host by the user's `ssh`: it copies this program there once, and then speaks with the agent.
+//! Connection to a host by the user's `ssh`, which copies this program to the host once and then exchanges messages
+//! with the agent.
 
 use super::protocol::{Request, read, write};
 use super::{Greeting, SILENCE};
@@ -68,7 +69,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects, and copies the program where the host does not have it.
+    /// Connects to a host, and copies the program to it if the host does not have it.
     pub(super) fn open(ssh: &[String], host: &str, copy: &OwnProgram<'_>) -> Result<(Self, Greeting), Error> {
         let mut is_copied = false;
         loop {
@@ -85,7 +86,7 @@ impl Link {
         }
     }
 
-    /// Starts the agent. None where the host lacks the program.
+    /// Starts the agent. Returns `None` if the host lacks the program.
     fn start(ssh: &[String], host: &str, copy: &OwnProgram<'_>) -> Result<Option<(Self, Greeting)>, Error> {
         let script = format!(
             "d=\"{}\"; u=\"$(uname -sm)\"; \
@@ -166,7 +167,7 @@ impl Link {
         }
     }
 
-    /// Error of a connection whose loss has ended the run.
+    /// Returns the error of a lost connection that has ended the run.
     pub(super) fn lost(&self) -> Option<Error> {
         self.is_lost.load(Ordering::SeqCst).then(|| self.gone())
     }
@@ -177,7 +178,7 @@ impl Link {
         fault(&self.host, reason)
     }
 
-    /// Last words of `ssh`, once it has ended.
+    /// Returns the last output of `ssh`, once it has ended.
     fn last_words(&self) -> String {
         let ended = wait::look(END, || lock(&self.child).try_wait().ok().flatten());
         let errors = lock(&self.errors);
@@ -205,7 +206,8 @@ impl Drop for Link {
     }
 }
 
-/// Greeting of the agent, or the words of the script that starts it; none where neither comes.
+/// Reads the greeting of the agent, or the error of the script that starts the agent; returns `None` if the output has
+/// neither.
 fn greeting(output: &mut impl BufRead) -> Option<Result<Greeting, String>> {
     for _ in 0..CHATTER {
         let mut line = Vec::new();
@@ -234,13 +236,13 @@ fn fault(host: &str, reason: impl Into<String>) -> Error {
     Error::Host { host: host.into(), reason: reason.into() }
 }
 
-/// Folder of the program on a host, for a shell.
+/// Returns the folder of the program on a host, written for a shell.
 fn folder(digest: &Digest) -> String {
     let name: String = digest.to_string().chars().filter(char::is_ascii_alphanumeric).take(30).collect();
     format!("${{XDG_CACHE_HOME:-$HOME/.cache}}/strowger/{name}")
 }
 
-/// Command that runs a script on a host.
+/// Returns the command that runs a script on a host.
 fn command(ssh: &[String], host: &str, script: &str) -> Result<Command, Error> {
     let Some((program, words)) = ssh.split_first() else {
         return Err(fault(host, "--ssh names no program: write --ssh ssh"));
@@ -298,8 +300,8 @@ fn listen(errors: impl Read, kept: &Mutex<String>) {
     }
 }
 
-/// Tells the agent now and then that the laboratory is there, until the input is closed. A connection that breaks before ends all programs
-/// at once: the laboratory may wait for calls, and ask this host nothing meanwhile.
+/// Sends a sign of life to the agent at intervals, until the input is closed. If the connection breaks earlier, all programs are ended at
+/// once: the laboratory may be waiting for calls and sending no request to this host.
 fn live(input: &Mutex<Option<ChildStdin>>, child: &Mutex<Child>, is_lost: &AtomicBool) {
     let mut passed = Duration::ZERO;
     let step = Duration::from_millis(200);
@@ -323,7 +325,7 @@ fn live(input: &Mutex<Option<ChildStdin>>, child: &Mutex<Child>, is_lost: &Atomi
     }
 }
 
-/// Sentence about a login that failed, from the words of `ssh`.
+/// Returns a sentence about a failed login, from the output of `ssh`.
 fn refusal(host: &str, said: &str) -> String {
     let cure = match said {
         _ if said.contains("Permission denied") => {

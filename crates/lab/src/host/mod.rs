@@ -1,13 +1,15 @@
 //! Places of processes: this machine, or a host that the user's `ssh` reaches.
 //!
-//! [`Hosts::connect`] opens a connection to each host. The program copies itself to `~/.cache/strowger` there, by its hash, and runs
-//! `strowger lab agent`, with which it speaks by standard input and output. The agent ends everything that it started when the connection
-//! closes, when nothing comes for [`SILENCE`], and by its guard also when it is killed.
+//! [`Hosts::connect`] opens a connection to each host. The program copies itself to `~/.cache/strowger` on the host, under its hash as
+//! the name, and runs `strowger lab agent` there, with which it exchanges messages by standard input and output. The agent ends
+//! everything that it started when the connection closes, when nothing comes for [`SILENCE`], and, by its guard, when the agent itself
+//! is killed.
 //!
-//! A connection that breaks ends the run: all programs end as by a signal, and [`Hosts::lost`] names the host.
+//! A broken connection ends the run: all programs end as if by a signal, and [`Hosts::lost`] names the host.
 //!
-//! Hosts have the clock of the laboratory: its difference is measured before each trial, and the programs there subtract it
-//! (`strowger load --clock-ahead`). A host whose clock is more than a second off is refused.
+//! The times of all hosts are those of the laboratory's clock: the difference of each host's clock is measured before each
+//! trial, and the programs on the host subtract it (`strowger load --clock-ahead`). A host whose clock is more than a
+//! second off is refused.
 
 mod agent;
 mod clock;
@@ -66,17 +68,17 @@ pub struct Host {
 }
 
 impl Host {
-    /// Name on the command line.
+    /// Returns the name on the command line.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Processor, memory and kernel.
+    /// Returns the processor, the memory and the kernel.
     pub const fn machine(&self) -> &Machine {
         &self.greeting.machine
     }
 
-    /// Error of a connection whose loss has ended the run.
+    /// Returns the error of a lost connection that has ended the run.
     fn lost(&self) -> Option<Error> {
         self.link.lost()
     }
@@ -89,7 +91,7 @@ impl Host {
         Error::Host { host: self.name.clone(), reason: reason.into() }
     }
 
-    /// Settings of the host that limit or spoil runs.
+    /// Returns the settings of the host that limit or spoil runs.
     ///
     /// # Errors
     /// The connection is gone.
@@ -97,7 +99,7 @@ impl Host {
         self.ask(&Request::Examine)
     }
 
-    /// Measures the difference of its clock.
+    /// Measures the difference between the host's clock and the local clock.
     ///
     /// # Errors
     /// The connection is gone.
@@ -148,7 +150,7 @@ impl Host {
         self.link.ask(&Request::Side(number, request), &[])
     }
 
-    /// Number of a process or side that this host did not have before.
+    /// Returns a number that no process or side on this host has had before.
     pub(crate) fn number(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -166,12 +168,12 @@ fn micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Folder of a process on a host.
+/// Returns the folder of a process on a host.
 fn folder_of(scratch: &Path, number: u32) -> PathBuf {
     scratch.join(format!("process-{number}"))
 }
 
-/// Command that runs only on these cores.
+/// Returns a command that runs only on these cores.
 fn command(program: &Path, cores: &[usize], words: &[String]) -> Command {
     let mut command = match cores {
         [] => Command::new(program),
@@ -186,7 +188,7 @@ fn command(program: &Path, cores: &[usize], words: &[String]) -> Command {
     command
 }
 
-/// Host on the command line: a name for `ssh`, and the address of its traffic where that is another one.
+/// Host on the command line: a name for `ssh`, and the address of its traffic if that is another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// Name for `ssh`.
@@ -198,11 +200,11 @@ pub struct Named {
 /// Roles of hosts on the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
-    /// Hosts that call. Without one, this machine does.
+    /// Hosts that call. If the list is empty, this machine calls.
     pub callers: Vec<Named>,
-    /// Hosts that answer. Without one, this machine does.
+    /// Hosts that answer. If the list is empty, this machine answers.
     pub answerers: Vec<Named>,
-    /// Host of the server. Without one, this machine.
+    /// Host of the server. If there is none, the server runs on this machine.
     pub server: Option<Named>,
 }
 
@@ -211,7 +213,7 @@ pub struct Roles {
 pub struct Party {
     /// Place of the party's processes.
     pub place: ProcessHost,
-    /// Address of the party's traffic. None for the one that the kernel chooses.
+    /// Address of the party's traffic. `None` means the address that the kernel chooses.
     pub address: Option<IpAddr>,
 }
 
@@ -221,7 +223,7 @@ impl Party {
         Self { place: ProcessHost::Here, address }
     }
 
-    /// Address and port for a program of this party that others reach.
+    /// Returns an address and a free port for a program of this party to which others connect.
     ///
     /// # Errors
     /// The connection is gone.
@@ -251,17 +253,17 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// All parties on this machine.
+    /// Places all parties on this machine.
     pub fn local() -> Self {
         let here = || Party::here(None);
         let (server_cores, generator_cores) = (Vec::new(), Vec::new());
         Self { callers: vec![here()], answerers: vec![here()], server: here(), server_cores, generator_cores }
     }
 
-    /// Connects the hosts by `ssh`, words of a command, and compares their clocks. `program`: this program.
+    /// Connects the hosts by `ssh`, whose command has these words, and compares their clocks. `program`: this program.
     ///
     /// # Errors
-    /// A host cannot be reached, cannot run the program, or its clock is off.
+    /// A host cannot be reached or cannot run the program, or its clock is off.
     pub fn connect(roles: &Roles, ssh: &[String], program: &Path) -> Result<Self, Error> {
         let named: Vec<&Named> = roles.callers.iter().chain(&roles.answerers).chain(&roles.server).collect();
         if named.is_empty() {
@@ -305,10 +307,11 @@ impl Hosts {
         Ok(Self { callers, answerers, server, ..Self::local() })
     }
 
-    /// Gives callers and answering sides the addresses of their way to the server, except those that `roles` names.
+    /// Gives callers and answering sides the addresses from which they reach the server, except those that `roles`
+    /// names.
     ///
     /// # Errors
-    /// There is no way, some addresses are of IPv4 and others of IPv6, or a connection is gone.
+    /// There is no route, some addresses are of IPv4 and others of IPv6, or a connection is gone.
     pub fn towards(mut self, server: SocketAddr, roles: &Roles) -> Result<Self, Error> {
         if server.ip().is_loopback() {
             let reason = "no other machine reaches a loopback address: name another one of the server".to_owned();
@@ -352,7 +355,7 @@ impl Hosts {
         Ok(self)
     }
 
-    /// All hosts, each once.
+    /// Returns all hosts, each once.
     pub fn hosts(&self) -> Vec<&Arc<Host>> {
         let all = self.callers.iter().chain(&self.answerers).chain([&self.server]);
         let mut found: Vec<&Arc<Host>> = Vec::new();
@@ -366,7 +369,7 @@ impl Hosts {
         found
     }
 
-    /// Error of a connection whose loss has ended the run.
+    /// Returns the error of a lost connection that has ended the run.
     pub fn lost(&self) -> Option<Error> {
         self.hosts().into_iter().find_map(|host| host.lost())
     }

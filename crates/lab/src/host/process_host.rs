@@ -114,7 +114,7 @@ impl ProcessHost {
     }
 }
 
-/// Word of a command on this machine.
+/// Returns a word of a command for this machine.
 fn here(word: &Word) -> String {
     match word {
         Word::Text(text) => text.clone(),
@@ -123,7 +123,7 @@ fn here(word: &Word) -> String {
     }
 }
 
-/// Word of a command on a host, which gets the file.
+/// Returns a word of a command for a host, and sends the file that the word names to the host.
 fn there(host: &Host, folder: &Path, word: &Word) -> Result<String, Error> {
     Ok(match word {
         Word::Text(text) => text.clone(),
@@ -175,7 +175,8 @@ impl Started {
         }
     }
 
-    /// Waits for the end of the program, so that its files are whole. Files of a host are copied to this machine.
+    /// Waits for the end of the program, so that its files are complete, and copies the files of a host to this
+    /// machine.
     ///
     /// # Errors
     /// The program still runs after this time, or the connection is gone.
@@ -186,7 +187,7 @@ impl Started {
         }
     }
 
-    /// Last lines that it printed.
+    /// Returns the last lines that the process printed.
     pub fn tail(&self) -> String {
         match self {
             Self::Here(process) => process.tail(),
@@ -219,7 +220,7 @@ impl Remote {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             let there = folder_of(Path::new(""), self.number).join(&*name);
             match self.host.fetch(&there.display().to_string(), file) {
-                // The program wrote no such file; its log has the reason.
+                // The program has not written this file; the log of the program has the reason.
                 Err(Error::Host { reason, .. }) if reason.contains("No such file") => {}
                 other => other?,
             }

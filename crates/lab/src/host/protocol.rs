@@ -1,4 +1,5 @@
-//! Messages between the laboratory and its agent on a host: a line of JSON, and behind it the bytes of a file where one is sent.
+//! Messages between the laboratory and its agent on a host. Each is a line of JSON, followed by the bytes of a file if the
+//! message sends one.
 //!
 //! Both ends are the same program, so the messages have no version.
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Request {
-    /// Sign of life. An agent that receives none for a while ends.
+    /// Sign of life. An agent ends if it receives none for a while.
     Alive,
     /// Wall clock, in microseconds since 1970-01-01 UTC.
     Clock,
@@ -51,10 +52,10 @@ struct Line<T> {
     bytes: usize,
 }
 
-/// Largest message, in bytes: the program of a system is one.
+/// Largest message, in bytes: the program of a system is sent in one message.
 const LARGEST: usize = 1 << 30;
 
-/// Writes a message, and these bytes behind it.
+/// Writes a message, and these bytes after it.
 pub(super) fn write(output: &mut impl Write, message: &impl Serialize, bytes: &[u8]) -> io::Result<()> {
     let mut line = serde_json::to_vec(&Line { message, bytes: bytes.len() })?;
     line.push(b'\n');
@@ -63,7 +64,7 @@ pub(super) fn write(output: &mut impl Write, message: &impl Serialize, bytes: &[
     output.flush()
 }
 
-/// Reads a message. None at the end of the input.
+/// Reads a message. Returns `None` at the end of the input.
 pub(super) fn read<T: for<'de> Deserialize<'de>>(input: &mut impl BufRead) -> io::Result<Option<(T, Vec<u8>)>> {
     let mut line = Vec::new();
     if input.read_until(b'\n', &mut line)? == 0 {

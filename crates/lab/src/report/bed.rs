@@ -12,7 +12,7 @@ const ANSWERERS: &str = "answering sides";
 /// Values of `beside` without a program.
 const NO_PROGRAM: [&str; 3] = ["none", "local", "local-kept"];
 
-/// Draws the bed. Systems under test take turns in one place.
+/// Draws the bed. All systems under test share one place, because only one of them runs at a time.
 pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed {
     let systems = experiment.systems.iter().filter(|system| of.systems.iter().any(|used| used.name == system.name));
     let mut notes: Vec<String> =
@@ -63,14 +63,15 @@ pub(super) fn bed(experiment: &Experiment, of: &Description, title: &str) -> Bed
     Bed { title: title.into(), hosts, links }
 }
 
-/// Number of generators that share the load, where an axis varies it.
+/// Describes the number of generators that share the load, if an axis varies that number.
 fn clients(experiment: &Experiment) -> Vec<String> {
     let axis = experiment.axes.iter().filter(|axis| axis.name == "clients");
     let numbers = |axis: &Axis| axis.values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
     axis.map(|axis| format!("{} generators", numbers(axis))).collect()
 }
 
-/// Name and programs of a backend. Those that an axis names take turns in one place.
+/// Returns the name and the programs of a backend. Backends that an axis names share one place, because a trial uses
+/// only one of them.
 fn backend(experiment: &Experiment, of: &Description, name: &str) -> (String, Vec<String>) {
     // The server of the backend `redis-cluster` is the program `redis-server`.
     let version = |backend: &str| {
@@ -92,7 +93,8 @@ fn backend(experiment: &Experiment, of: &Description, name: &str) -> (String, Ve
     }
 }
 
-/// Version number in the output of a program, such as `5.6.3` in `version: kamailio 5.6.3 (x86_64/linux)`; the whole output where it has none.
+/// Returns the version number in the output of a program, such as `5.6.3` in `version: kamailio 5.6.3 (x86_64/linux)`, or the whole output
+/// if it has no number.
 fn number(said: &str) -> &str {
     let is_part = |c: char| c.is_ascii_digit() || c == '.';
     let parts = said.split(|c: char| !is_part(c)).map(|part| part.trim_matches('.'));

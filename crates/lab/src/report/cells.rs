@@ -24,7 +24,7 @@ pub(super) struct CellRows<'a> {
     pub system: &'a str,
     pub axes: &'a Axes,
     pub offered: Offered,
-    /// The valid rows, or the last one where none is valid.
+    /// The valid rows, or the last row if none is valid.
     pub rows: Vec<&'a Row>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct CellRows<'a> {
 pub(super) struct Value {
     /// Median over the repetitions.
     pub middle: f64,
-    /// Interval of the median. None of one repetition.
+    /// Interval of the median, or `None` for a single repetition.
     pub interval: Option<[f64; 2]>,
     /// No trial of the cell was valid.
     pub is_invalid: bool,
@@ -118,7 +118,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Penalty of the scaled load. The axis names the value to compare with.
+    /// Returns the penalty of the scaled load. The axis names the value with which the cell is compared.
     fn penalty(&self, cell: &CellRows<'a>) -> Option<Value> {
         let (axis, base) = self.experiment.axes.iter().find_map(|axis| {
             let written = cell.axes.get(&axis.name)?.to_string();
@@ -127,7 +127,8 @@ impl<'a> Cells<'a> {
         let mut axes = cell.axes.clone();
         axes.insert(axis.name.clone(), axis.values.iter().find(|value| value.to_string() == *base)?.clone());
         let of_base = || self.cells.iter().filter(|other| other.system == cell.system && *other.axes == axes);
-        // Scaled loads are for one rate. If the other value of the axis has no cell with this load, its cell with another load is compared.
+        // A scaled load holds for one rate. If the other value of the axis has no cell with this load, the cell with another load is
+        // compared.
         let is_limit = |offered: Offered| offered == Offered::Limit;
         let equal = of_base().find(|other| other.offered == cell.offered);
         let base = equal.or_else(|| of_base().find(|other| is_limit(other.offered) == is_limit(cell.offered)))?;
@@ -152,7 +153,7 @@ impl CellRows<'_> {
         value_of(&self.rows, |row| figure_of(row, figure))
     }
 
-    /// Values of a figure at the end of each second of the window that has some.
+    /// Returns the values of a figure at the end of each second of the window in which a row has a value.
     pub(super) fn over_time(&self, figure: &str) -> Vec<(f64, Value)> {
         let seconds = self.rows.iter().map(|row| row.series.values(figure).len()).max().unwrap_or(0);
         let value = |second: usize| value_of(&self.rows, |row| *row.series.values(figure).get(second)?);
@@ -160,7 +161,7 @@ impl CellRows<'_> {
     }
 }
 
-/// Median of a figure over rows.
+/// Returns the median of a figure over rows.
 pub(super) fn value_of(rows: &[&Row], figure: impl Fn(&Row) -> Option<f64>) -> Option<Value> {
     let values: Vec<f64> = rows.iter().filter_map(|row| figure(row)).collect();
     let is_single = values.len() < 2;
@@ -180,7 +181,7 @@ impl Offered {
         }
     }
 
-    /// Load of a trial. None of a limit.
+    /// Returns the load of a trial, or `None` for a limit.
     pub(super) const fn load(self) -> Option<f64> {
         match self {
             Self::Fixed(load) | Self::Tried(load) => Some(load),
@@ -189,7 +190,7 @@ impl Offered {
     }
 }
 
-/// Figure of a row: measured, or computed by the formulas of the stress tests.
+/// Returns a figure of a row: a measured one, or one that the formulas of the stress tests compute.
 pub(super) fn figure_of(row: &Row, figure: &str) -> Option<f64> {
     row.figures.value(figure).or_else(|| match figure {
         "load" => Some(row.figures.value("server.cpu")? + row.figures.value("database.cpu").unwrap_or(0.0)),
@@ -198,13 +199,13 @@ pub(super) fn figure_of(row: &Row, figure: &str) -> Option<f64> {
     })
 }
 
-/// Rate of a trial: the limit, or the offered load.
+/// Returns the rate of a trial: the limit, or the offered load.
 fn rate(row: &Row) -> Option<f64> {
     let offered = row.load.unit.is_rate().then_some(row.load.value).filter(|rate| *rate > 0.0);
     row.figures.value("limit").or(offered)
 }
 
-/// Bits of the loads that the plans of these rows fix.
+/// Returns the loads that the plans of these rows fix, as the bits of floating-point numbers.
 fn planned_loads(experiment: &Experiment, rows: &[Row]) -> BTreeSet<u64> {
     let profiles: BTreeSet<_> = rows.iter().map(|row| row.profile).collect();
     let trials = profiles.into_iter().flat_map(|profile| plan(experiment, profile, &[]).trials);
@@ -218,7 +219,7 @@ fn planned_loads(experiment: &Experiment, rows: &[Row]) -> BTreeSet<u64> {
 /// Greatest length of a code, such as the letter of a stress test. Its title follows it.
 const CODE: usize = 2;
 
-/// Name of a value of an axis for people.
+/// Returns the name of a value of an axis for people.
 pub(super) fn title_of(experiment: &Experiment, axis: &str, value: &AxisValue) -> String {
     let written = value.to_string();
     let title = experiment.axes.iter().find(|known| known.name == axis).and_then(|axis| axis.titles.get(&written));

@@ -42,7 +42,8 @@ pub(super) fn json(report: &Report<'_>) -> String {
     format!("{value:#}\n")
 }
 
-/// One line for each figure of each row, and one for each second of a figure over time, with the end of that second.
+/// Writes one line for each figure of each row, and one for each second of a figure over time, with the end of that
+/// second.
 pub(super) fn csv(rows: &[Row]) -> String {
     let axes: BTreeSet<&String> = rows.iter().flat_map(|row| row.axes.keys()).collect();
     let mut out = String::from("experiment,system,version,profile");
@@ -81,7 +82,8 @@ pub(super) fn csv(rows: &[Row]) -> String {
     out
 }
 
-/// Cell of CSV: quoted where it has a separator. A text that a spreadsheet would take for a formula begins with an apostrophe.
+/// Formats a cell of CSV: in quotes if the text has a separator. A text that a spreadsheet would take for a formula begins
+/// with an apostrophe.
 fn cell(text: &str) -> String {
     let text = if text.starts_with(['=', '+', '@', '\t', '\r']) { format!("'{text}") } else { text.to_owned() };
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }

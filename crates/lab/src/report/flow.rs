@@ -66,7 +66,7 @@ impl Ends {
     }
 }
 
-/// `strowger load uas`: rings, answers, waits for the end.
+/// Returns the steps of `strowger load uas`, which rings, answers, and waits for the end.
 fn plain_answer() -> Vec<Action> {
     let receive = |text: &str| Action::Receive { text: text.into(), is_optional: false };
     let send = |text: &str| Action::Send(text.into());
@@ -100,7 +100,7 @@ fn actions(text: &str, hold: Duration) -> Result<Vec<Action>, String> {
     let (mut actions, mut at) = (Vec::new(), 0);
     while let Some(step) = scenario.steps.get(at) {
         let action = action(&step.kind);
-        // An optional message does not come. A jump back is a loop, of which the first round is shown.
+        // An optional message is assumed not to arrive. A jump back is a loop, of which only the first round is shown.
         let is_taken = !matches!(action, Some(Action::Receive { is_optional: true, .. }));
         let jump = step.next.filter(|jump| is_taken && jump.test.is_none() && jump.chance.is_none());
         at = jump.map(|jump| jump.to as usize).filter(|to| *to > at).unwrap_or(at + 1);
@@ -146,7 +146,7 @@ impl Flow {
         }
     }
 
-    /// Tells whether the answering side waits for this message, after those that need not come.
+    /// Returns whether the answering side waits for this message, at once or after optional messages.
     fn is_expected(&mut self, wanted: &str) -> bool {
         while let Some(Action::Receive { text, is_optional: true }) = self.answerer.front() {
             if text == wanted {
@@ -245,7 +245,7 @@ mod tests {
         Ends::read(document, answerer, Duration::ZERO).map(|ends| ends.ladder("flow", &figures))
     }
 
-    /// `C>S INVITE` for each message.
+    /// Writes `C>S INVITE` for each message.
     fn lines(ladder: &Ladder) -> Vec<String> {
         let letter = |name: &str| name[..1].to_uppercase();
         ladder

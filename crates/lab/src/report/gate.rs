@@ -1,7 +1,8 @@
 //! Verdicts of gates.
 //!
-//! A gate compares valid trials of one run, at equal loads. A ratio or difference is the median over the repetitions: trials of one repetition
-//! follow each other closely, so that a drift of the machine meets both. At several loads the value furthest from the bound decides.
+//! A gate compares valid trials of one run, at equal loads. A ratio or difference is the median over the repetitions: the trials of one
+//! repetition are close in time, so that a drift of the machine affects both. With several loads, the value furthest from the bound
+//! decides.
 
 use super::cells::{CellRows, Cells, figure_of, value_of};
 use super::plot::representatives;
@@ -18,11 +19,11 @@ use std::collections::BTreeMap;
 pub struct GateVerdict {
     /// Gate in words.
     pub gate: String,
-    /// Measured value or ratio. None where a trial is missing or not valid.
+    /// Measured value or ratio, or `None` if a trial is missing or not valid.
     pub value: Option<f64>,
-    /// True if the bound is met. None where nothing could be judged.
+    /// True if the bound is met; `None` if nothing could be judged.
     pub is_met: Option<bool>,
-    /// True if the aim is met. None without an aim.
+    /// True if the aim is met; `None` without an aim.
     pub is_aim_met: Option<bool>,
     /// Result in words.
     pub sentence: String,
@@ -30,7 +31,7 @@ pub struct GateVerdict {
 
 /// Judges the gates of an experiment by the rows of a run.
 ///
-/// The profile smoke judges none: its trials are too short.
+/// In the profile smoke no gate is judged, because the trials are too short.
 pub fn gates(experiment: &Experiment, rows: &[Row]) -> Vec<GateVerdict> {
     let cells = Cells::of(experiment, rows);
     let is_smoke = !rows.is_empty() && rows.iter().all(|row| row.profile == Profile::Smoke);
@@ -80,7 +81,7 @@ fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> Gate
     verdict
 }
 
-/// Judged figures, systems and axes in words.
+/// Describes the judged figures, systems and axes in words.
 fn subject(gate: &Gate) -> String {
     let axes = |axes: &Axes| -> String { axes.iter().map(|(name, value)| format!(" {name}={value}")).collect() };
     let own = format!("{} of {}{}", gate.figures.join(" + "), gate.system, axes(&gate.only));
@@ -100,7 +101,7 @@ fn against_axes(gate: &Gate) -> Axes {
     axes
 }
 
-/// Value, ratio or difference that is furthest from the bound.
+/// Returns the value, ratio or difference that is furthest from the bound.
 fn measured(cells: &Cells<'_>, rows: &[Row], gate: &Gate) -> Result<f64, String> {
     let own = of_system(cells, &gate.system, &gate.only);
     if own.is_empty() {
@@ -147,7 +148,7 @@ fn enough(cells: &[&CellRows<'_>], gate: &Gate) -> Result<(), String> {
     }
 }
 
-/// Sum of the judged figures of the floor at the load of a cell.
+/// Returns the sum of the judged figures of the floor at the load of a cell.
 fn of_floor(rows: &[Row], cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     let is_equal =
         |row: &&Row| row.system.name == FLOOR && row.validity.is_valid() && Some(row.load.value) == cell.offered.load();
@@ -156,7 +157,8 @@ fn of_floor(rows: &[Row], cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     gate.figures.iter().map(of_figure).sum()
 }
 
-/// Ratio or difference of two cells: its median over the common repetitions, or the ratio or difference of their medians if there are none.
+/// Returns the ratio or difference of two cells: its median over the common repetitions, or the ratio or difference of the two medians if
+/// there are no common repetitions.
 fn compared(cells: &Cells<'_>, own: &CellRows<'_>, other: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     let [mine, others] = [own, other].map(|cell| by_repetition(cell, gate));
     let pair = |(repetition, own): (&u32, &f64)| gate.bound.compare(*own, *others.get(repetition)?);
@@ -180,13 +182,13 @@ fn is_alike(gate: &Gate, own: &CellRows<'_>, other: &CellRows<'_>) -> bool {
     own.axes.iter().all(|(name, value)| is_named(name) || other.axes.get(name) == Some(value))
 }
 
-/// Cells of fixed loads of a system, or its limit.
+/// Returns the cells of the fixed loads of a system, or the cell of its limit.
 fn of_system<'b, 'a>(cells: &'b Cells<'a>, system: &str, only: &Axes) -> Vec<&'b CellRows<'a>> {
     let own: Vec<_> = cells.with(only).into_iter().filter(|cell| cell.system == system).collect();
     representatives(&own)
 }
 
-/// Sum of the medians of the judged figures.
+/// Returns the sum of the medians of the judged figures.
 fn sum(cells: &Cells<'_>, cell: &CellRows<'_>, gate: &Gate) -> Option<f64> {
     let value =
         |figure: &String| cells.value_at(cell, figure).filter(|value| !value.is_invalid).map(|value| value.middle);

@@ -24,7 +24,7 @@ pub struct Headline {
 /// Limits of a system that a sentence names one by one.
 const NAMED: usize = 3;
 
-/// Makes the headline of a run. `is_whole`: all trials of its plan were made.
+/// Makes the headline of a run. `is_whole`: whether all trials of its plan were made.
 pub(super) fn answer(cells: &Cells<'_>, rows: &[Row], gates: &[GateVerdict], is_whole: bool) -> Headline {
     let invalid = cells.cells.iter().filter(|cell| !cell.rows.iter().any(|row| row.validity.is_valid())).count();
     let missed = gates.iter().filter(|gate| gate.is_met == Some(false)).count();
@@ -53,7 +53,7 @@ pub(super) fn answer(cells: &Cells<'_>, rows: &[Row], gates: &[GateVerdict], is_
     Headline { tone, sentence: format!("{}.", parts.join("; ")) }
 }
 
-/// Sentence about limits, ratios between systems, or values.
+/// Returns a sentence about limits, ratios between systems, or values.
 fn result(cells: &Cells<'_>) -> Option<String> {
     let experiment = cells.experiment;
     let has_limit = cells.cells.iter().any(|cell| cell.offered == Offered::Limit);
@@ -67,7 +67,7 @@ fn result(cells: &Cells<'_>) -> Option<String> {
     names.into_iter().find_map(|figure| values(cells, figure))
 }
 
-/// One limit with its cause, or several by system with the part that is each limit.
+/// Describes one limit with its cause, or the limits of several systems, each with the part that is the limit.
 fn limits(cells: &Cells<'_>) -> String {
     let found: Vec<&CellRows<'_>> = cells.cells.iter().filter(|cell| cell.offered == Offered::Limit).collect();
     if let [cell] = found.as_slice() {
@@ -84,7 +84,8 @@ fn limits(cells: &Cells<'_>) -> String {
     cells.systems.iter().filter_map(of_system).collect::<Vec<_>>().join("; ")
 }
 
-/// `strowger carries 1,850 calls/s; beyond, srd.p95 misses its bound (server: its thread shard-0 used 98 % of a core)`.
+/// Writes `strowger carries 1,850 calls/s; beyond, srd.p95 misses its bound (server: its thread shard-0 used 98 % of a
+/// core)`.
 fn single_limit(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
     let (system, carried) = (cell.system, carried(cells, cell));
     let Some(found) = found(cell) else { return format!("{system} carries {carried}") };
@@ -100,7 +101,7 @@ fn single_limit(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
     format!("{sentence} ({})", found.cause())
 }
 
-/// `1,850 calls/s (workers=4, limit of the server)`.
+/// Writes `1,850 calls/s (workers=4, limit of the server)`.
 fn limit(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
     let mut marks = axes(cells, cell);
     let mut carried = carried(cells, cell);
@@ -120,18 +121,18 @@ fn limit(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
     if marks.is_empty() { carried } else { format!("{carried} ({})", marks.join(", ")) }
 }
 
-/// Limit in the row that ended the search of a cell.
+/// Returns the limit in the row that ended the search of a cell.
 pub(super) fn found<'r>(cell: &CellRows<'r>) -> Option<&'r FoundLimit> {
     cell.rows.last().and_then(|row| row.limit.as_ref())
 }
 
-/// Load of a limit for people.
+/// Formats the load of a limit for people.
 fn carried(cells: &Cells<'_>, cell: &CellRows<'_>) -> String {
     let load = cells.value(cell, "limit").map_or(0.0, |value| value.middle);
     load_title(cells.experiment, cell.axes, Offered::Fixed(load))
 }
 
-/// Values of the axes in which cells differ.
+/// Returns the values of the axes in which cells differ.
 fn axes(cells: &Cells<'_>, cell: &CellRows<'_>) -> Vec<String> {
     let differs = |name: &&String| {
         cells.cells.iter().filter_map(|other| other.axes.get(*name)).collect::<BTreeSet<_>>().len() > 1
@@ -139,10 +140,11 @@ fn axes(cells: &Cells<'_>, cell: &CellRows<'_>) -> Vec<String> {
     cell.axes.keys().filter(differs).map(|name| format!("{name}={}", cell.axes[name])).collect()
 }
 
-/// Driver of an echo. It does nothing of what a server does, so that no ratio to it says which is better.
+/// Driver of an echo. An echo does none of a server's work, so that a ratio to it does not show which system is better.
 const ECHO: &str = "echo";
 
-/// Values of a figure by system, and the ratios of the first system to the others. An echo is the last.
+/// Lists the values of a figure by system, and the ratios of the first system to the other systems. An echo is the
+/// last.
 fn values(cells: &Cells<'_>, figure: &str) -> Option<String> {
     let found = representatives(&cells.with(&Axes::new()));
     // A staircase has no fixed loads: its trials are compared load by load.

@@ -66,7 +66,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
     page.html(&format!("strowger lab {} · times are UTC · `strowger lab verify` checks the run", description.program))
 }
 
-/// Experiment, profile, date and machine in one line.
+/// Describes experiment, profile, date and machine in one line.
 pub(super) fn about(report: &Report<'_>) -> String {
     let description = report.description;
     format!(
@@ -87,7 +87,7 @@ fn flush(page: &mut Page, figures: &mut Vec<Figure>) {
     }
 }
 
-/// Number of the gates without a verdict. None where there is none.
+/// Returns the number of gates without a verdict, or `None` if each gate has a verdict.
 pub(super) fn unjudged(gates: &[&GateVerdict]) -> Option<String> {
     let count = gates.len() as u64;
     let were = if count == 1 { "was" } else { "were" };
@@ -103,7 +103,7 @@ pub(super) fn gate(verdict: &GateVerdict) -> Item {
     Item { mark: Some(mark), text: format!("{}: {}", verdict.gate, verdict.sentence) }
 }
 
-/// Trial with its verdict.
+/// Describes a trial with its verdict.
 pub(super) fn trial(row: &Row) -> Item {
     let cell = row.cell();
     let axes: String = cell.axes.iter().map(|(name, value)| format!(" {name}={value}")).collect();
@@ -118,7 +118,7 @@ pub(super) fn trial(row: &Row) -> Item {
     }
 }
 
-/// Definitions of the figures that the report shows.
+/// Returns the definitions of the figures that the report shows.
 pub(super) fn definitions(report: &Report<'_>) -> Table {
     let gates = report.experiment.gates.iter().flat_map(|gate| gate.figures.iter());
     let names: BTreeSet<&String> =

@@ -48,7 +48,7 @@ fn value(cells: &Cells<'_>, entry: &Entry, system: &str, of: &Description) -> St
     }
 }
 
-/// Text with facts in place of its marks.
+/// Fills facts into the marks of a text.
 fn filled(experiment: &Experiment, text: &str, system: &str, of: &Description) -> String {
     let mut filled = text.to_owned();
     for mark in entry_marks(text) {

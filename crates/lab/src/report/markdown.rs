@@ -60,7 +60,7 @@ fn line(out: &mut String, item: &Item) {
     let _ = writeln!(out, "- {sign} {}", printable(&item.text));
 }
 
-/// Values of a plot: a line for each place, a column for each series.
+/// Lists the values of a plot: a line for each place, a column for each series.
 fn values(plot: &Plot) -> Table {
     let show = |value: f64| match Unit::ALL.into_iter().find(|unit| unit.key() == plot.y.unit) {
         Some(unit) => unit.show(value),
@@ -73,7 +73,7 @@ fn values(plot: &Plot) -> Table {
     let titles = plot.series.iter().map(|series| series.name.clone());
     let of_published = plot.published.iter().map(|published| published.label.clone());
     let mut table = Table::new([title].into_iter().chain(titles).chain(of_published));
-    // Places are not negative: their bits have their order.
+    // Values of x are not negative, so that their bits have the same order as the values.
     let measured = plot.series.iter().flat_map(|series| series.points.iter().map(|point| point.x.to_bits()));
     let of_others = plot.published.iter().flat_map(|of| of.points.iter().filter_map(|point| point.x.map(f64::to_bits)));
     let places: BTreeSet<u64> = measured.chain(of_others).collect();

@@ -12,7 +12,7 @@ use strowger_measure::{Unit, several};
 /// Figure of the floor that a method names.
 const COST: &str = "server.cpu.call";
 
-/// Says how the rows were measured and what their values mean.
+/// Describes how the rows were measured and what their values mean.
 pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) -> Vec<String> {
     let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
     let hold = steps.hold.unwrap_or(experiment.call.hold);
@@ -90,7 +90,8 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// Reads the time of a run that ended at this second since 1970-01-01 UTC. None where the clock was set back.
+    /// Reads the time of a run that ended at this second since 1970-01-01 UTC. Returns `None` if the clock was set
+    /// back.
     pub(super) fn of(description: &Description, rows: &[Row], ended: u64) -> Option<Self> {
         let took = ended.checked_sub(description.started)?;
         let is_again = |pair: &&[Row]| {
@@ -168,12 +169,12 @@ fn show(time: Duration) -> String {
     Unit::Microseconds.show(time.as_micros() as f64)
 }
 
-/// Tells whether a finder makes trials that are not those of fixed loads.
+/// Returns whether a finder makes trials in addition to those at fixed loads.
 fn has_search(experiment: &Experiment, steps: &Steps) -> bool {
     steps.search && matches!(experiment.load.finder, FinderKind::Search | FinderKind::Rfc7502)
 }
 
-/// Says how long the trials of a search are.
+/// Describes the duration of the trials of a search.
 fn trials_of_search(experiment: &Experiment, steps: &Steps) -> Option<String> {
     let length = match experiment.load.finder {
         FinderKind::Search => {
@@ -190,7 +191,7 @@ fn trials_of_search(experiment: &Experiment, steps: &Steps) -> Option<String> {
     ))
 }
 
-/// Says which cores the server had.
+/// Describes the cores that the server had.
 fn cores(rows: &[Row]) -> Option<String> {
     let of = |row: &Row| row.figures.value("server.cores").zip(row.figures.value("machine.cores"));
     let (own, all) = rows.iter().filter(|row| row.system.name != FLOOR).find_map(of)?;

@@ -63,7 +63,7 @@ pub struct Material<'a> {
     pub description: &'a Description,
     /// All trials of the plan were made.
     pub is_whole: bool,
-    /// End of the last trial in seconds since 1970-01-01 UTC. None where no samples tell.
+    /// End of the last trial in seconds since 1970-01-01 UTC, or `None` if there are no samples of it.
     pub ended: Option<u64>,
     /// Text of a document of the experiment by its name.
     pub document: &'a dyn Fn(&str) -> Option<String>,
@@ -126,22 +126,22 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// Answer in one sentence.
+    /// Returns the answer in one sentence.
     pub const fn answer(&self) -> &Headline {
         &self.answer
     }
 
-    /// Time of the plan and of the run in one sentence. None where no samples tell.
+    /// Returns the times of the plan and of the run in one sentence, or `None` if no samples show the time of the run.
     pub fn time(&self) -> Option<String> {
         self.time.map(Time::sentence)
     }
 
-    /// Verdicts of the gates.
+    /// Returns the verdicts of the gates.
     pub fn gates(&self) -> &[GateVerdict] {
         &self.gates
     }
 
-    /// Returns the number of gates without a verdict, in words. None where there is none.
+    /// Describes the number of gates without a verdict, or returns `None` if each gate has a verdict.
     pub fn unjudged(&self) -> Option<String> {
         html::unjudged(&self.gates.iter().filter(|gate| gate.is_met.is_none()).collect::<Vec<_>>())
     }
@@ -238,7 +238,7 @@ fn without_data(figure: &Figure, title: &str, reason: &str) -> Result<strowger_r
     strowger_report::Figure::without_data(&plot::slug(&figure.name), title, reason)
 }
 
-/// Title with the number of the publication before it.
+/// Returns the title, preceded by the number of the publication.
 fn heading(experiment: &Experiment, figure: &Figure) -> String {
     let kind = match figure.form {
         Form::Table | Form::List | Form::Limits | Form::Machines => "Table",
@@ -251,7 +251,7 @@ fn heading(experiment: &Experiment, figure: &Figure) -> String {
     }
 }
 
-/// Line below measured values: number of trials, lower bounds, form of the publication.
+/// Returns the line below measured values: number of trials, lower bounds, form of the publication.
 fn note(cells: &Cells<'_>, figure: &Figure) -> String {
     let shown = match figure.form {
         Form::Lines | Form::Bars => plot::shown(cells, figure, &figure.x.clone().unwrap_or(Source::Load)),
@@ -323,8 +323,8 @@ pub fn of_folder<T>(
     with_material(root, |material| use_report(&Report::new(material)?))
 }
 
-/// Names the figures, units, series, points, columns and lines that the plan of a run promises and its report lacks, and a time that differs from
-/// that of the plan by a quarter though no trial was made again. The profile smoke judges no time.
+/// Lists the figures, units, series, points, columns and lines that the plan of a run promises and its report lacks. The list also has the
+/// time of the run if it differs from the planned time by a quarter though no trial was repeated. The profile smoke judges no time.
 ///
 /// # Errors
 /// The folder is no run or was changed, or its experiment cannot be shown.
@@ -368,14 +368,15 @@ fn with_material<T>(
     use_material(material)
 }
 
-/// Moment of the last sample of the last trial, in seconds since 1970-01-01 UTC.
+/// Returns the moment of the last sample of the last trial, in seconds since 1970-01-01 UTC.
 fn ended(root: &Path) -> Option<u64> {
     let last = entries(&root.join("trials")).ok()?.pop()?;
     let observed = Observed::read(&last.join("samples.log"), Span::WHOLE).ok()?;
     observed.machine.last().map(|sample| sample.at / 1_000_000)
 }
 
-/// Text of a document of a run, with the length of its calls. None for the answering side that the generator has built in.
+/// Returns the text of a document of a run, with the length of its calls, or `None` for the answering side that is built
+/// into the generator.
 fn document_of(experiment: &Experiment, profile: Profile, name: &str) -> Option<String> {
     let hold = experiment.profiles.get(&profile).and_then(|steps| steps.hold).unwrap_or(experiment.call.hold);
     // An address for documentation: RFC 5737.
@@ -384,7 +385,7 @@ fn document_of(experiment: &Experiment, profile: Profile, name: &str) -> Option<
     (name != document::ANSWER).then(|| document::text(name, &parties).ok())?
 }
 
-/// Texts of the configurations of a run, by `system/name`.
+/// Reads the texts of the configurations of a run, by `system/name`.
 fn configurations(root: &Path) -> Result<Vec<(String, String)>, Error> {
     let folder = root.join("configurations");
     let mut found = Vec::new();
@@ -398,7 +399,7 @@ fn configurations(root: &Path) -> Result<Vec<(String, String)>, Error> {
     Ok(found)
 }
 
-/// Entries of a folder in the order of their names; none where there is no folder.
+/// Returns the entries of a folder in the order of their names, or no entries if the folder does not exist.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     if !folder.is_dir() {
         return Ok(Vec::new());

@@ -1,7 +1,7 @@
 //! Lines and bars of an experiment.
 //!
 //! The rows of a figure are divided by system, by each axis that is neither its x nor in its `where`, and by fixed load. Each division is a
-//! series, named by the system, axes and load in which divisions differ. So a series has rows of one kind only.
+//! series, which is named by the system, axes and load in which divisions differ. So all rows of a series are of one kind.
 
 use super::cells::{CellRows, Cells, Offered, Value, title_of};
 use crate::document;
@@ -14,7 +14,7 @@ use strowger_report::figure::{Axis, Form, Plot, Point, Published, PublishedPoint
 /// Ratio of the greatest delay to the least from which on the axis is logarithmic.
 const LOG_FROM: f64 = 100.0;
 
-/// Makes the plot of a figure. None where no row has its values.
+/// Makes the plot of a figure, or returns `None` if no row has its values.
 pub(super) fn plot(cells: &Cells<'_>, figure: &experiment::Figure, title: &str, note: &str) -> Option<Plot> {
     let x = figure.x.clone().unwrap_or(Source::Load);
     let found: Vec<&CellRows<'_>> = shown(cells, figure, &x);
@@ -83,8 +83,8 @@ pub(super) fn slug(name: &str) -> String {
     if slug.contains(|c: char| c.is_ascii_alphanumeric()) { slug } else { format!("figure{slug}") }
 }
 
-/// Cells whose values a figure shows. Over the load: all trials. Over time or an axis: one cell for each fixed load, or that of the limit if there is
-/// none.
+/// Returns the cells whose values a figure shows. Over the load: all trials. Over time or an axis: one cell for each fixed load, or the
+/// cell of the limit if there are no fixed loads.
 pub(super) fn shown<'b, 'a>(cells: &'b Cells<'a>, figure: &experiment::Figure, x: &Source) -> Vec<&'b CellRows<'a>> {
     let fitting = cells.with(&figure.only);
     match x {
@@ -101,7 +101,7 @@ pub(super) fn of_figures<'b, 'a>(cells: &[&'b CellRows<'a>], figures: &[String])
     if is_of_limits && limits().next().is_some() { limits().collect() } else { representatives(cells) }
 }
 
-/// Selects the cells of fixed loads; the limit where a system and its axes have none.
+/// Selects the cells of fixed loads, or the cell of the limit if a system and its axes have no fixed load.
 pub(super) fn representatives<'b, 'a>(cells: &[&'b CellRows<'a>]) -> Vec<&'b CellRows<'a>> {
     let has_fixed = |cell: &CellRows<'_>| {
         let mut same = cells.iter().filter(|other| other.system == cell.system && other.axes == cell.axes);
@@ -115,7 +115,7 @@ pub(super) fn representatives<'b, 'a>(cells: &[&'b CellRows<'a>]) -> Vec<&'b Cel
     cells.iter().copied().filter(|cell| is_shown(cell)).collect()
 }
 
-/// Fixed loads of cells that have equal systems and axes as another one with another load.
+/// Returns whether two cells differ only in their fixed loads.
 pub(super) fn has_several_loads(cells: &[&CellRows<'_>]) -> bool {
     cells.iter().any(|cell| {
         cells.iter().any(|other| {
@@ -124,7 +124,7 @@ pub(super) fn has_several_loads(cells: &[&CellRows<'_>]) -> bool {
     })
 }
 
-/// Names of axes that have several values in these cells.
+/// Returns the names of axes that have several values in these cells.
 pub(super) fn varied<'b>(cells: &[&'b CellRows<'_>]) -> Vec<&'b str> {
     let names: BTreeSet<&str> = cells.iter().flat_map(|cell| cell.axes.keys().map(String::as_str)).collect();
     let differs = |name: &&str| cells.iter().map(|cell| cell.axes.get(*name)).collect::<BTreeSet<_>>().len() > 1;
@@ -176,7 +176,7 @@ impl<'b> Names<'b> {
     }
 }
 
-/// Load of a cell for people.
+/// Formats the load of a cell for people.
 pub(super) fn load_title(experiment: &experiment::Experiment, axes: &Axes, offered: Offered) -> String {
     match offered.load() {
         Some(load) => format!("{} {}", grouped(load), load_unit(experiment, axes)),
@@ -184,7 +184,8 @@ pub(super) fn load_title(experiment: &experiment::Experiment, axes: &Axes, offer
     }
 }
 
-/// Unit of the load at these values of axes: callers that only register make registrations of what the experiment counts as calls.
+/// Returns the unit of the load at these values of axes. Callers that only register make registrations where the experiment
+/// otherwise counts calls.
 fn load_unit(experiment: &experiment::Experiment, axes: &Axes) -> LoadUnit {
     match experiment.load.unit {
         LoadUnit::Calls if document::only_registers(experiment.document(axes)) => LoadUnit::Registrations,
@@ -233,7 +234,7 @@ impl Places {
         }
     }
 
-    /// Position of a cell on the horizontal axis. None if the cell has no value for it.
+    /// Returns the position of a cell on the horizontal axis, or `None` if the cell has no value for that axis.
     fn of_cell(&self, cell: &CellRows<'_>) -> Option<f64> {
         match self {
             Self::Numbers(Source::Load) => cell.offered.load(),
@@ -252,7 +253,7 @@ impl Places {
         }
     }
 
-    /// Place of a published value.
+    /// Returns the position of a published value.
     fn of_text(&self, text: &str) -> Option<f64> {
         match self {
             Self::Numbers(_) => text.parse().ok(),
@@ -260,7 +261,7 @@ impl Places {
         }
     }
 
-    /// Makes the horizontal axis of a figure of these values of axes.
+    /// Makes the horizontal axis of a figure for these values of axes.
     fn axis(self, cells: &Cells<'_>, only: &Axes) -> XAxis {
         let numbers = |title: &str, unit: &str| {
             XAxis::Numbers(Axis { title: title.into(), unit: unit.into(), scale: Scale::Linear })
@@ -289,14 +290,14 @@ fn axis_title(figure: &experiment::Figure, first: &Definition) -> String {
     if figure.y.len() == 1 { first.title.to_owned() } else { figure.y.join(", ") }
 }
 
-/// Scale of measured and published values.
+/// Returns a scale that includes measured and published values.
 fn scale(unit: Unit, values: impl Iterator<Item = f64>) -> Scale {
     let range = |(least, most): (f64, f64), value: f64| (least.min(value), most.max(value));
     let (least, most) = values.fold((f64::INFINITY, 0.0), range);
     if unit == Unit::Microseconds && least > 0.0 && most >= least * LOG_FROM { Scale::Log } else { Scale::Linear }
 }
 
-/// Published values, by measured variant.
+/// Groups the published values by measured variant.
 fn published(of: &Publication, figure: &experiment::Figure, places: &Places) -> Vec<Published> {
     let mut groups: Vec<(&str, Vec<PublishedPoint>)> = Vec::new();
     for point in &figure.points {

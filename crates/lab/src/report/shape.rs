@@ -56,8 +56,8 @@ impl Report<'_> {
     }
 }
 
-/// Makes the rows that the trials of a plan promise: each has every figure. A search ends in a limit; a staircase and a search of
-/// RFC 7502 try two loads at least.
+/// Makes the rows that the trials of a plan promise, each with every figure. A search ends in a limit; a staircase and a search
+/// of RFC 7502 make trials at two loads at least.
 pub fn expected(experiment: &Experiment, profile: Profile, plan: &Plan) -> Vec<Row> {
     plan.trials.iter().flat_map(|trial| rows(experiment, profile, trial)).collect()
 }
@@ -71,7 +71,7 @@ fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> 
         let mut row = Row::new(&experiment.name, system, load, profile, trial.configuration.as_bytes());
         row.axes = trial.axes.clone();
         row.repetition = trial.repetition;
-        // A second without an answer has no delay and no share: of these figures only one value is promised.
+        // A second without an answer has no delay and no share, so that only one value of these figures is promised.
         let seconds = |name: &str| if may_lack(name) { 1 } else { seconds };
         for name in experiment.course(profile, &trial.axes).over_time {
             let _ = row.series.set(&name, vec![Some(1.0); seconds(&name)]);
@@ -114,7 +114,7 @@ fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> 
     }
 }
 
-/// Names the figures, units, series, points, columns and lines that a report lacks.
+/// Lists the figures, units, series, points, columns and lines that a report lacks.
 pub fn missing(found: &[Shape], wanted: &[Shape]) -> Vec<String> {
     let mut missing = Vec::new();
     for wanted in wanted {
@@ -150,7 +150,7 @@ pub fn missing(found: &[Shape], wanted: &[Shape]) -> Vec<String> {
     missing
 }
 
-/// Says why a figure has no data.
+/// Returns the reason why a figure has no data.
 pub(super) fn absence(cells: &Cells<'_>, figure: &Figure, profile: Profile) -> String {
     let fits = |trial: &&Planned| figure.only.iter().all(|(name, value)| trial.axes.get(name) == Some(value));
     let plan = plan(cells.experiment, profile, &[]);

@@ -41,7 +41,7 @@ pub(super) fn values(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
     lines.fill(if has_causes { table.with_texts(texts + figure.y.len()) } else { table })
 }
 
-/// Makes the table of limits: by criterion where the finder made steps, with the cause of each.
+/// Makes the table of limits, each with its cause. If the finder made steps, the table has a limit for each criterion.
 pub(super) fn limits(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
     let fitting = cells.with(&figure.only);
     let mut found: Vec<&CellRows<'_>> = Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn limits(cells: &Cells<'_>, figure: &experiment::Figure) -> Table {
     lines.fill(with_texts(Table::new(titles), texts).with_texts(count - 2).with_texts(count - 1))
 }
 
-/// Lines of a table with their places: published ones follow the measured ones of equal axes.
+/// Lines of a table with their places. A published line follows the measured lines of equal axes.
 #[derive(Default)]
 struct Lines(Vec<(Vec<Option<usize>>, bool, Vec<String>)>);
 
@@ -105,7 +105,7 @@ impl Lines {
     }
 }
 
-/// Limits by criterion of the steps that a system made.
+/// Returns the limit by each criterion, from the steps that a system made.
 fn steps(cells: &[&CellRows<'_>], of: &CellRows<'_>) -> Criteria {
     let own = cells.iter().filter(|cell| cell.system == of.system && cell.axes == of.axes);
     let point = |cell: &&CellRows<'_>| {
@@ -146,7 +146,7 @@ pub(super) fn machines(cells: &Cells<'_>, of: &Description) -> Table {
     table
 }
 
-/// Shows a figure of a cell. A search that found no load too high found a lower bound of the limit.
+/// Shows a figure of a cell. If a search found no load too high, the limit is shown as a lower bound.
 pub(super) fn of_cell(cells: &Cells<'_>, cell: &CellRows<'_>, figure: &str) -> Option<String> {
     let shown = show(figure, cells.value_at(cell, figure)?);
     let is_bound = figure == "limit" && found_limit(cells, cell).is_some_and(is_lower_bound);
@@ -166,21 +166,21 @@ pub(super) fn show(figure: &str, value: Value) -> String {
     format!("{}{}{mark}", plain(value.middle), interval.unwrap_or_default())
 }
 
-/// Shows a value alone. A share beyond 0 and 100 %, such as a penalty, needs no more digits than others.
+/// Shows a value alone. A share below 0 or above 100 %, such as a penalty, needs no more digits than other shares.
 pub(super) fn show_plain(figure: &str, value: f64) -> String {
     let unit = definition(figure).map_or(Unit::Count, |definition| definition.unit);
     let is_share = (0.0..=100.0).contains(&value);
     if unit == Unit::Percent && !is_share { format!("{value:.2} %") } else { unit.show(value) }
 }
 
-/// Limit that a search found for a system with these axes.
+/// Returns the limit that a search found for a system with these axes.
 fn found_limit<'b>(cells: &'b Cells<'_>, of: &CellRows<'_>) -> Option<&'b FoundLimit> {
     let is_of =
         |cell: &&CellRows<'_>| cell.offered == Offered::Limit && cell.system == of.system && cell.axes == of.axes;
     cells.cells.iter().find(is_of)?.rows.last()?.limit.as_ref()
 }
 
-/// Part that is the limit, and its busiest thread.
+/// Returns the part that is the limit, and its busiest thread.
 fn cause(cells: &Cells<'_>, cell: &CellRows<'_>) -> Option<String> {
     let found = found_limit(cells, cell)?;
     if is_lower_bound(found) {
@@ -194,7 +194,7 @@ fn with_texts(table: Table, count: usize) -> Table {
     (1..count).fold(table, Table::with_texts)
 }
 
-/// Published lines with their first columns, of the axes that the run has.
+/// Returns the published lines for the values of axes that the run has, each with its first columns.
 fn published<'f>(
     cells: &Cells<'_>,
     figure: &'f experiment::Figure,
@@ -232,7 +232,7 @@ impl Columns {
         Self { axes: names.filter(|name| varied.contains(&name.as_str())).collect(), has_loads }
     }
 
-    /// Places of the values of the axes in the experiment.
+    /// Returns the position of each axis's value among the values of the experiment.
     fn places(&self, cells: &Cells<'_>, axes: &Axes) -> Vec<Option<usize>> {
         let place = |name: &String| {
             let axis = cells.experiment.axes.iter().find(|axis| axis.name == *name)?;

@@ -57,7 +57,7 @@ pub struct Row {
     pub profile: Profile,
     /// Measured figures.
     pub figures: Figures,
-    /// Values of figures for each second of the window, where the experiment shows them over time.
+    /// Values of figures for each second of the window, if the experiment shows them over time.
     #[serde(default, skip_serializing_if = "Series::is_empty")]
     pub series: Series,
     /// Limit of a search. Only the row that ends a search has one; its load is 0, and its figures are those of the trial that confirmed
@@ -97,7 +97,8 @@ impl Row {
         serde_json::to_string(self).expect("a row has text as keys and finite numbers")
     }
 
-    /// Returns the cell of the experiment that the row belongs to: rows of one cell differ in repetition and version only.
+    /// Returns the cell of the experiment to which the row belongs. Rows of one cell differ only in repetition and
+    /// version.
     pub fn cell(&self) -> Cell {
         Cell {
             experiment: self.experiment.clone(),
@@ -206,7 +207,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Number of calls or connections that exist at a time. None of a rate.
+    /// Returns the number of calls or connections that exist at a time, or `None` if the load is a rate.
     pub fn at_a_time(&self) -> Option<f64> {
         (!self.unit.is_rate()).then_some(self.value)
     }
@@ -238,7 +239,7 @@ impl fmt::Display for Load {
     }
 }
 
-/// Defines an enum of words: its serde form, `ALL`, `word`, `Display` and `FromStr` come from one list.
+/// Defines an enum of words, and derives its serde form, `ALL`, `word`, `Display` and `FromStr` from one list.
 macro_rules! words {
     ($(#[$doc:meta])+ $name:ident { $( $(#[$variant_doc:meta])+ $variant:ident = $word:literal, )+ }) => {
         $(#[$doc])+

@@ -4,7 +4,7 @@ use super::{AxisValue, FORMAT, Row};
 use serde_json::error::Category;
 use strowger_config::{Fault, Report};
 
-/// Reads a file of rows, one JSON line each; empty lines are skipped.
+/// Reads a file of rows, one JSON line each, and skips empty lines.
 ///
 /// # Errors
 /// The report of each line that is no row.
@@ -23,7 +23,7 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Row>, Report> {
     if faults.is_empty() { Ok(rows) } else { Err(Report::new(file, text, faults)) }
 }
 
-/// Returns the lines that end in a line feed. A laboratory that was killed while it wrote leaves a part of a line behind them.
+/// Returns the lines that end in a line feed. A laboratory that was killed while it wrote leaves a part of a line after them.
 pub fn complete(text: &str) -> &str {
     text.rfind('\n').map_or("", |end| &text[..=end])
 }

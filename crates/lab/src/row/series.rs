@@ -43,13 +43,13 @@ pub const OVER_TIME: &[&str] = &[
     "machine.cpu",
 ];
 
-/// Tells whether a second may be without a value of this figure: one without an answer has no delay and no share.
+/// Returns whether a second may lack a value of this figure: a second without an answer has no delay and no share.
 pub fn may_lack(name: &str) -> bool {
     let is_delay = ["rrd.", "srd.", "response.", "request."].iter().any(|start| name.starts_with(start));
     is_delay || ["ira", "isa", "ira.any", "isa.any", "failed.any"].contains(&name)
 }
 
-/// Values of figures for each second of a window, the first one at 0. None where nothing was measured.
+/// Values of figures for each second of a window, the first one at 0. `None` means that nothing was measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Series(BTreeMap<String, Vec<Option<f64>>>);
@@ -58,7 +58,7 @@ impl Series {
     /// Sets the values of a figure, in the unit of its definition.
     ///
     /// # Errors
-    /// The figure has no values for each second, or one is not finite.
+    /// The figure has no values for each second, or one of the values is not finite.
     pub fn set(&mut self, name: &str, values: Vec<Option<f64>>) -> Result<(), UnknownFigure> {
         if !OVER_TIME.contains(&name) {
             return Err(UnknownFigure::NotOverTime(name.into()));
@@ -70,7 +70,7 @@ impl Series {
         Ok(())
     }
 
-    /// Returns the values of a figure; empty if the figure was not requested.
+    /// Returns the values of a figure, or no values if the figure was not requested.
     pub fn values(&self, name: &str) -> &[Option<f64>] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }

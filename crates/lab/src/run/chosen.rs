@@ -24,17 +24,18 @@ pub struct Chosen {
     pub folder: SystemFolder,
     /// Version that the system states.
     pub version: String,
-    /// Hash of the system's program. None if the system runs already.
+    /// Hash of the system's program, or `None` if the system runs already.
     pub program: Option<Digest>,
     /// Program, folder or address that the command line named.
     pub given: Option<String>,
 }
 
-/// Opens the systems of a run: all of the experiment that are not optional, or those that are named, each with a path or none. A name that
-/// the experiment does not have stands for a system in place of its first one, with the same configurations; the experiment gets it.
+/// Opens the systems of a run: the named systems, each with or without a path, or all systems of the experiment that are not optional. A
+/// name that the experiment does not have is added to the experiment as a further system, with the configurations of the experiment's
+/// first system.
 ///
 /// # Errors
-/// A name or path stands for no system, or its program is missing.
+/// A name or path has no system, or the program of the system is missing.
 pub fn choose(
     experiment: &mut Experiment,
     named: &[(String, Option<String>)],
@@ -59,7 +60,7 @@ pub fn choose(
     experiment.systems.iter().filter(|spec| spec.is_among(&names)).map(open).collect()
 }
 
-/// Table of a system that the experiment does not have.
+/// Creates the table of a system that the experiment does not have.
 fn further(experiment: &Experiment, name: &str, has_path: bool) -> Result<SystemSpec, Error> {
     let is_shipped = SHIPPED.iter().any(|(shipped, _)| *shipped == name);
     let known: Vec<&str> = experiment.systems.iter().map(|spec| spec.name.as_str()).collect();
@@ -82,7 +83,8 @@ fn further(experiment: &Experiment, name: &str, has_path: bool) -> Result<System
     Ok(spec)
 }
 
-/// Refuses a plan that asks a system for a configuration that it does not have, or kills one that runs elsewhere.
+/// Refuses a plan that asks a system for a configuration that it does not have, or that kills a system on another
+/// machine.
 ///
 /// # Errors
 /// The first such trial, with a cure.
@@ -114,7 +116,7 @@ pub fn check(plan: &Plan, systems: &[Chosen]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Version of a system and the hash of its program, on this machine.
+/// Returns the version of a system on this machine and the hash of its program.
 pub(super) fn identify(folder: &SystemFolder) -> Result<(String, Option<Digest>), Error> {
     let program = match folder.address() {
         Some(_) => None,
@@ -136,7 +138,7 @@ pub fn describe(systems: &[Chosen]) -> Vec<SystemUsed> {
     systems.iter().map(one).collect()
 }
 
-/// Versions of the databases and caches that the plan needs, by name, on the machine of the server.
+/// Returns the versions of the databases and caches that the plan needs, by name, on the machine of the server.
 ///
 /// # Errors
 /// The connection is gone.
@@ -154,7 +156,7 @@ pub fn versions(plan: &Plan, systems: &[Chosen], server: &ProcessHost) -> Result
     }
 }
 
-/// Versions of databases and caches on this machine.
+/// Returns the versions of these databases and caches on this machine.
 pub(super) fn versions_of(names: &[String]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for name in names {
@@ -173,8 +175,8 @@ pub(super) fn versions_of(names: &[String]) -> BTreeMap<String, String> {
     found
 }
 
-/// Refuses a plan that needs one machine where several take part: callers show credentials with their first INVITE, or a command of the system
-/// makes the load.
+/// Refuses a plan that works only on one machine if several take part: callers show credentials with their first INVITE, or a command of
+/// the system makes the load.
 ///
 /// # Errors
 /// The first such trial, with a cure, or a document that cannot be read.

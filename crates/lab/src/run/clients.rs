@@ -47,7 +47,7 @@ fn unknown(error: UnknownFigure) -> Error {
     Error::Unexpected { what: "the clients of a trial".into(), reason: error.to_string() }
 }
 
-/// The trials of two clients as one: its window is the time in which both made their load.
+/// Merges the trials of two clients into one, whose window is the time in which both clients made their load.
 fn together(one: Made, other: Made) -> Result<Made, UnknownFigure> {
     Ok(Made {
         figures: figures(&one.figures, &other.figures)?,
@@ -58,7 +58,7 @@ fn together(one: Made, other: Made) -> Result<Made, UnknownFigure> {
     })
 }
 
-/// Joins the figures of two clients: counts are added, shares and means are weighted by their attempts, and of two percentiles or threads
+/// Joins the figures of two clients. Counts are added, shares and means are weighted by their attempts, and of two percentiles or threads
 /// the larger one is used.
 fn figures(one: &Figures, other: &Figures) -> Result<Figures, UnknownFigure> {
     let mut both = other.clone();

@@ -39,7 +39,7 @@ pub enum Ending {
     Interrupted,
 }
 
-/// Makes everything that is due. `is_stopped`: whether the run is to end; a trial that is under way then counts for nothing.
+/// Makes all trials that are due. `is_stopped` returns whether the run is to end; the trial in progress is then discarded.
 ///
 /// # Errors
 /// A trial cannot be made, or a row not be written. The rows before are a valid part.
@@ -121,10 +121,10 @@ fn set_limit(figures: &mut Figures, limit: &Limit) -> Result<(), UnknownFigure> 
     }
 }
 
-/// Brings a schedule to where the rows of an interrupted run end.
+/// Advances a schedule past the rows of an interrupted run.
 ///
 /// # Errors
-/// A row is of another plan; a sentence with its number.
+/// A row is of another plan. The error is a sentence with the number of the row.
 pub fn replay(schedule: &mut Schedule, rows: &[Row]) -> Result<(), String> {
     for (number, row) in (1..).zip(rows) {
         schedule.take(row).map_err(|reason| format!("row {number} is not of this plan: {reason}"))?;

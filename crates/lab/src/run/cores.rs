@@ -4,16 +4,16 @@ use super::chosen::Chosen;
 use crate::host::Hosts;
 use crate::program::in_path;
 
-/// Cores from which on a machine is divided. With fewer, a server and its database would share one core, of which the generator does not need the
-/// other.
+/// Number of cores from which on a machine is divided. With fewer cores, a server and its database would share one core, while the
+/// generator does not need all of the other.
 const LEAST: usize = 4;
 
 /// Program that keeps processes to cores.
 const TASKSET: &str = "taskset";
 
-/// Gives the first half of the cores of this machine to the server and its databases and caches, and the other half to the generator. A machine
-/// of less than four cores, or of which this process may use a part, is not divided, nor is one of several hosts, nor one on which a system runs
-/// already or makes its load itself.
+/// Gives the first half of the cores of this machine to the server and its databases and caches, and the other half to the generator. A
+/// machine is not divided if it has fewer than four cores or if this process may use only a part of them; nor if the run has several hosts,
+/// or a system that runs already or makes its load itself.
 pub fn divide(hosts: Hosts, systems: &[Chosen]) -> Hosts {
     let is_ours = |chosen: &Chosen| chosen.folder.address().is_none() && chosen.folder.driver().measure.is_empty();
     let is_here = !hosts.is_distributed() && in_path(TASKSET).is_some();
@@ -25,7 +25,7 @@ pub fn divide(hosts: Hosts, systems: &[Chosen]) -> Hosts {
     }
 }
 
-/// Cores of the server. None where a machine is not divided.
+/// Returns the number of cores for the server, or `None` if the machine has too few cores to be divided.
 fn share(cores: usize) -> Option<usize> {
     (cores >= LEAST).then_some(cores / 2)
 }

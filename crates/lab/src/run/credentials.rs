@@ -54,7 +54,7 @@ impl Credentials {
         Ok(Self { challenges, uses: 0 })
     }
 
-    /// The next use of all nonces: of each user, from the first, the line that an INVITE to this server shows.
+    /// Returns the next use of all nonces: for each user, from the first, the line that an INVITE to this server shows.
     pub(super) fn next(&mut self, server: u16) -> Result<Vec<String>, Error> {
         self.uses += 1;
         let uri = format!("sip:127.0.0.1:{server}");
@@ -79,7 +79,8 @@ mod tests {
     use super::*;
     use crate::port;
 
-    /// A server that challenges each request by a nonce of its own, after something that was not asked for.
+    /// Checks nonce counts with a server that challenges each request by a new nonce, and that first sends a challenge
+    /// without a nonce, which must be ignored.
     #[test]
     fn each_use_of_a_nonce_has_a_count_of_its_own() {
         let server = UdpSocket::bind("127.0.0.1:0").expect("a free port");

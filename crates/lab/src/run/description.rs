@@ -29,7 +29,7 @@ pub struct Description {
     pub versions: BTreeMap<String, String>,
     /// Machine that made the trials.
     pub machine: Machine,
-    /// Cores to which the server was kept. None for all.
+    /// Number of cores to which the server was limited, or `None` if it could use all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_cores: Option<u32>,
     /// Hosts by name, with their roles.
@@ -52,7 +52,7 @@ pub struct SystemUsed {
     pub path: Option<String>,
     /// Version that it states.
     pub version: String,
-    /// Hash of its program. None where it runs elsewhere.
+    /// Hash of the program, or `None` if the system runs on another machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<Digest>,
 }

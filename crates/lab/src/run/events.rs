@@ -24,7 +24,7 @@ pub(super) struct Made {
     pub(super) late: Option<String>,
 }
 
-/// Makes the events of a trial. `begins`: the begin of its window; `is_over`: whether it has ended.
+/// Makes the events of a trial. `begins`: the beginning of its window; `is_over`: whether the trial has ended.
 pub(super) fn make(
     events: &[TrialEvent],
     begins: Receiver<SystemTime>,
@@ -32,7 +32,7 @@ pub(super) fn make(
     side: &mut dyn ServerSide,
 ) -> Made {
     let mut made = Made::default();
-    // The generator makes the changes of the load. A trial that does not begin has no events.
+    // The generator itself makes the changes of the load. A trial that does not begin has no events.
     let mut own = events.iter().filter(|event| !matches!(event.action, Action::Load(_))).peekable();
     if own.peek().is_none() {
         return made;

@@ -72,12 +72,12 @@ impl Folder {
         if wait::until(FORKED, locked) { Ok(()) } else { Err(FolderError::InUse(self.root.clone())) }
     }
 
-    /// Place of the folder.
+    /// Returns the path of the folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Number of rows so far.
+    /// Returns the number of rows so far.
     pub const fn rows(&self) -> usize {
         self.count
     }
@@ -92,7 +92,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Removes the files of the trial that was under way.
+    /// Removes the files of the trial that was in progress.
     pub fn discard_trial(&self) {
         // What remains has no hash, and a resumed run removes it.
         let _ = std::fs::remove_dir_all(self.root.join(trial(self.count + 1)));
@@ -118,10 +118,11 @@ impl Folder {
         Ok(())
     }
 
-    /// Appends a row. Its trial's files are hashed first, so that a row in the list of hashes has all of them.
+    /// Appends a row. The files of the trial are hashed first, so that the list of hashes has all files of each row in
+    /// it.
     ///
     /// # Errors
-    /// The disk is full, or a file cannot be written. The rows before stay as they are.
+    /// The disk is full, or a file cannot be written. The earlier rows are unchanged.
     pub fn append(&mut self, row: &Row) -> Result<(), Error> {
         for file in files_below(&self.root, &trial(self.count + 1))? {
             let path = self.root.join(&file);
@@ -150,7 +151,7 @@ impl Folder {
         self.save()
     }
 
-    /// Replaces the list of hashes at once: a reader finds the old one or the new one.
+    /// Replaces the list of hashes atomically: a reader finds the old list or the new one.
     fn save(&mut self) -> Result<(), Error> {
         self.sums.files.insert(ROWS.into(), Digest::of(self.text.as_bytes()));
         let (path, new) = (self.root.join(SUMS), self.root.join(format!("{SUMS}.new")));
@@ -164,7 +165,7 @@ impl Folder {
     }
 }
 
-/// Path of the folder with the files of a row, counted from 1.
+/// Returns the path of the folder with the files of a row, counted from 1.
 pub(super) fn trial(number: usize) -> String {
     format!("trials/{number:04}")
 }

@@ -1,4 +1,4 @@
-//! Server's side on a host: the agent there has an [`OwnSide`], and answers for it.
+//! Server's side on a host, where the agent has an [`OwnSide`] and answers requests for it.
 
 use super::chosen;
 use super::own_side::OwnSide;
@@ -50,14 +50,14 @@ fn send_program(system: &mut SystemFolder, host: &Host) -> Result<(), Error> {
     Ok(())
 }
 
-/// Version of a system on a host, and the hash of its program.
+/// Returns the version of a system on a host, and the hash of its program.
 pub(super) fn describe(system: &SystemFolder, host: &Host) -> Result<(String, Option<Digest>), Error> {
     let mut system = system.clone();
     send_program(&mut system, host)?;
     Ok(host.side(0, SideRequest::Describe(Box::new(system)))?.0)
 }
 
-/// Versions of databases and caches on a host.
+/// Returns the versions of these databases and caches on a host.
 pub(super) fn versions(names: Vec<String>, host: &Host) -> Result<BTreeMap<String, String>, Error> {
     Ok(host.side(0, SideRequest::Versions(names))?.0)
 }
@@ -150,7 +150,7 @@ impl FarServer {
         self.0.begin(samples, rate)
     }
 
-    /// Ends the samples. The sentence is about a clock that was set meanwhile.
+    /// Ends the samples. Returns a sentence about the clock if it was set meanwhile.
     pub(crate) fn finish(&mut self) -> Result<Option<String>, Error> {
         self.0.finish().map(|watched| watched.clock)
     }
@@ -161,7 +161,7 @@ impl FarServer {
 pub(crate) struct HostedSides(HashMap<u32, OwnSide>);
 
 impl HostedSides {
-    /// Answers a request about a side; `sent`: bytes behind the reply. `program`: this program.
+    /// Answers a request about a side. `sent`: bytes after the reply. `program`: this program.
     pub(crate) fn answer(
         &mut self,
         number: u32,
@@ -219,7 +219,7 @@ impl HostedSides {
     }
 }
 
-/// Names and lengths of the small files of a server, with their bytes.
+/// Returns the names and lengths of the small files of a server, and appends their bytes to `sent`.
 fn files(side: &OwnSide, root: &Path, sent: &mut Vec<u8>) -> Result<Value, Error> {
     let mut found = Vec::new();
     for file in side.files() {

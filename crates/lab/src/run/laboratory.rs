@@ -79,8 +79,8 @@ impl Laboratory {
         }
     }
 
-    /// Takes the running site of a trial. Sites of other cells end. A site whose trial at a fixed load is made again ends, too: its server has
-    /// grown, and its allocator keeps the memory of the calls that have ended.
+    /// Takes the running site of a trial, and ends the sites of other cells. A site whose trial at a fixed load is repeated is ended too:
+    /// its server has grown, and the allocator of the server keeps the memory of ended calls.
     fn running(&mut self, order: &NextTrial) -> Option<Site> {
         let planned = &order.planned;
         self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
@@ -90,8 +90,8 @@ impl Laboratory {
         (!is_again).then_some(site)
     }
 
-    /// Tells whether the run compares builds of the program of a system: then none may be lucky with where its code lies. A folder of a user
-    /// may have a program that needs its place.
+    /// Returns whether the run compares builds of the program of a system. In this case no build may have an advantage by the place of its
+    /// code in memory. A program in a user's folder may need its place.
     fn has_other_build(&self, of: &Chosen) -> bool {
         let is_folder = of.given.as_deref().is_some_and(|given| Path::new(given).is_dir());
         let is_other = |other: &Chosen| other.spec.driver == of.spec.driver && other.spec.name != of.spec.name;
@@ -179,7 +179,7 @@ impl Laboratory {
         Ok(site)
     }
 
-    /// Addresses of the answering sides of one client.
+    /// Returns the addresses of the answering sides of one client.
     fn sides(&self) -> Result<Vec<SocketAddr>, Error> {
         let answering = self.experiment.call.answering as usize;
         let count = match &self.experiment.call.answer {
@@ -191,7 +191,7 @@ impl Laboratory {
         (0..count).map(|number| self.hosts.answerers[number % self.hosts.answerers.len()].free_address()).collect()
     }
 
-    /// Setting of a client of the experiment.
+    /// Returns the setting of a client of the experiment.
     fn load(&self, planned: &Planned, to: SocketAddr, sides: Vec<SocketAddr>) -> Result<generator::Setting, Error> {
         let document = self.experiment.document(&planned.axes).to_owned();
         let mut load = self.setting(to, document, sides)?;
@@ -251,7 +251,7 @@ impl Laboratory {
     }
 }
 
-/// Number of clients, by the axis of this name.
+/// Returns the number of clients, from the axis `clients`.
 fn clients_at(axes: &Axes) -> usize {
     match axes.get("clients") {
         Some(AxisValue::Number(number)) if *number >= 1.0 => *number as usize,
@@ -422,7 +422,8 @@ mod tests {
         }
     }
 
-    /// The server of an invalid trial has grown already: memory of a call on it would be too small.
+    /// Checks that a repeated trial has a new server. The server of an invalid trial has grown already, so that the
+    /// memory of a call on it would be too small.
     #[test]
     fn a_trial_that_is_made_again_has_a_fresh_server() {
         let scratch = tempfile::tempdir().expect("a temporary folder");
@@ -454,7 +455,7 @@ mod tests {
         assert!(is_kept(&order));
     }
 
-    /// A resumed run measures with the workers of its first part.
+    /// Checks that a resumed run measures with the number of workers of its first part.
     #[test]
     fn the_best_number_of_workers_is_taken_from_rows() {
         let scratch = tempfile::tempdir().expect("a temporary folder");

@@ -11,20 +11,20 @@
 //! | `trials/NNNN/` | files of row NNNN, counted from 1: raw logs of both ends, `samples.log` of processes and machine, documents and users, filled configuration, output of the system |
 //! | `SHA256SUMS` | hash of each file, for `sha256sum --check` and [`Recorded::open`] |
 //!
-//! Reports that are made of a run may lie beside these; they have no hash. A file under `trials` or `configurations` without a hash is
-//! refused in a whole run. In a part it belongs to the trial that was under way when the laboratory was killed.
+//! Reports of the run may be in the same folder; they have no hash. A file under `trials` or `configurations` without a hash is
+//! refused in a whole run. In an interrupted run such a file belongs to the trial that was in progress when the laboratory was killed.
 //!
 //! # Order of writing
 //!
-//! A row is written when its trial's files are, and `SHA256SUMS` is replaced at once after the row. A kill at any moment leaves the
-//! rows that `SHA256SUMS` covers, and `--resume` removes the rest.
+//! A row is written after the files of its trial, and `SHA256SUMS` is replaced atomically after the row. After a kill at any moment
+//! the rows that `SHA256SUMS` covers are complete, and `--resume` removes everything else.
 //!
 //! # Rows of a cell
 //!
-//! An invalid trial is made again. So several rows may have the same cell and repetition: the valid one counts. Where all are
-//! invalid, the last one does, and it is marked by its reasons. Trials of a search are rows too. The row that ends a search has a
-//! [`limit`](crate::row::Row::limit), the load 0, and the figures `limit`, `limit.low` and `limit.high` beside those of the trial
-//! that confirmed the limit.
+//! An invalid trial is repeated. So several rows may have the same cell and repetition, of which the valid one counts. If all are
+//! invalid, the last row counts, and it is marked by its reasons. Trials of a search are rows too. The row that ends a search has
+//! a [`limit`](crate::row::Row::limit), the load 0, and the figures `limit`, `limit.low` and `limit.high` beside those of the
+//! trial that confirmed the limit.
 //!
 //! ```
 //! use strowger_lab::row::{Load, LoadUnit, Profile, Row, System};

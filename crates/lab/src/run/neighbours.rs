@@ -50,7 +50,7 @@ impl Neighbours {
 
     /// Computes their use since an earlier moment.
     pub(super) fn since(&self, earlier: &Self) -> OtherUse {
-        // A parent gets the whole time of a child that ends, and the child is gone from the sum.
+        // A parent gets the whole time of a child that ends, and the child is removed from the sum.
         let all = |of: &Self| of.0.values().map(|times| times.own + times.ended).sum::<u64>();
         let ticks = all(self).saturating_sub(all(earlier));
         let growth = self.0.iter().map(|(key, now)| {
@@ -63,7 +63,7 @@ impl Neighbours {
     }
 }
 
-/// Start time, name and ticks of a process. None of a thread of the kernel.
+/// Reads the start time, name and ticks of a process; returns `None` for a thread of the kernel.
 fn read(folder: &Path) -> Option<(u64, Times)> {
     let stat = std::fs::read_to_string(folder.join("stat")).ok()?;
     parse(&stat)

@@ -59,7 +59,7 @@ pub struct Marked {
     pub reasons: Vec<Reason>,
 }
 
-/// Schedule of a run. Rows of an interrupted run bring it to where that run was.
+/// Schedule of a run. The rows of an interrupted run advance it to the trial after them.
 #[derive(Debug)]
 pub struct Schedule {
     experiment: Experiment,
@@ -73,7 +73,7 @@ pub struct Schedule {
     marked: Vec<Marked>,
 }
 
-/// Search that is under way.
+/// Search in progress.
 struct Searching {
     finder: Box<dyn Finder>,
     made: Vec<(Trial, TrialOutcome)>,
@@ -92,32 +92,32 @@ impl Schedule {
         Self { experiment, profile, steps, plan, done: 0, attempt: 1, search: None, marked: Vec::new() }.ready()
     }
 
-    /// Experiment of the plan.
+    /// Returns the experiment of the plan.
     pub const fn experiment(&self) -> &Experiment {
         &self.experiment
     }
 
-    /// Profile of the plan.
+    /// Returns the profile of the plan.
     pub const fn profile(&self) -> Profile {
         self.profile
     }
 
-    /// Plan.
+    /// Returns the plan.
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Number of trials and searches of the plan that are done.
+    /// Returns the number of trials and searches of the plan that are done.
     pub const fn done(&self) -> usize {
         self.done
     }
 
-    /// Estimated time of the remaining trials.
+    /// Returns the estimated time of the remaining trials.
     pub fn rest(&self) -> Duration {
         self.plan.trials[self.done..].iter().map(|trial| trial.time).sum()
     }
 
-    /// Trials that stayed invalid.
+    /// Returns the trials that stayed invalid.
     pub fn marked(&self) -> &[Marked] {
         &self.marked
     }
@@ -162,10 +162,10 @@ impl Schedule {
         }
     }
 
-    /// Takes the row of the trial or limit that [`Schedule::next`] named.
+    /// Takes the row of the trial or limit that [`Schedule::next`] returned.
     ///
     /// # Errors
-    /// The row is of another trial; a sentence.
+    /// The row is of another trial. The error is a sentence.
     pub fn take(&mut self, row: &Row) -> Result<(), String> {
         match self.next() {
             Due::Nothing => return Err("all trials of the plan were made".into()),
@@ -187,7 +187,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// The floor has registrations where the experiment has them, and calls elsewhere.
+    /// Returns the unit of the floor's load: registrations if the experiment has registrations, otherwise calls.
     fn unit_of_floor(&self) -> LoadUnit {
         let unit = self.experiment.load.unit;
         if unit == LoadUnit::Registrations { unit } else { LoadUnit::Calls }
@@ -215,7 +215,7 @@ impl Schedule {
         }
     }
 
-    /// Nothing is judged in the profile `smoke`, and so nothing is made again.
+    /// Returns how often an invalid trial is repeated. The profile `smoke` judges nothing, and so repeats nothing.
     const fn repeats(&self) -> u32 {
         if matches!(self.profile, Profile::Smoke) { 0 } else { REPEATS }
     }
@@ -295,8 +295,8 @@ fn reasons(validity: &Validity) -> Vec<Reason> {
     }
 }
 
-/// Outcome of the longest trial at or below the limit; of equally long ones that with the highest load. By RFC 7502 a trial is the longer the
-/// lower its rate: it is the one that carried the limit.
+/// Returns the outcome of the longest trial at or below the limit, and of equally long trials that with the highest load. In RFC 7502 a
+/// trial is longer if its rate is lower: there the result is the trial that carried the limit.
 fn confirmation(made: &[(Trial, TrialOutcome)], limit: &Limit) -> TrialOutcome {
     if limit.method == Method::Rfc7502 {
         let mut at = made.iter().filter(|(trial, _)| trial.load == limit.load);

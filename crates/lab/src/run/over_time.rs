@@ -15,7 +15,7 @@ const SECOND: u64 = 1_000_000;
 /// Shares of the phones whose return has a figure.
 const RETURNS: [(&str, f64); 2] = [("registered.after", 1.0), ("registered.after.95", 0.95)];
 
-/// Seconds of a window: figures of each, and its registrations.
+/// Seconds of a window: the figures of each second, and the registrations.
 #[derive(Debug)]
 pub(super) struct Seconds {
     first: u64,
@@ -49,7 +49,7 @@ impl Seconds {
         }
     }
 
-    /// Values of the figures of the course.
+    /// Returns the values of the figures of the course.
     pub(super) fn series(&self, course: &Course, observed: &Observed) -> Result<Series, UnknownFigure> {
         let mut series = Series::default();
         for name in &course.over_time {
@@ -65,7 +65,7 @@ impl Seconds {
         Ok(series)
     }
 
-    /// Times from the kill of the server until the phones were registered again. Without a value where that was later than the window.
+    /// Adds the times from the kill of the server until the phones were registered again. A time later than the window has no value.
     pub(super) fn returns(&self, course: &Course, figures: &mut Figures) -> Result<(), UnknownFigure> {
         let Some(killed) = course.killed().filter(|_| course.users > 0) else { return Ok(()) };
         for (name, share) in RETURNS {
@@ -77,8 +77,8 @@ impl Seconds {
         Ok(())
     }
 
-    /// Phones that have registered since the server started last, at the end of each second. Users take turns, so that as many
-    /// registrations are of as many phones.
+    /// Returns the number of phones that have registered since the last start of the server, at the end of each second. Users
+    /// take turns, so that the number of registrations is the number of phones.
     fn registered(&self, course: &Course) -> Vec<u64> {
         let users = u64::from(course.users);
         let kills = || course.events.iter().filter(|event| event.action.is_kill()).map(|event| event.at.as_secs());
@@ -94,7 +94,7 @@ impl Seconds {
         (0..).zip(&self.registrations).map(count).collect()
     }
 
-    /// Values of a figure of samples; none of another figure.
+    /// Returns the values of a figure that samples have, or `None` for another figure.
     fn sampled(&self, name: &str, observed: &Observed) -> Option<Vec<Option<f64>>> {
         let trees = |part: &'static str| observed.trees.iter().filter(move |tree| tree.name.starts_with(part));
         let cores = observed.machine.iter().map(|sample| sample.cores.len()).max().unwrap_or(1).max(1) as f64;
@@ -117,7 +117,7 @@ impl Seconds {
         Some(used.iter().zip(&covered).map(share).collect())
     }
 
-    /// Amounts by second. That of a sample (end, interval, amount) is spread over its interval.
+    /// Spreads the amount of each sample (end, interval, amount) over its interval, and returns the amounts by second.
     fn spread(&self, samples: impl Iterator<Item = (u64, u64, f64)>) -> Vec<f64> {
         let mut sums = vec![0.0; self.figures.len()];
         for (end, interval, amount) in samples.filter(|(_, interval, _)| *interval > 0) {
@@ -132,7 +132,7 @@ impl Seconds {
     }
 }
 
-/// Seconds until `wanted` registrations were made; within a second they are spread evenly.
+/// Returns the seconds until `wanted` registrations were made; within a second they are spread evenly.
 fn reached(registrations: &[u64], wanted: u64) -> Option<f64> {
     let mut before = 0;
     for (second, count) in registrations.iter().enumerate() {
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn figures_are_those_of_each_second() {
         let mut observed = Observed::default();
-        // A sample from 100.5 to 101.5: half of its time is of either second. The server is away in the last one.
+        // Half of the sample from 100.5 to 101.5 belongs to each second. The server is away in the last second.
         for (at, interval) in [(100_500_000, 500_000), (101_500_000, 1_000_000), (103_000_000, 1_500_000)] {
             let busy = MachineSample { at, interval, cores: vec![0.25, 0.75], ..MachineSample::default() };
             observed.machine.push(busy);

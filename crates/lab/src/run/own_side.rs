@@ -37,7 +37,7 @@ const LARGEST: u64 = 1 << 20;
 enum Server {
     /// System under test.
     System(RunningSystem),
-    /// Server that runs already, and its process where it can be seen.
+    /// Server that runs already, and its process if it can be seen.
     External(Option<u32>),
     /// Unread relay or echo.
     Floor(Process),
@@ -70,7 +70,7 @@ impl Server {
         }
     }
 
-    /// Command that makes the load of a trial. None where the laboratory makes calls.
+    /// Returns the command that makes the load of a trial, or `None` if the laboratory makes the calls.
     const fn measuring(&self) -> Option<&Measuring> {
         match self {
             Self::System(system) => system.measuring(),
@@ -78,7 +78,7 @@ impl Server {
         }
     }
 
-    /// Entries of its own caches. None of a server that has ended.
+    /// Returns the number of entries in the server's own caches, or `None` for a server that has ended.
     fn entries(&mut self) -> Result<Option<u64>, Error> {
         match self {
             Self::System(system) => match system.ended() {
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Sentence about a server that has ended.
+    /// Returns a sentence about the server if it has ended.
     fn ended(&mut self) -> Option<String> {
         let status = match self {
             Self::System(system) => system.ended()?,
@@ -216,7 +216,7 @@ impl OwnSide {
         self.beside.iter().find(|beside| beside.kind() == BesideKind::Database)
     }
 
-    /// Small files of the server, with paths below its folder.
+    /// Returns the small files of the server, with paths below its folder.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         small_files(&self.folder.join("system"), &mut found);
@@ -335,7 +335,7 @@ fn floor(
     Ok((Server::Floor(relay), vec![own]))
 }
 
-/// Keeps processes that run to these cores; none for all.
+/// Limits running processes to these cores; an empty list sets no limit.
 fn pin(ids: &[u32], cores: &[usize]) -> Result<(), Error> {
     let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
     for id in ids.iter().copied().flat_map(tree).filter(|_| !cores.is_empty()) {
@@ -346,19 +346,19 @@ fn pin(ids: &[u32], cores: &[usize]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Cores of this machine.
+/// Returns the number of cores of this machine.
 fn available() -> u32 {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32
 }
 
-/// Number of cores that a process may use.
+/// Returns the number of cores that a process may use.
 fn cores_of(id: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
     let mask = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:"))?;
     mask.trim().split(',').map(|word| u32::from_str_radix(word, 16).map(u32::count_ones)).sum::<Result<u32, _>>().ok()
 }
 
-/// Name of the samples of a process among those of its part, by its number.
+/// Returns the name of the samples of a process among the processes of its part, by its number.
 fn sample_name(part: &str, number: usize) -> String {
     if number == 1 { part.to_owned() } else { format!("{part}/{number}") }
 }
@@ -370,7 +370,7 @@ fn part_of(beside: &Beside) -> &'static str {
     }
 }
 
-/// Copies the small files of a folder and of its folders; a folder that is not there has none.
+/// Copies the small files of a folder and of its subfolders; a missing folder has no files.
 pub(super) fn copy_small_files(from: &Path, to: &Path) -> Result<(), Error> {
     let mut found = Vec::new();
     small_files(from, &mut found);

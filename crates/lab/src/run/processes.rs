@@ -1,6 +1,7 @@
 //! Processes and threads of a system, and those that end during a trial.
 //!
-//! The root of a system may run on while a process or thread below it ends and is started again, which loses the work that it had.
+//! The root of a system may continue to run while a process or thread below it ends and is started again. Such a restart loses the
+//! work of that process or thread.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +21,7 @@ pub(super) struct Processes {
     tasks: BTreeMap<u32, Task>,
 }
 
-/// Thread; the first one of a process stands for it.
+/// Thread. The first thread of a process represents the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Task {
     name: String,
@@ -47,10 +48,10 @@ impl Processes {
         Self { at: (uptime * TICKS) as u64, roots: roots.to_vec(), tasks: found }
     }
 
-    /// Sentence about a process that has ended since, or a thread that has ended and has a successor of its name.
+    /// Returns a sentence about a process that has ended since, or about a thread that has ended and has a successor of the same name.
     ///
-    /// A process counts if it has the name of a root or has used processor time: a script may start a program such as `sleep` now and then. A
-    /// thread counts from half the age of the system on: a pool may end a thread that has no work.
+    /// A process counts if it has the name of a root or has used processor time: a script may start a program such as `sleep` now and then.
+    /// A thread counts if it is older than half the age of the system: a pool may end a thread that has no work.
     pub(super) fn lost(&self, now: &Self) -> Option<String> {
         let oldest = self.tasks.values().map(|task| task.started).min()?;
         let age = |started: u64| self.at.saturating_sub(started);
@@ -82,7 +83,7 @@ impl Processes {
     }
 }
 
-/// Name and start of a task, by its `stat`.
+/// Reads the name and the start of a task from its `stat`.
 fn task(folder: &Path) -> Option<Task> {
     let text = std::fs::read_to_string(folder.join("stat")).ok()?;
     let (_, behind) = text.split_once('(')?;

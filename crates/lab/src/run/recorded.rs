@@ -79,9 +79,9 @@ pub struct Recorded {
     pub files: usize,
     pub(super) sums: Sums,
     pub(super) rows_text: String,
-    /// Files of the trial that was under way when the laboratory was killed; they belong to no row.
+    /// Files of the trial that was in progress when the laboratory was killed; they belong to no row.
     pub unlisted: Vec<String>,
-    /// Bytes behind the rows that have a hash; they are no row.
+    /// Number of bytes after the rows that have a hash. These bytes are no rows.
     pub uncovered: usize,
 }
 
@@ -140,7 +140,7 @@ impl Recorded {
         if !faults.is_empty() {
             return Err(changed(faults));
         }
-        // The hashes are right, so an unreadable row comes from another version.
+        // The hashes are right, so an unreadable row was written by another version.
         let unexpected =
             |what: &str, reason: String| Error::Unexpected { what: format!("{}", root.join(what).display()), reason };
         let description = Description::read(&description).map_err(|reason| unexpected(DESCRIPTION, reason))?;
@@ -158,7 +158,7 @@ impl Recorded {
         })
     }
 
-    /// Reads a run, and refuses also what a killed laboratory leaves: files and bytes of rows without a hash.
+    /// Reads a run, and also refuses files and bytes of rows without a hash, which a killed laboratory leaves.
     ///
     /// # Errors
     /// As those of [`Recorded::open`]; or a part has more than its list of hashes covers.
@@ -171,7 +171,8 @@ impl Recorded {
     }
 }
 
-/// Length of the rows that a hash covers. Of a part there may be more: a row is written before the list of hashes.
+/// Returns the length of the rows that a hash covers. The rows of an unfinished part may be longer than that, because a
+/// row is written before the list of hashes.
 fn covered(rows: &[u8], hash: &Digest, is_whole: bool) -> Option<usize> {
     if is_whole {
         return (Digest::of(rows) == *hash).then_some(rows.len());

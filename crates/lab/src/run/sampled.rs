@@ -8,7 +8,7 @@ use std::time::Duration;
 use strowger_measure::process::Memory;
 use strowger_measure::{MachineSample, Observed, ThreadUse, TreeSample};
 
-/// Names of sampled process trees; a number follows where there are several.
+/// Names of sampled process trees. A number follows the name if there are several.
 pub(crate) const SERVER: &str = "server";
 pub(super) const DATABASE: &str = "database";
 pub(super) const CACHE: &str = "cache";
@@ -53,14 +53,14 @@ impl Part {
 }
 
 impl Sampled {
-    /// Takes the samples that lie in the window by their middle; moments in microseconds since 1970-01-01 UTC.
+    /// Takes the samples whose middle lies in the window. Moments are in microseconds since 1970-01-01 UTC.
     pub(crate) fn of(mut observed: Observed, begin: u64, end: u64, evidence: &mut Evidence) -> Self {
         let is_within = |at: u64, interval: u64| (begin..end).contains(&at.saturating_sub(interval / 2));
         let memory = memory(&observed, begin, end);
         observed.trees.retain(|sample| is_within(sample.at, sample.interval));
         observed.machine.retain(|sample| is_within(sample.at, sample.interval));
         if !evidence.away.is_zero() {
-            // The observer goes on with empty samples of killed processes.
+            // The observer continues with empty samples of killed processes.
             observed.trees.retain(|sample| sample.processes > 0 || sample.cpu > 0);
         }
         evidence.window = Duration::from_micros(end.saturating_sub(begin));
@@ -108,8 +108,8 @@ impl Sampled {
         for (name, part) in self.parts.iter().filter(|(_, part)| part.interval > 0) {
             let share = |time: u64| time as f64 / part.interval as f64 * 100.0;
             figures.set(&format!("{name}.cpu"), share(part.cpu) / cores)?;
-            // Cost of a call: the part's time over the calls made in it.
-            // A server that was away has spent its time on the calls of the whole window.
+            // Cost of a call: the part's time divided by the calls made in that time. The time that a restarted server
+            // used is divided by the calls of the whole window.
             let away = if *name == SERVER { self.away } else { 0 };
             let cost = rate.map(|rate| part.cpu as f64 / (part.interval + away) as f64 * 1e6 / rate);
             let per = if *name == CACHE { "operation" } else { "call" };
@@ -142,7 +142,8 @@ impl Sampled {
     }
 }
 
-/// The last memory of each tree of the server in a window, together. None where the window has no sample of it.
+/// Returns the sum of the last memory of each tree of the server in a window, or `None` if the window has no sample of
+/// the server.
 fn memory(observed: &Observed, begin: u64, end: u64) -> Option<Memory> {
     let mut last: BTreeMap<&str, Memory> = BTreeMap::new();
     let of_server =
@@ -151,7 +152,7 @@ fn memory(observed: &Observed, begin: u64, end: u64) -> Option<Memory> {
     last.into_values().reduce(Memory::plus)
 }
 
-/// The busiest threads with labels of their own: a name that several have is numbered from the busiest on.
+/// Returns the busiest threads with unique labels: threads of the same name are numbered, the busiest first.
 fn labelled(threads: &[ThreadUse]) -> Vec<(String, u64)> {
     let mut busiest: Vec<&ThreadUse> = threads.iter().collect();
     busiest.sort_by_key(|thread| std::cmp::Reverse(thread.cpu));
@@ -249,7 +250,8 @@ mod tests {
         }
     }
 
-    /// A server that was killed at 0.2 s and ran again from 0.4 s on: samples of the dead processes count for nothing.
+    /// Checks a server that was killed at 0.2 s and ran again from 0.4 s on: samples of the dead processes count for
+    /// nothing.
     #[test]
     fn a_server_that_was_away_has_the_calls_of_the_whole_window() {
         let mut observed = Observed::default();

@@ -68,11 +68,12 @@ pub(crate) enum SideRequest {
 /// Memory of a side, and the entries of its caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SideMemory {
-    /// Memory of the server. None where it cannot be seen.
+    /// Memory of the server, or `None` if it cannot be seen.
     pub(super) server: Option<Memory>,
-    /// Memory of external caches. None without one.
+    /// Memory of external caches, or `None` if there are none.
     pub(super) cache: Option<Memory>,
-    /// Entries of external caches, or of the server's own. None without a cache, or if a cache does not report the number.
+    /// Number of entries of external caches, or of the server's own cache; `None` without a cache, or if a cache does not
+    /// report the number.
     pub(super) entries: Option<u64>,
 }
 
@@ -93,13 +94,13 @@ pub(super) struct Watched {
 
 /// Server's side of a site, on this machine or on a host. It ends when it is dropped.
 pub(super) trait ServerSide: Debug + Send {
-    /// Addresses of the system's servers: one, unless the system has several instances.
+    /// Returns the addresses of the system's servers: one, unless the system has several instances.
     fn addresses(&self) -> &[SocketAddr];
 
     /// Begins to sample, `rate` times a second.
     fn begin(&mut self, samples: &Path, rate: u32) -> Result<(), Error>;
 
-    /// Ends the samples; the log is at the path that it began with.
+    /// Ends the samples, whose log is at the path given to `begin`.
     fn finish(&mut self) -> Result<Watched, Error>;
 
     /// Tells whether a command of the system makes the load, in place of the laboratory.
@@ -107,38 +108,38 @@ pub(super) trait ServerSide: Debug + Send {
         false
     }
 
-    /// Has that command make a trial, and samples it too.
+    /// Runs the command that makes the load of a trial, and takes samples of the command too.
     fn measuring(&mut self, _: &Trial<'_>) -> Result<Made, Error> {
         let reason = "no command of it makes the load here".to_owned();
         Err(Error::Unexpected { what: "the system".into(), reason })
     }
 
-    /// Memory now.
+    /// Returns the memory that the server uses now.
     fn memory(&mut self) -> Result<SideMemory, Error>;
 
-    /// Ends the server by SIGKILL; with `silent`, datagrams that come to its port are dropped from now on.
+    /// Ends the server by SIGKILL. If `silent` is set, datagrams that arrive at its port are dropped from now on.
     fn kill(&mut self, silent: bool) -> Result<(), Error>;
 
     /// Starts the server once more after [`ServerSide::kill`], and has its processes sampled.
     fn start_again(&mut self) -> Result<(), Error>;
 
-    /// Sentence about a server that has ended.
+    /// Returns a sentence about the server if it has ended.
     fn ended(&mut self) -> Result<Option<String>, Error>;
 
-    /// Last lines that the server printed.
+    /// Returns the last lines that the server printed.
     fn tail(&mut self) -> Result<String, Error>;
 
     /// Empties the table of accounting.
     fn empty_accounting(&mut self) -> Result<(), Error>;
 
-    /// Counts rows of accounting, once there are enough. `completed` and `failed` calls include the warm-up.
+    /// Counts rows of accounting, as soon as enough rows exist. `completed` and `failed` calls include the warm-up.
     fn accounting(&mut self, completed: u64, failed: u64) -> Result<Option<Accounting>, Error>;
 
     /// Copies the small files of the server to this folder.
     fn keep(&mut self, folder: &Path) -> Result<(), Error>;
 }
 
-/// Starts a side at the place of the server. `folder`: a folder of its own on this machine.
+/// Starts a side on the machine of the server. `folder`: a folder on this machine that no other side uses.
 pub(super) fn start(
     order: SideOrder,
     server: &Party,

@@ -9,7 +9,7 @@ use crate::generator::Generator;
 use crate::{Error, port};
 use std::path::{Path, PathBuf};
 
-/// Site of a system. Everything ends and its files go when it is dropped.
+/// Site of a system. When it is dropped, all its processes end and its files are removed.
 #[derive(Debug)]
 pub(super) struct Site {
     /// Name of the system.
@@ -19,9 +19,9 @@ pub(super) struct Site {
     // Dropped in this order.
     pub(super) clients: Vec<Generator>,
     pub(super) side: Box<dyn ServerSide>,
-    /// Workers that the system was given. None where its configuration names them.
+    /// Number of workers that the system was given, or `None` if its configuration sets the number.
     pub(super) workers: Option<u32>,
-    /// Users whose callers send credentials with their first INVITE; 0 for none.
+    /// Number of users whose callers send credentials with their first INVITE; 0 for none.
     pub(super) provers: u32,
     pub(super) credentials: Option<Credentials>,
     /// Files of the site.
@@ -44,7 +44,8 @@ impl Drop for Folder {
 }
 
 impl Site {
-    /// Gives callers credentials for this number of calls: the users in turn use their nonces once more.
+    /// Writes credentials for this number of calls into the data of callers. Users take turns, and each call uses the
+    /// nonce of its user once more.
     pub(super) fn prepare_credentials(&mut self, calls: f64) -> Result<(), Error> {
         if self.provers == 0 {
             return Ok(());

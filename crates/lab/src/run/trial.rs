@@ -23,7 +23,7 @@ use strowger_measure::{Counter, Observed, Run, Span};
 /// Interval at which a pause checks for a signal.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Samples a second: short windows need more.
+/// Returns the number of samples a second: short windows need more.
 fn rate_of_samples(window: Duration) -> u32 {
     match window.as_secs() {
         0..=10 => 10,
@@ -100,7 +100,7 @@ pub(super) fn measure(site: &mut Site, order: &NextTrial, folder: &Path) -> Resu
     Ok(TrialOutcome { figures, series, validity })
 }
 
-/// Loads the site, and makes the events meanwhile.
+/// Puts the load on the site, and makes the events meanwhile.
 fn loaded(site: &mut Site, order: &NextTrial, folder: &Path) -> (Result<Made, Error>, events::Made) {
     let mut trial = generator::Trial::new(order.load, order.warm_up, order.window, folder);
     trial.cool_down = order.cool_down;
@@ -126,7 +126,7 @@ fn loaded(site: &mut Site, order: &NextTrial, folder: &Path) -> (Result<Made, Er
     })
 }
 
-/// Figures of the trial, with the return of its phones, and figures over time.
+/// Returns the figures of the trial, which include the return of its phones, and the figures over time.
 fn over_time(course: &Course, made: &Made, observed: &Observed) -> Result<(Figures, Series), Error> {
     let mut figures = made.figures.clone();
     if course.over_time.is_empty() && course.events.is_empty() {
@@ -138,7 +138,8 @@ fn over_time(course: &Course, made: &Made, observed: &Observed) -> Result<(Figur
     Ok((figures, seconds.series(course, observed).map_err(unknown)?))
 }
 
-/// Adds the figures of memory. Calls and connections that exist at a time are gone after the load: their memory is read at the end of the window.
+/// Adds the figures of memory. Calls and connections that exist at a time are gone after the load, so that their memory is read at the end
+/// of the window.
 fn memory(order: &NextTrial, seen: Seen, calls: Calls, figures: &mut Figures) -> Result<(), UnknownFigure> {
     let Seen { is_fresh, connections, memories: [before, after], within } = seen;
     let growth = |now: Memory, before: Memory| now.unbacked.saturating_sub(before.unbacked) as f64;
@@ -161,7 +162,8 @@ fn memory(order: &NextTrial, seen: Seen, calls: Calls, figures: &mut Figures) ->
         (None, _) => (after, (calls.completed + calls.failed) as f64),
     };
     figures.set("server.pss", server.pss as f64)?;
-    // Two processes have no growth. A server that had another load before keeps free memory of it, and grows by less than its entries take.
+    // A restart leaves no growth to measure, because the two values are of two processes. A server that had another load before has free
+    // memory from that load, and so grows by less than its entries take.
     let has_growth = is_fresh && !order.course.restarts();
     if let (true, Some(before)) = (entries > 0.0 && has_growth, before.server) {
         figures.set("server.entry", growth(server, before) / entries)?;
@@ -207,7 +209,7 @@ fn micros(moment: SystemTime) -> u64 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
-/// Waits for this time, unless a signal comes.
+/// Waits for this time, or until a signal arrives.
 fn pause(time: Duration) -> Result<(), Error> {
     let end = Instant::now() + time;
     while Instant::now() < end {

@@ -10,7 +10,7 @@ const STOLEN: f64 = 5.0;
 /// Maximum share of all cores that other programs may use, in per cent.
 const NEIGHBOUR: f64 = 10.0;
 
-/// Time of a window that samples may lack: they do not begin with it.
+/// Part of a window that samples may lack, because they do not begin at the same time as the window.
 const UNSAMPLED: Duration = Duration::from_millis(250);
 
 /// Share of a window that samples may lack.

@@ -29,7 +29,8 @@ fn arrival() -> Arrival {
     Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None }
 }
 
-/// Memory per unit in bytes, from two measurements with different numbers of units. `hold` makes the units exist.
+/// Returns the memory per unit in bytes, from two measurements with different numbers of units. `hold` creates the
+/// units.
 fn slope(mut hold: impl FnMut(u32)) -> f64 {
     let [before, after] = HELD.map(|count| {
         hold(count);
@@ -83,7 +84,7 @@ pub fn dialog_bytes() -> f64 {
     })
 }
 
-/// Tag that the callee gave.
+/// Returns the To tag that the callee gave.
 fn to_tag(response: &[u8]) -> String {
     let text = String::from_utf8_lossy(response);
     let to = text.lines().find(|line| line.starts_with("To:")).unwrap_or_default();
@@ -110,7 +111,7 @@ fn request(text: &mut String, method: &str, number: u32, tag: &str) {
 mod tests {
     use super::*;
 
-    /// All transactions of answered calls end, and each call remains.
+    /// Checks that all transactions of answered calls end while each call remains.
     #[test]
     fn calls_stand_and_their_transactions_end() {
         let mut callee = Calls::new(&side(ANSWERING, CALLING), 0);

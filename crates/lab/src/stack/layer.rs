@@ -104,7 +104,7 @@ impl Writer {
         }
     }
 
-    /// Call-ID whose messages come to this shard.
+    /// Returns a Call-ID whose messages belong to this shard.
     fn call_id(&mut self) -> [u8; 16] {
         loop {
             let id = hex(self.entropy.u64());
@@ -137,7 +137,8 @@ impl Writer {
         (branch, call::hash(self.secret, &call_id))
     }
 
-    /// Writes the 200 of a request. Its tag follows from the Call-ID: a stateless server gives a copy the same one (RFC 3261 section 8.2.7).
+    /// Writes the 200 of a request. The tag is computed from the Call-ID: a stateless server answers a copy of the request with the same
+    /// tag (RFC 3261 section 8.2.7).
     fn ok(
         &self,
         message: &Message<'_>,
@@ -220,7 +221,7 @@ impl Transactional {
         Self { writer, index, limits, table, told: Vec::new() }
     }
 
-    /// Transactions that fail count as exchanges that do.
+    /// Counts the transactions that have failed, each as a failed exchange.
     fn told(&mut self) -> Tally {
         let has_failed = |told: &Told| matches!(told, Told::Timeout { .. } | Told::ClientTransportError { .. });
         let failed = self.told.drain(..).filter(has_failed).count() as u32;
@@ -296,7 +297,7 @@ impl Calls {
             network: 0,
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
-        // Each call is answered at once.
+        // Each call is answered immediately, so that no 100 is needed.
         let settings = UserAgentSettings { trying: false, ..UserAgentSettings::default() };
         let endpoint = Endpoint::of_shard(identity, settings, &Entropy::new(*seed), *secret, shard);
         let parameter = if *transport == Transport::Udp { "" } else { ";transport=tcp" };
@@ -321,13 +322,13 @@ impl Calls {
         tally
     }
 
-    /// Existing dialogs.
+    /// Returns the number of existing dialogs.
     #[cfg(test)]
     pub(super) fn dialogs(&self) -> usize {
         self.endpoint.agent.calls()
     }
 
-    /// Existing transactions.
+    /// Returns the number of existing transactions.
     pub(super) fn transactions(&self) -> u64 {
         let counts = self.endpoint.counts();
         counts.servers + counts.clients

@@ -1,4 +1,4 @@
-//! Size of a program as it is loaded: without symbols and lines for debuggers, which its file has too.
+//! Size of a program as it is loaded, which excludes the symbols and debug lines in its file.
 
 /// Begin of an ELF file of 64 bits, least byte first.
 const ELF: &[u8] = b"\x7fELF\x02\x01";
@@ -6,7 +6,8 @@ const ELF: &[u8] = b"\x7fELF\x02\x01";
 /// Type of a segment that is loaded, PT_LOAD.
 const LOADED: u64 = 1;
 
-/// Adds up the bytes of the loaded segments of an ELF file. `begin`: its begin, with all program headers. None of another file.
+/// Adds up the bytes of the loaded segments of an ELF file. `begin`: beginning of the file, with all program headers. Returns
+/// `None` for another file.
 pub(super) fn loaded_size(begin: &[u8]) -> Option<u64> {
     if !begin.starts_with(ELF) {
         return None;
@@ -32,7 +33,7 @@ pub(super) fn loaded_size(begin: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Begin of a file with segments of these types and lengths.
+    /// Returns the beginning of a file with segments of these types and lengths.
     fn file(segments: &[(u32, u64)]) -> Vec<u8> {
         let mut begin = vec![0; 64];
         begin[..6].copy_from_slice(ELF);

@@ -7,7 +7,8 @@ use strowger_message::index::Start;
 use strowger_message::view::{self, Typed, View, Visit};
 use strowger_message::{Error, Index, Limits, Line, MandatoryHeaders, Message, Name, Uri, Write};
 
-/// Messages of this project in the manner of the seven of PJSIP's parser benchmark: as many header lines and values, other text.
+/// Messages of this project with the structure of the seven messages in PJSIP's parser benchmark: the same number of header
+/// lines and values, with other text.
 pub const SAMPLES: [&[u8]; 7] = [
     include_bytes!("../../messages/message-1.sip"),
     include_bytes!("../../messages/message-2.sip"),
@@ -37,7 +38,7 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Takes a message apart.
+    /// Splits a message into its parts.
     ///
     /// # Errors
     /// A header field does not follow its grammar.
@@ -105,12 +106,14 @@ impl<'a> Visit<'a> for Count {
     }
 }
 
-/// Other header fields are plain text: reading them costs nothing and measures nothing.
+/// Returns whether the header field has a grammar. Other header fields are plain text: reading them costs nothing and
+/// measures nothing.
 fn has_grammar(name: Name) -> bool {
     !matches!(name, Name::Other | Name::Organization | Name::Subject | Name::Server | Name::UserAgent)
 }
 
-/// Reads each value of an indexed message and keeps none. Returns the number of values of header fields that have a grammar.
+/// Reads each value of an indexed message and discards it. Returns the number of values of header fields that have a
+/// grammar.
 ///
 /// # Errors
 /// A header field does not follow its grammar.
@@ -124,8 +127,8 @@ pub fn read_all(message: &Message<'_>) -> Result<usize, Error> {
     Ok(count.values)
 }
 
-/// Checks that all lines and values of the seven messages are found, also in the messages as they are written again. A parser that stops
-/// early looks fast.
+/// Checks that all lines and values of the seven messages are found, also in the messages as they are written again. Without this check
+/// a parser that stops early looks fast.
 ///
 /// # Errors
 /// A sentence about the first message that is read wrongly.
@@ -161,8 +164,8 @@ fn parsed(bytes: &[u8]) -> Result<Index, Error> {
     Ok(index)
 }
 
-/// Messages parsed, and messages printed, in a second of one core: index and all values of header fields, checked; the message written from
-/// those values. Rounds of both alternate, and the median of each counts.
+/// Returns the messages parsed, and the messages written, in a second of one core. Parsing finds and checks all values of the header
+/// fields; writing makes the message from those values. Rounds of both alternate, and the result is the median of each.
 pub(super) fn rates(time: Duration) -> Result<[f64; 2], String> {
     check(&SAMPLES)?;
     let limits = Limits::default();
@@ -195,7 +198,8 @@ pub(super) fn rates(time: Duration) -> Result<[f64; 2], String> {
     Ok(rates.map(crate::statistics::median))
 }
 
-/// Repetitions in a second of this thread's processor time. Other programs on the machine do not count.
+/// Returns the repetitions in a second of this thread's processor time, which does not include other programs on the
+/// machine.
 fn times_a_second(all: &mut dyn FnMut()) -> f64 {
     const AT_ONCE: u32 = 50;
     let (begin, mut times, mut spent) = (busy(), 0, Duration::ZERO);

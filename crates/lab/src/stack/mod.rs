@@ -1,8 +1,9 @@
 //! The stack as a library, measured without a server: messages parsed and printed, requests and calls between two programs, memory.
 //!
 //! `strowger lab stack` is the program of the system `strowger-stack`. A calling and an answering side have shards of their own and
-//! go as fast as they can: each completed exchange begins the next, and as many as [`Setting::outstanding`] are under way.
-//! By TCP each has a connection of its own, whatever the number of threads. An application is on one of these layers:
+//! work as fast as they can: each completed exchange begins the next one, so that [`Setting::outstanding`] exchanges are always in
+//! progress. Over TCP each of these exchanges has a connection of its own, whatever the number of threads. An application uses one
+//! of these layers:
 //!
 //! | [`Work`] | request | work of both sides |
 //! |---|---|---|
@@ -10,7 +11,8 @@
 //! | `Transaction` | OPTIONS | the same with client and server transactions |
 //! | `Call` | INVITE, ACK, BYE | user agents with dialogs, offer and answer |
 //!
-//! Before and after them two threads exchange as many datagrams of the same lengths and read nothing of them: the unread echo.
+//! The unread echo is measured before and after these layers: two threads exchange the same number of datagrams of the same
+//! lengths, and read nothing of them.
 
 mod footprint;
 mod layer;
@@ -54,16 +56,16 @@ pub struct Setting {
     pub threads: usize,
     /// True if the same threads call and answer, as in the published test of scalability.
     pub is_itself: bool,
-    /// Exchanges that are under way at a time.
+    /// Number of exchanges that are in progress at a time.
     pub outstanding: u32,
     /// Load before the window.
     pub warm_up: Duration,
-    /// Window that is measured. Half of it is the unread echo's, where there is one.
+    /// Window that is measured. If there is an unread echo, half of the window is used for it.
     pub window: Duration,
 }
 
 impl Setting {
-    /// Tells whether the unread echo is measured too: it has one thread a side, and datagrams.
+    /// Returns whether the unread echo is measured too, which needs one thread a side, and datagrams.
     const fn has_unread(&self) -> bool {
         self.threads == 1 && !self.is_itself && matches!(self.transport, Transport::Udp)
     }
@@ -71,11 +73,12 @@ impl Setting {
 
 /// Measures two sides.
 ///
-/// Figures: `rate.achieved`, `attempts`, `failed`; CPU of an exchange `server.cpu.call` of the answering and `generator.cpu.call` of the
-/// calling side, of both where the same threads do both; with one thread a side by UDP `echo.rate` and `echo.ratio`.
+/// Figures: `rate.achieved`, `attempts` and `failed`; the CPU of an exchange as `server.cpu.call` of the answering side and
+/// `generator.cpu.call` of the calling side, or as the sum of both if the same threads do both; by UDP with one thread a side also
+/// `echo.rate` and `echo.ratio`.
 ///
 /// # Errors
-/// A socket or thread cannot be created, or lost exchanges leave fewer under way than the setting demands.
+/// A socket or thread cannot be created, or so many exchanges are lost that fewer are in progress than the setting demands.
 pub fn exchanges(setting: &Setting) -> Result<Figures, Error> {
     let part = setting.window / if setting.has_unread() { 4 } else { 1 };
     let mut unread = Vec::new();
@@ -152,7 +155,7 @@ fn set(figures: &mut Figures, name: &str, value: f64) -> Result<(), Error> {
         .map_err(|error: UnknownFigure| Error::Unexpected { what: "the stack".into(), reason: error.to_string() })
 }
 
-/// Waits for a condition, until this moment at most. Returns whether it came true.
+/// Waits for a condition, until this moment at most. Returns whether the condition became true.
 fn wait_until(end: Instant, is_so: impl Fn() -> bool) -> bool {
     while !is_so() {
         if Instant::now() >= end {

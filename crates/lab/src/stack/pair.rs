@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_net::{Bounds, Listener, Net, NetSettings, Node, Shards};
 
-/// Time in which exchanges that are under way come to their end.
+/// Time in which exchanges in progress can end.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Memory of connections, which all have one source here.
 const CONNECTION_MEMORY: usize = 1 << 30;
 
-/// One in this many exchanges under way may be lost: with more losses the load is not the intended one.
+/// One in this many exchanges in progress may be lost. With more losses the load is not the intended one.
 const LOST: u64 = 10;
 
-/// Two sides that run. They end when this is dropped.
+/// Two running sides, which end when the value is dropped.
 pub(super) struct Pair {
     // In this order: the calling side ends first.
     calling: Node<Party>,
@@ -38,12 +38,12 @@ pub(super) struct Measured {
     pub(super) time: Duration,
     /// Processor time of the threads that answer.
     pub(super) answering: Option<Duration>,
-    /// Processor time of the threads that call. None where they answer too.
+    /// Processor time of the threads that call, or `None` if the same threads also answer.
     pub(super) calling: Option<Duration>,
 }
 
 impl Measured {
-    /// Completed exchanges a second.
+    /// Returns the completed exchanges a second.
     pub(super) fn rate(&self) -> f64 {
         self.completed as f64 / self.time.as_secs_f64()
     }
@@ -70,7 +70,7 @@ impl Pair {
         Ok(Self { calling, answering: Some(answering), counts })
     }
 
-    /// Goes as fast as it can, and measures this window.
+    /// Makes exchanges as fast as possible, and measures them in this window.
     pub(super) fn measure(&self, setting: &Setting, window: Duration) -> Result<Measured, Error> {
         let handle = self.calling.handle();
         for shard in 0..setting.threads {
@@ -105,7 +105,7 @@ impl Pair {
         })
     }
 
-    /// Count of all shards.
+    /// Returns the sum of a count over all shards.
     fn count(&self, of: impl Fn(&Counts) -> &AtomicU64) -> u64 {
         self.counts.iter().map(|counts| of(counts).load(Relaxed)).sum()
     }

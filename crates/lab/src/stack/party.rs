@@ -9,8 +9,8 @@ use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_net::dedicated::{DedicatedSockets, SocketRequest};
 use strowger_net::{Handle, Service, ServiceWithSockets};
 
-/// Maximum number of connections of a calling side: both ends are in one process, which may have 1,024 descriptors. The kernel gives
-/// their other ends to any shard, so that several share them evenly.
+/// Maximum number of connections of a calling side: both ends are in one process, which may have 1,024 descriptors. The kernel
+/// assigns each answering end to some shard, so that many connections are spread evenly.
 const CONNECTIONS: usize = 256;
 
 /// Command to a shard of a party.
@@ -63,7 +63,7 @@ pub(super) struct Calling {
 }
 
 impl Party {
-    /// Begins exchanges: over the connection of the one that they follow, else over each connection in turn.
+    /// Begins exchanges: over the connection of the exchange that they follow, otherwise over each connection in turn.
     fn begin(&mut self, now: Now, count: u32, follows: Option<Flow>, out: &mut Outbox) {
         for _ in 0..count {
             let Some(target) = self.calling.targets.get(self.calling.next) else { return };
@@ -77,7 +77,8 @@ impl Party {
         }
     }
 
-    /// Counts exchanges that ended, and begins as many. `over`: the connection by which they ended.
+    /// Counts exchanges that ended, and begins the same number of exchanges. `over`: the connection over which they
+    /// ended.
     #[inline]
     fn tally(&mut self, now: Now, ended: Tally, over: Option<Flow>, out: &mut Outbox) {
         let count = ended.completed + ended.failed;
@@ -91,9 +92,9 @@ impl Party {
         }
     }
 
-    /// Finds the targets of the exchanges: the listener of the peer, or a connection for each, as telephones have. Exchanges that share a
-    /// connection share its system calls: where one thread works on all of them at the same time, a call costs half. The figures would
-    /// compare that, not threads.
+    /// Finds the targets of the exchanges: the listener of the peer, or one connection for each exchange, as telephones have. Exchanges
+    /// on a shared connection share its system calls: if one thread works on all of them at the same time, a call costs half, and the
+    /// figures would compare connections instead of threads.
     fn aim(&mut self, exchanges: u32) {
         let target = Target::new(self.transport, ListenerId(0), self.peer);
         if self.transport == Transport::Udp {

@@ -5,7 +5,7 @@ use crate::backend::run;
 use crate::row::{Figures, UnknownFigure};
 use std::process::Command;
 
-/// Figures that add up; of others, the processes have a mean.
+/// Figures that are added up over the processes. Other figures are averaged.
 const SUMS: [&str; 3] = ["rate.achieved", "attempts", "failed"];
 
 /// Runs this program with these arguments in several processes at the same time. Each prints its figures.

@@ -22,7 +22,7 @@ pub(super) struct Script {
 
 /// Records an exchange of two layers in memory.
 pub(super) fn script(work: Work) -> Script {
-    // Ports of as many digits as those that the kernel gives.
+    // Ports with the same number of digits as those that the kernel gives.
     let [one, other] = [40_001, 40_002].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     let side = |own, peer, seed: u8| Side { transport: Transport::Udp, own, peer, secret: 1, seed: [seed; 32] };
     let mut layers = [layer(work, &side(one, other, 1), 0), layer(work, &side(other, one, 2), 0)];
@@ -54,7 +54,7 @@ fn taken(out: &mut Outbox) -> Vec<Vec<u8>> {
     messages
 }
 
-/// Measures the exchanges a second of two threads, with `outstanding` exchanges under way.
+/// Measures the exchanges a second of two threads, with `outstanding` exchanges in progress.
 pub(super) fn rate(work: Work, outstanding: u32, window: Duration) -> Result<f64, Error> {
     let failed = |source| Error::NotStarted { name: "the unread echo".into(), source };
     let Script { first, calling, answering } = script(work);
@@ -88,7 +88,8 @@ pub(super) fn rate(work: Work, outstanding: u32, window: Duration) -> Result<f64
 mod tests {
     use super::*;
 
-    /// INVITE, 200, ACK, BYE, 200: five datagrams; a request has two. All datagrams to one side differ in length, by which they are told apart.
+    /// Checks that a call has five datagrams (INVITE, 200, ACK, BYE, 200) and a request two. All datagrams to one side differ in length, by
+    /// which the sides distinguish them.
     #[test]
     fn an_exchange_has_the_datagrams_of_its_messages() {
         let starts = |work: Work| {

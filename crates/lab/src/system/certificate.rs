@@ -1,10 +1,10 @@
-//! Certificate of a system: made for one start, by its own key.
+//! Certificate of a system, made for one start with a key of its own.
 
 use crate::Error;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Folder of certificate and key, below the folder of the start. A run keeps no copy of it.
+/// Folder of certificate and key, below the folder of the start. The folder of a run has no copy of it.
 pub(crate) const FOLDER: &str = ".tls";
 
 /// Name of a mark, and of the file in [`FOLDER`] whose path is its value.

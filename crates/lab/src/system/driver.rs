@@ -13,15 +13,15 @@ pub struct DriverFile {
     pub title: String,
     /// Program that is looked for in `PATH`.
     pub program: String,
-    /// Debian package of the program; empty where there is none.
+    /// Debian package of the program; empty if there is none.
     pub package: String,
-    /// Words of the command that starts the system. Empty where `measure` does everything.
+    /// Words of the command that starts the system; empty if `measure` does everything.
     pub start: Vec<String>,
-    /// Words of a command that makes the load of a trial itself, and prints the figures. Empty where the laboratory makes calls.
+    /// Words of a command that makes the load of a trial itself, and prints the figures; empty if the laboratory makes calls.
     pub measure: Vec<String>,
     /// Words of the command that prints the version.
     pub version: Vec<String>,
-    /// Words of the command that checks a configuration; empty where there is none.
+    /// Words of the command that checks a configuration; empty if there is none.
     pub check: Vec<String>,
     /// Sign that the system is ready.
     pub ready: Ready,
@@ -51,7 +51,7 @@ pub enum Ready {
 pub struct Scenario {
     /// Name, as experiments use it.
     pub name: String,
-    /// File of the configuration in the folder. None if the arguments in `start` are the whole configuration.
+    /// File of the configuration in the folder; `None` if the arguments in `start` are the whole configuration.
     pub configuration: Option<String>,
     /// Further files with marks, in the same folder.
     pub files: Vec<String>,
@@ -96,7 +96,7 @@ const KEYS: [&str; 10] =
 const SCENARIO_KEYS: [&str; 8] = ["name", "configuration", "files", "words", "first", "needs", "rows", "entries"];
 
 impl DriverFile {
-    /// Reads a `driver.toml`. `files`: the other files of its folder, name and text.
+    /// Reads a `driver.toml`. `files`: name and text of each other file in its folder.
     ///
     /// # Errors
     /// The report of everything that is wrong.
@@ -153,7 +153,7 @@ fn driver(table: &DeTable<'_>, files: &[(String, String)], faults: &mut Faults) 
     driver
 }
 
-/// Words of a command.
+/// Reads the words of a command.
 fn words(fields: &Fields<'_>, key: &str, faults: &mut Faults) -> Vec<String> {
     fields.items(key).into_iter().filter_map(|item| word(fields, key, item, faults)).collect()
 }
@@ -234,7 +234,7 @@ fn scenario(fields: &Fields<'_>, driver: &DriverFile, files: &[(String, String)]
     }
 }
 
-/// The file is in the folder, and each of its marks has a value.
+/// Checks that the file is in the folder, and that each of its marks has a value.
 fn check_file(item: Value<'_>, file: &str, files: &[(String, String)], faults: &mut Faults) {
     let Some((_, content)) = files.iter().find(|(name, _)| name == file) else {
         let message = format!("the folder has no file {file}");
@@ -249,7 +249,7 @@ fn check_file(item: Value<'_>, file: &str, files: &[(String, String)], faults: &
     }
 }
 
-/// Commands before the start: a list of words, or a list of such lists.
+/// Reads the commands before the start: a list of words, or a list of such lists.
 fn commands(fields: &Fields<'_>, faults: &mut Faults) -> Vec<Vec<String>> {
     let items = fields.items("first");
     if items.is_empty() || items.iter().any(|item| text(item).is_some()) {
@@ -268,7 +268,7 @@ fn commands(fields: &Fields<'_>, faults: &mut Faults) -> Vec<Vec<String>> {
     commands
 }
 
-/// `entries = { command = ["kamcmd", "htable.stats"], behind = "all: " }`
+/// Reads `entries = { command = ["kamcmd", "htable.stats"], behind = "all: " }`.
 fn entries(fields: &Fields<'_>, faults: &mut Faults) -> Option<Entries> {
     let table = fields.table("entries", faults)?;
     let start = fields.value("entries").map_or(fields.start, |value| value.span().start);
@@ -281,7 +281,7 @@ fn entries(fields: &Fields<'_>, faults: &mut Faults) -> Option<Entries> {
     Some(Entries { command, behind: fields.required_text("behind", "\"all: \"", faults) })
 }
 
-/// `rows = { table = "acc", per_call = 2 }`
+/// Reads `rows = { table = "acc", per_call = 2 }`.
 fn rows(fields: &Fields<'_>, faults: &mut Faults) -> Option<Rows> {
     let table = fields.table("rows", faults)?;
     let start = fields.value("rows").map_or(fields.start, |value| value.span().start);

@@ -57,8 +57,9 @@ impl TryFrom<Parts> for SystemFolder {
 }
 
 impl SystemFolder {
-    /// Opens a system. `driver` is the name of a shipped folder, as in [`crate::experiment::SystemSpec::driver`]. `given` is the path of
-    /// `--system NAME=PATH`: a folder with a `driver.toml`, or the program of a shipped driver; of an external system the address.
+    /// Opens a system. `driver` is the name of a shipped folder, as in [`crate::experiment::SystemSpec::driver`]. `given` is the path in
+    /// `--system NAME=PATH`: a folder with a `driver.toml`, or the program of a shipped driver; for an external system it is the
+    /// address.
     ///
     /// # Errors
     /// There is no such driver, folder or program, or its `driver.toml` has faults.
@@ -89,7 +90,7 @@ impl SystemFolder {
         Ok(Self { name: driver.to_owned(), address: Some(address), ..system })
     }
 
-    /// The shipped system of this name.
+    /// Opens the shipped system of this name.
     fn shipped(name: &str) -> Result<Self, Error> {
         let Some((name, files)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) else {
             let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
@@ -131,32 +132,32 @@ impl SystemFolder {
         Ok(Self { name: name.to_owned(), driver, files, program: None, address: None })
     }
 
-    /// Name of the folder.
+    /// Returns the name of the folder.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Contents of its `driver.toml`.
+    /// Returns the contents of `driver.toml`.
     pub const fn driver(&self) -> &DriverFile {
         &self.driver
     }
 
-    /// Address of an external system.
+    /// Returns the address of an external system.
     pub const fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Program that the command line named.
+    /// Returns the program that the command line named.
     pub(crate) fn given_program(&self) -> Option<&Path> {
         self.program.as_deref()
     }
 
-    /// Names the program.
+    /// Sets the program.
     pub(crate) fn set_program(&mut self, program: PathBuf) {
         self.program = Some(program);
     }
 
-    /// Files of the folder, `driver.toml` among them: name and text with marks.
+    /// Returns the files of the folder, including `driver.toml`: name and text with marks.
     pub fn files(&self) -> &[(String, String)] {
         &self.files
     }
@@ -171,17 +172,18 @@ impl SystemFolder {
         files.map(|(name, text)| (name.as_str(), text.as_str())).collect()
     }
 
-    /// Text of a file with its marks.
+    /// Returns the text of a file with its marks.
     pub(super) fn file(&self, name: &str) -> Option<&str> {
         self.files.iter().find(|(file, _)| file == name).map(|(_, text)| text.as_str())
     }
 
-    /// Scenario of this name. An external system has none, and every name is right for it.
+    /// Returns the scenario of this name. An external system has no scenarios, and accepts every name.
     pub fn scenario(&self, name: &str) -> Option<&Scenario> {
         self.driver.scenarios.iter().find(|scenario| scenario.name == name)
     }
 
-    /// Program that is started: the given one, this process's own if it has the name, or the one in `PATH`.
+    /// Returns the program to start: the given one, this process's own program if it has the name, or the one in
+    /// `PATH`.
     ///
     /// # Errors
     /// The program is not installed.
@@ -205,7 +207,7 @@ impl SystemFolder {
         })
     }
 
-    /// First line of the program's output about its version; the address of an external system.
+    /// Returns the first line of the program's output about its version, or the address of an external system.
     ///
     /// # Errors
     /// The program is missing or fails.
@@ -221,7 +223,7 @@ impl SystemFolder {
         Ok(said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown").to_owned())
     }
 
-    /// Hash of everything that a start with this scenario depends on, except ports and folders: commands and files with their marks.
+    /// Hashes everything that a start with this scenario depends on, except ports and folders: commands, and files with their marks.
     pub fn digest(&self, scenario: &str) -> Digest {
         let mut parts: Vec<&str> = self.driver.start.iter().chain(&self.driver.measure).map(String::as_str).collect();
         if let Some(scenario) = self.scenario(scenario) {
@@ -250,7 +252,7 @@ fn wrong(driver: &str, reason: &str, cure: &str) -> Error {
     Error::Unexpected { what: format!("system {driver}"), reason: format!("{reason}: write --system {cure}") }
 }
 
-/// Address of `HOST`, `HOST:PORT` or a SIP URI of these.
+/// Resolves the address of `HOST`, `HOST:PORT` or a SIP URI with one of these.
 fn resolve(text: &str) -> Option<SocketAddr> {
     let text = text.strip_prefix("sip:").unwrap_or(text);
     let with_port = text.to_socket_addrs().ok().and_then(|mut found| found.next());

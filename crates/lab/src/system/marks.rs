@@ -17,7 +17,7 @@ fn all() -> impl Iterator<Item = &'static str> {
     OWN.into_iter().chain(OF_TRIAL).chain(OTHERS)
 }
 
-/// Names of the marks of a text, in their order.
+/// Returns the names of the marks in a text, in their order.
 pub(super) fn names(text: &str) -> Vec<&str> {
     let (mut found, mut rest) = (Vec::new(), text);
     while let Some((_, behind)) = rest.split_once('@') {
@@ -39,12 +39,12 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
-/// First mark of a text that nothing fills in.
+/// Returns the first mark of a text for which no value exists.
 pub(super) fn unknown(text: &str) -> Option<String> {
     names(text).into_iter().find(|name| !all().any(|known| known == *name)).map(str::to_owned)
 }
 
-/// Cure for an unknown mark.
+/// Returns the cure for an unknown mark.
 pub(super) fn cure(name: &str) -> String {
     match nearest(name, all()) {
         Some(near) => format!("write @{near}@"),
@@ -52,7 +52,7 @@ pub(super) fn cure(name: &str) -> String {
     }
 }
 
-/// Puts values in place of marks. Only marks of the text are looked at, not those that values bring.
+/// Replaces marks by their values. A mark within a value is not replaced.
 ///
 /// # Errors
 /// The text has a mark without a value.

@@ -6,11 +6,11 @@
 //! |---|---|
 //! | `title` | name for people |
 //! | `program`, `package` | name of the program in `PATH`, and the Debian package that contains it |
-//! | `start` | words of the command that starts it; it stays in the foreground |
+//! | `start` | words of the command that starts the server, which stays in the foreground |
 //! | `measure` | words of a command that makes the load of a trial itself; its last line of JSON has the figures: `{"rate.achieved": 4500}` |
-//! | `version` | words of the command that prints its version |
+//! | `version` | words of the command that prints the version |
 //! | `check` | words of the command that checks a configuration |
-//! | `ready` | sign that it is ready: `"udp"`, `"tcp"`, `"options"`, or `{ prints = "text" }` |
+//! | `ready` | sign that the server is ready: `"udp"`, `"tcp"`, `"options"`, or `{ prints = "text" }` |
 //! | `instances` | servers that make up the system, each on a port of its own |
 //! | `external` | `true` for a server that runs already |
 //! | `[[scenario]]` | `name`; `configuration`, `files`, `words`, `first`, `needs`, `rows` |
@@ -19,9 +19,9 @@
 //! |---|---|
 //! | `@PROGRAM@`, `@CONFIG@`, `@FOLDER@` | program, filled configuration, folder of the start |
 //! | `@ADDRESS@`, `@PORT@` | address and port of the server: 127.0.0.1 unless other machines take part; by IPv6 in brackets |
-//! | `@WORKERS@` | workers of the setting, 1 unless it names some |
+//! | `@WORKERS@` | number of workers in the setting, or 1 if the setting has none |
 //! | `@LOAD@`, `@WARM_UP@`, `@WINDOW@` | in `measure`: load of the trial, and its times in seconds |
-//! | `@WORDS@` | as a word of `start` or `measure` alone: the `words` of the scenario |
+//! | `@WORDS@` | the `words` of the scenario; a word of `start` or `measure` must consist of this mark alone |
 //! | `@CERTIFICATE@`, `@KEY@` | files of a certificate of `@ADDRESS@`, made for the start |
 //! | `@NODE@` | number of the server among the instances, from 1 |
 //! | `@DOMAIN@` | domain of all users, [`crate::document::DOMAIN`] |

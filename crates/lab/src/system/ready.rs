@@ -77,7 +77,8 @@ fn says(address: SocketAddr, limit: Duration) -> bool {
     asked().unwrap_or(false)
 }
 
-/// Tells whether a process of this tree has bound the port. Where the sockets of its processes cannot be seen, any process counts.
+/// Returns whether a process of this tree has bound the port. If the sockets of these processes cannot be seen, the port of any
+/// process counts.
 fn owns(id: u32, port: u16, protocol: &str) -> bool {
     let bound = inodes(id, port, protocol);
     if bound.is_empty() {
@@ -87,7 +88,7 @@ fn owns(id: u32, port: u16, protocol: &str) -> bool {
     own.is_empty() || bound.iter().any(|inode| own.iter().any(|sockets| sockets.contains(inode)))
 }
 
-/// Inodes of the sockets that are bound to this port in the network namespace of this process.
+/// Returns the inodes of the sockets that are bound to this port in the network namespace of this process.
 fn inodes(id: u32, port: u16, protocol: &str) -> Vec<String> {
     let (port, state) = (format!(":{port:04X}"), if protocol == "udp" { "07" } else { "0A" });
     let versions = [protocol.to_owned(), format!("{protocol}6")];
@@ -96,7 +97,7 @@ fn inodes(id: u32, port: u16, protocol: &str) -> Vec<String> {
     rows.filter(|[own, found, _]| own.ends_with(&port) && *found == state).map(|[.., inode]| inode.to_owned()).collect()
 }
 
-/// Process that has bound a port, and its name.
+/// Returns the process that has bound a port, and its name.
 fn owner(port: u16) -> Option<(u32, String)> {
     let own = std::process::id();
     let bound = [inodes(own, port, "udp"), inodes(own, port, "tcp")].concat();

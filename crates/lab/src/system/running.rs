@@ -25,25 +25,25 @@ pub struct Setting<'a> {
     pub folder: &'a Path,
     /// Name of the scenario of the system: the filled-in configuration of the experiment.
     pub scenario: &'a str,
-    /// Workers. None for 1.
+    /// Number of workers; `None` means 1.
     pub workers: Option<u32>,
     /// Answering sides, for systems that choose among them.
     pub answers: &'a [SocketAddr],
-    /// Values of further marks: those of the backends.
+    /// Values of further marks, which are those of the backends.
     pub values: Vec<(&'static str, String)>,
-    /// Cores that it runs on. Empty for all.
+    /// Cores on which the system runs; empty for all.
     pub cores: &'a [usize],
-    /// Starts a copy of the program: its code lies in other pages of memory than at the start before, and so uses the caches of the processor
-    /// in another way.
+    /// Starts a copy of the program: the code of a copy lies in other pages of memory than at the previous start, and so uses the caches of
+    /// the processor in another way.
     pub copies: bool,
     /// Address that it listens on.
     pub address: IpAddr,
-    /// Port of the address. None for a free one. A system of several servers has free ones in any case.
+    /// Port of the address, or `None` for a free one. A system of several servers always has free ports.
     pub port: Option<u16>,
 }
 
 impl<'a> Setting<'a> {
-    /// Setting of a scenario with one worker on all cores, on a free port.
+    /// Creates the setting of a scenario with one worker on all cores, on a free port.
     pub const fn new(folder: &'a Path, scenario: &'a str) -> Self {
         Self {
             folder,
@@ -59,11 +59,11 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// Starts a system and waits until it is ready. An external one is not started: it has to answer OPTIONS.
+/// Starts a system and waits until it is ready. An external system is not started, but has to answer OPTIONS.
 ///
 /// # Errors
 /// The scenario is unknown, a program is missing, a mark has no value, a first command fails, the port is taken, or the system ends or
-/// is not ready in time; the error has the last lines that it printed.
+/// is not ready in time. The error has the last lines that the system printed.
 pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSystem, Error> {
     if let Some(address) = system.address() {
         ready::answers(system.name(), address)?;
@@ -102,11 +102,11 @@ pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSyst
     Ok(running)
 }
 
-/// Writes the configuration of a scenario as a start does, and has the program check it. Where the driver has no such command, only the
-/// marks are checked.
+/// Writes the configuration of a scenario as a start does, and runs the system's command that checks it. If the driver has no such
+/// command, only the marks are checked.
 ///
 /// # Errors
-/// Errors of [`start`], or the program refuses the configuration; the error has its output.
+/// Errors of [`start`], or the program refuses the configuration; the error has the output of the program.
 pub fn check(system: &SystemFolder, setting: &Setting<'_>) -> Result<(), Error> {
     if system.address().is_some() {
         return Ok(());
@@ -209,7 +209,7 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
     })
 }
 
-/// Address as the host of a URI.
+/// Formats an address as the host of a URI.
 fn host(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
@@ -230,7 +230,7 @@ fn count(of: &Entries, folder: &Path) -> Result<u64, Error> {
     })
 }
 
-/// First number behind a text.
+/// Returns the first number behind a text.
 fn number_behind(output: &str, text: &str) -> Option<u64> {
     let (_, rest) = output.split_once(text)?;
     let rest = rest.trim_start();
@@ -245,7 +245,7 @@ fn copy(program: &Path, folder: &Path) -> Result<PathBuf, Error> {
     Ok(copy)
 }
 
-/// Error about a mark without a value.
+/// Creates the error about a mark without a value.
 fn missing(system: &SystemFolder, scenario: &Scenario, place: &str, error: &Error) -> Error {
     let reason = match error {
         Error::Unexpected { reason, .. } => reason.clone(),
@@ -273,13 +273,13 @@ fn find<'a>(system: &'a SystemFolder, name: &str) -> Result<&'a Scenario, Error>
     })
 }
 
-/// Fills in the marks of words; `@WORDS@` becomes the words in `own`, whose marks are filled in too.
+/// Fills in the marks of words. Replaces `@WORDS@` by the words in `own`, whose marks are filled in too.
 pub(super) fn fill_words(words: &[String], own: &[String], values: &[(&str, String)]) -> Result<Vec<String>, Error> {
     let all = words.iter().flat_map(|word| if word == "@WORDS@" { own } else { std::slice::from_ref(word) });
     all.map(|word| fill(word, values)).collect()
 }
 
-/// The command, on only these cores.
+/// Returns the command that runs these words on only these cores.
 fn pinned(words: &[String], cores: &[usize]) -> Vec<String> {
     let cores: Vec<String> = cores.iter().map(ToString::to_string).collect();
     let prefix = match cores.is_empty() {
@@ -324,7 +324,7 @@ pub(crate) struct Measuring {
     pub(crate) folder: PathBuf,
 }
 
-/// System that runs. It ends when it is dropped; an external one runs on.
+/// Running system, which ends when it is dropped. An external system continues to run.
 #[derive(Debug)]
 pub struct RunningSystem {
     servers: Vec<Server>,
@@ -349,7 +349,8 @@ impl RunningSystem {
         }
     }
 
-    /// Number of entries in the caches of its own processes. None where it has no such cache.
+    /// Returns the number of entries in the caches within the processes of the system, or `None` if the system has no
+    /// such cache.
     ///
     /// # Errors
     /// A command fails, or prints no number; the error has its output.
@@ -360,32 +361,32 @@ impl RunningSystem {
         self.counting.iter().map(|(of, folder)| count(of, folder)).sum::<Result<u64, Error>>().map(Some)
     }
 
-    /// Command that makes the load of a trial. None where the laboratory makes calls.
+    /// Returns the command that makes the load of a trial, or `None` if the laboratory makes the calls.
     pub(crate) const fn measuring(&self) -> Option<&Measuring> {
         self.measuring.as_ref()
     }
 
-    /// Addresses of the system's servers: one, unless the system has several instances.
+    /// Returns the addresses of the system's servers: one, unless the system has several instances.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Address of the system's first server.
+    /// Returns the address of the system's first server.
     pub fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// Ids of the roots of its process trees; none of an external system.
+    /// Returns the process ids of the roots of the system's process trees; an external system has none.
     pub fn ids(&self) -> Vec<u32> {
         self.servers.iter().filter_map(|server| server.process.as_ref()).map(Process::id).collect()
     }
 
-    /// Status of a server that has ended. None while all run.
+    /// Returns the status of a server that has ended, or `None` while all run.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.servers.iter_mut().filter_map(|server| server.process.as_mut()).find_map(Process::ended)
     }
 
-    /// Last lines that it printed.
+    /// Returns the last lines that the system printed.
     pub fn tail(&self) -> String {
         let tails = self.servers.iter().filter_map(|server| server.process.as_ref()).map(Process::tail);
         tails.collect::<Vec<_>>().join("\n")
@@ -400,15 +401,15 @@ impl RunningSystem {
         }
     }
 
-    /// Ends the system by [`RunningSystem::kill`], and drops the datagrams that come until it starts again. Otherwise the kernel refuses them
-    /// by ICMP, which clients behind a NAT do not see.
+    /// Ends the system by [`RunningSystem::kill`], and drops the datagrams that arrive until it starts again. Without this the kernel would
+    /// refuse them by ICMP, which clients behind a NAT do not see.
     pub fn kill_silently(&mut self) {
         self.kill();
         let bind = |address: &SocketAddr| wait::look(FREED, || UdpSocket::bind(address).ok());
         self.held = self.addresses.iter().filter_map(bind).collect();
     }
 
-    /// Starts servers that have ended once more on the same ports, with the files that they have, and waits until they are ready.
+    /// Starts the servers that have ended again on the same ports, with the same files, and waits until they are ready.
     ///
     /// # Errors
     /// Errors of [`start`].

@@ -41,8 +41,8 @@ impl Machine {
         Self { random, run }
     }
 
-    /// Factor on the cost of a trial: 5 to 15 % of the time is stolen, which leaves caches cold for a part of it; one trial in
-    /// twenty has a busy neighbour.
+    /// Returns the factor on the cost of a trial. 5 to 15 % of the time is stolen, which empties caches for a part of the
+    /// trial; one trial in twenty has a busy neighbour.
     fn trial(&mut self) -> f64 {
         let stolen = self.random.between(0.05, 0.15);
         let neighbour = if self.random.share() < 0.05 { self.random.between(0.05, 0.15) } else { 0.0 };
@@ -61,7 +61,7 @@ fn row(system: &str, repetition: u32, figures: &[(&str, f64)]) -> Row {
     row
 }
 
-/// Rows of a run in which the server costs 75 µs a call on a quiet machine, times `slower`.
+/// Returns the rows of a run in which the server costs 75 µs a call on a quiet machine, times `slower`.
 fn run(seed: u64, slower: f64) -> Vec<Row> {
     let mut machine = Machine::new(seed);
     let floor = |from: u32, machine: &mut Machine| -> Vec<Row> {
@@ -79,7 +79,7 @@ fn of(before: &[Row], after: &[Row]) -> Comparison {
     compare(run("before", before), run("after", after))
 }
 
-/// Claims among 20 pairs of runs of this batch.
+/// Counts the wanted claims among 20 pairs of runs of this batch.
 fn claims(batch: u64, slower: f64, wanted: &[Claim]) -> usize {
     (0..20)
         .filter(|pair| {
@@ -91,7 +91,7 @@ fn claims(batch: u64, slower: f64, wanted: &[Claim]) -> usize {
         .count()
 }
 
-/// The first 20 pairs, and the rate of claims of ten times as many.
+/// Checks the claims of the first 20 pairs, and the rate of claims of ten times this number.
 #[test]
 fn equal_runs_claim_no_difference_and_ten_per_cent_is_claimed() {
     let equal: Vec<usize> = (0..10).map(|batch| claims(batch, 1.0, &[Claim::Worse, Claim::Better])).collect();
@@ -103,7 +103,7 @@ fn equal_runs_claim_no_difference_and_ten_per_cent_is_claimed() {
     assert!(slower[0] >= 18 && slower.iter().sum::<usize>() >= 185, "slowed pairs of 20 that are claimed: {slower:?}");
 }
 
-/// The whole machine is a tenth slower, and the floor shows it.
+/// Checks that nothing is claimed if the whole machine is a tenth slower and the floor shows it.
 #[test]
 fn a_slower_machine_is_no_slower_server() {
     let values = [0.99, 1.0, 1.01, 1.0, 1.005];
@@ -125,7 +125,7 @@ fn a_slower_machine_is_no_slower_server() {
     assert!(compared.to_string().contains("the floors differ by more than 15 %"), "{compared}");
 }
 
-/// Each figure by its direction and its relation to the machine.
+/// Judges each figure by its direction and by its relation to the speed of the machine.
 #[test]
 fn the_direction_of_a_figure_says_what_is_worse() {
     let rows = |factor: f64| -> Vec<Row> {
@@ -189,7 +189,7 @@ fn invalid_rows_and_other_cells_are_left_out_and_named() {
     assert_eq!(of(&before, &[]).decision(), Decision::Nothing);
 }
 
-/// Failed calls: none before has no ratio, and their order says enough.
+/// Checks failed calls whose number was zero before: they have no ratio, and are judged by their order.
 #[test]
 fn zeros_are_judged_by_their_order() {
     let rows = |failed: [f64; 5]| -> Vec<Row> {

@@ -99,7 +99,7 @@ fn right_settings_are_good_and_each_wrong_one_has_its_cure() {
     assert_eq!(worst(&examined(&none)), Grade::Good);
 }
 
-/// A container may have none of these files.
+/// Checks a machine without these files, which a container may be.
 #[test]
 fn a_kernel_without_files_is_no_error() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -89,7 +89,7 @@ fn each_trial_has_the_events_of_its_profile_and_axes() {
     assert!(Profile::ALL.iter().all(is_at_three), "one time is that of all profiles");
 }
 
-/// Each mistake: replaced text, new text, line of the fault, a part of the message, a part of the cure.
+/// Makes each mistake: replaced text, new text, line of the fault, a part of the message, a part of the cure.
 #[test]
 fn each_mistake_is_named_with_line_and_cure() {
     for (from, to, line, message, cure) in [
@@ -133,7 +133,7 @@ fn each_mistake_is_named_with_line_and_cure() {
     }
 }
 
-/// A killed server starts again in each trial, with its users.
+/// Checks that the plan includes the start of a killed server, with its users, in each trial.
 #[test]
 fn the_plan_reckons_with_a_start_before_each_trial() {
     let planned = |text: &str| {

@@ -85,7 +85,7 @@ fn an_experiment_is_read_into_types() {
     assert_eq!(experiment.profiles[&Profile::Paper].window, Duration::from_secs(600));
 }
 
-/// A value of an axis replaces what `[call]` and `[load]` say.
+/// Checks that a value of an axis replaces the values in `[call]` and `[load]`.
 #[test]
 fn transport_connections_and_sessions_follow_axis_and_profile() {
     let text = MINE
@@ -105,7 +105,7 @@ fn transport_connections_and_sessions_follow_axis_and_profile() {
     assert_eq!(experiment.profiles[&Profile::Paper].sessions, None);
 }
 
-/// Each mistake: replaced text, new text, line of the fault, a part of the message, a part of the cure.
+/// Makes each mistake: replaced text, new text, line of the fault, a part of the message, a part of the cure.
 #[test]
 fn each_mistake_is_named_with_line_and_cure() {
     for (from, to, line, message, cure) in [
@@ -314,7 +314,7 @@ fn a_plan_can_be_of_one_system_and_of_each_finder() {
     assert_eq!(time("search", 1_000), time("search", 2_000));
 }
 
-/// A list has labels with texts or figures; its marks, figures and axes are known.
+/// Reads lists, whose labels have texts or figures, and checks that unknown marks, figures and axes are faults.
 #[test]
 fn entries_of_a_list_are_read_and_their_faults_named() {
     let list = |entries: &str| {
@@ -396,7 +396,8 @@ fn values_of_the_command_line_replace_those_of_a_profile() {
     }
 }
 
-/// The floor is compared with cells of its own load, so that it has the load of an experiment with a single one.
+/// Checks the load of the floor. The floor is compared with cells of its own load, and so has the load of an experiment
+/// with a single one.
 #[test]
 fn the_floor_has_the_load_of_the_cells_or_1000() {
     let load = |values: &str, unit: &str| {
@@ -476,7 +477,7 @@ fn a_search_beside_fixed_loads_is_made_once() {
     assert_eq!(searches(&text.replace("repetitions = 2", "repetitions = 2\nsearch = false")), (0, 8));
 }
 
-/// A machine of two cores has no 16 threads for each of them to have eight.
+/// Checks that a value that needs more cores than the machine has is left out: two cores are too few for 16 threads.
 #[test]
 fn values_beyond_the_cores_are_left_out_of_plans() {
     let text = MINE

@@ -13,7 +13,7 @@ fn near(found: Option<f64>, wanted: f64, tolerance: f64) {
     assert!((found - wanted).abs() <= tolerance, "{found} is not {wanted} within {tolerance}");
 }
 
-/// 35.91 KB/s were received from the client, 32.20 KB/s with Memcached.
+/// Computes with the paper's values: 35.91 KB/s were received from the client, 32.20 KB/s with Memcached.
 #[test]
 fn throughput_is_the_sum_of_both_directions_over_time() {
     let second = Duration::from_secs(1);
@@ -22,7 +22,8 @@ fn throughput_is_the_sum_of_both_directions_over_time() {
     assert_eq!(throughput(1, 1, Duration::ZERO), None);
 }
 
-/// The server of the paper has 16 GB, of which 5.76 % were used with the local cache and 6.61 % with Memcached.
+/// Computes with the paper's values: the server has 16 GB, of which 5.76 % were used with the local cache and 6.61 %
+/// with Memcached.
 #[test]
 fn used_memory_subtracts_what_is_available_from_all() {
     const TOTAL: u64 = 16_000_000_000;
@@ -36,7 +37,7 @@ fn used_memory_subtracts_what_is_available_from_all() {
     assert_eq!(used_memory(Memory { total: 0, free: 0, buffers: 0, cache: 0 }), None);
 }
 
-/// 0.763 s of call response time.
+/// Computes the paper's 0.763 s of call response time.
 #[test]
 fn response_time_runs_from_invite_to_200() {
     let sent = Duration::from_millis(1_500);
@@ -44,7 +45,8 @@ fn response_time_runs_from_invite_to_200() {
     assert_eq!(response_time(sent, Duration::from_millis(1_499)), None);
 }
 
-/// 600 calls at a time that last 60 s are 10 calls a second; printed as a product they would be 36,000.
+/// Checks that 600 calls at a time that last 60 s are 10 calls a second. The product, as the formula is printed, would
+/// be 36,000.
 #[test]
 fn a_call_rate_is_calls_over_their_duration() {
     near(call_rate(600.0, Duration::from_secs(60)), 10.0, 1e-12);
@@ -52,7 +54,7 @@ fn a_call_rate_is_calls_over_their_duration() {
     assert_eq!(call_rate(600.0, Duration::ZERO), None);
 }
 
-/// Translation from G.711 µ-law to A-law costs about 20 % more CPU.
+/// Computes with the paper's result that translation from G.711 µ-law to A-law costs about 20 % more CPU.
 #[test]
 fn the_rating_factor_is_a_percentage_of_the_case_without_translation() {
     near(rating_factor(36.0, 30.0), 120.0, 1e-9);

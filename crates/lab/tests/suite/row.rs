@@ -32,7 +32,7 @@ fn a_row_is_read_as_it_was_written() {
     assert_eq!(valid.cell().to_string(), "proxy kamailio database=mariadb workers=4 at 1600 calls/s");
 }
 
-/// Values for each second follow the figures; a row without them is written as before.
+/// Checks that the values for each second follow the figures, and that a row without such values is written as before.
 #[test]
 fn a_series_has_gaps_and_known_figures_alone() {
     let mut over_time = row();
@@ -70,7 +70,7 @@ fn the_form_of_a_row_is_fixed() {
     }
 }
 
-/// Each change that makes a row unreadable: replaced text, new text, a part of the message, a part of the cure.
+/// Makes each change that makes a row unreadable: replaced text, new text, a part of the message, a part of the cure.
 #[test]
 fn a_row_with_anything_unknown_is_refused_with_line_and_cure() {
     const CHANGED: &str = "its trial again";

@@ -50,7 +50,7 @@ fn all_are_right_and_within_their_times() {
     assert!(Experiment::shipped("none").is_none());
 }
 
-/// Each experiment with the figures, lines and units that it has to show.
+/// Checks each experiment for the figures, lines and units that it has to show.
 #[test]
 fn all_show_the_published_figures() {
     let names = |name: &str| -> BTreeSet<String> {

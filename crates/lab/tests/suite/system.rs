@@ -17,7 +17,7 @@ print('serving',flush=True)
 signal.pause()
 ";
 
-/// Folder of a system with these files.
+/// Creates the folder of a system with these files.
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for (name, text) in files {
@@ -30,7 +30,7 @@ fn open(folder: &Path) -> SystemFolder {
     SystemFolder::open("mine", folder.to_str()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Folder of a system that is a script of Python, with further lines in its `driver.toml`.
+/// Creates the folder of a system that is a Python script, with further lines in its `driver.toml`.
 fn stub(script: &str, more: &str) -> TempDir {
     let driver = format!(
         "title = \"Stub\"\nprogram = \"python3\"\nstart = [\"@PROGRAM@\", \"@FOLDER@/stub.py\", \"@CONFIG@\", \"@WORDS@\"]\n\
@@ -198,7 +198,7 @@ fn a_system_starts_is_killed_and_starts_again_on_its_port() {
     UdpSocket::bind(addresses[0]).expect("its port is free again");
 }
 
-/// A command of the driver counts entries within the system; its fault has its output.
+/// Counts entries within the system by a command of the driver, whose output is part of its fault.
 #[test]
 fn entries_within_a_system_are_counted_by_a_command() {
     let files = tempfile::tempdir().expect("a temporary folder");
@@ -228,7 +228,7 @@ fn a_taken_port_names_the_program_that_has_it() {
     assert!(error.contains(&format!("port {port} of 127.0.0.1")) && error.contains(&own), "{error}");
 }
 
-/// Each start has a key of its own, and a system without TLS none.
+/// Checks that each start has a key of its own, and that a system without TLS has none.
 #[test]
 fn a_system_with_tls_has_a_certificate_for_each_start() {
     let system = SystemFolder::open("strowger", Some("/bin/true")).expect("it is shipped");
@@ -322,7 +322,7 @@ if '-f' in words:
 sys.stdin.read()
 ";
 
-/// Folder with an executable `program`, which is this script.
+/// Creates a folder with an executable `program` that is this script.
 fn program(script: &str) -> (TempDir, PathBuf) {
     let folder = folder(&[("program", script)]);
     let program = folder.path().join("program");
@@ -373,7 +373,7 @@ fn opensips_and_pjsip_perf_are_started_by_their_paths() {
     }
 }
 
-/// The rate and the number of requests are read from the output of pjsip-perf.
+/// Reads the rate and the number of requests from the output of pjsip-perf.
 #[test]
 fn figures_of_pjsip_perf_are_read_from_its_text() {
     let programs = folder(&[("program", OTHER)]);

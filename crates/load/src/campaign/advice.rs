@@ -26,7 +26,7 @@ pub struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// Returns the troubles, the gravest first; none for a run without failures.
+    /// Returns the troubles, the gravest first, or none for a run without failures.
     pub fn sentences(&self, run: &Run) -> Vec<String> {
         let totals = &run.totals;
         let failed = totals.counter(Counter::CallsFailed);
@@ -201,7 +201,8 @@ impl Facts<'_> {
     }
 }
 
-/// Detects seconds of success followed by seconds of refusals alone: a limiter or a ban that the calls ran into.
+/// Detects seconds of success followed by seconds with nothing but refusals, which shows that the calls met a limiter
+/// or a ban.
 fn turned(run: &Run) -> Option<String> {
     let names = strowger_measure::columns(&run.timers);
     let place = |name: &str| names.iter().position(|n| n == name);
@@ -266,7 +267,7 @@ mod tests {
         run
     }
 
-    /// Creates a run of calls that are answered with this code; 0: not at all.
+    /// Creates a run of calls that are answered with this code, or with no response if the code is 0.
     fn run(code: u16) -> Run {
         let failure = if code == 0 { Failure::TimeoutOnReceive } else { Failure::UnexpectedMessage };
         run_of(failure, |recorder, book, now| {

@@ -1,5 +1,5 @@
 //! Several documents in one run, each with its share of the calls. Each document has its own generators and schedule,
-//! so the mix is even at every moment and repeatable.
+//! so that the mix is even at every moment and repeatable.
 
 use super::plan::{Plan, Work};
 use super::profile;
@@ -59,7 +59,7 @@ pub(super) fn titles(documents: &[Document]) -> Vec<DocumentName> {
 }
 
 impl Plan {
-    /// Returns each document's fraction of all calls; 1 for work that is not several documents.
+    /// Returns each document's fraction of all calls, or 1 for work without several documents.
     pub(super) fn fractions(&self) -> Vec<f64> {
         let documents = self.documents();
         let all: f64 = documents.iter().map(|document| f64::from(document.share)).sum();
@@ -74,8 +74,8 @@ impl Plan {
         }
     }
 
-    /// Splits the plan: one for each document, with its share of calls, rate and concurrent calls. Other work has one
-    /// plan.
+    /// Splits the plan into one for each document, with its share of calls, rate and concurrent calls. Returns work
+    /// without several documents as one plan.
     pub(super) fn parted(&self) -> Vec<Self> {
         let documents = self.documents();
         if documents.is_empty() {

@@ -35,7 +35,7 @@ impl Campaign {
         self.reason = LOST;
     }
 
-    /// True if the run is over and its registrations are being removed.
+    /// Returns whether the run is over and its registrations are being removed.
     pub(super) fn removes(&self) -> bool {
         self.registration.as_ref().is_some_and(Registration::has_begun_to_remove)
     }
@@ -141,7 +141,7 @@ impl Campaign {
         }
         let own = &mut self.own;
         let answering = self.aside.take().map(|aside| aside.finish(|page| own.beside(page)));
-        // Both ends are ours here: an end that only one of them saw is reported.
+        // Both ends belong to this process: an end of a call that only one of them saw is reported.
         let calls = matches!(self.plan.workload(), Some(Workload::Call | Workload::RegisterThenCall));
         let there = answering.as_ref().map(|page| page.counter(Counter::IncomingCompleted)).filter(|_| calls);
         if let Some(there) = there.filter(|there| *there < stats.successful) {

@@ -11,7 +11,7 @@ pub struct Live {
     pub elapsed: Duration,
     /// Time until calls begin.
     pub begins_in: Duration,
-    /// Rest of the warm-up. Until it is over, the figures are its own.
+    /// Remaining warm-up. Until the warm-up is over, the figures are those of the warm-up.
     pub warm_up: Option<Duration>,
     /// True if paused by a key.
     pub paused: bool,
@@ -23,7 +23,7 @@ pub struct Live {
     pub successful: u64,
     pub failed: u64,
     pub open: u64,
-    /// Rates of the last complete second, calls per second; `None` before there is one.
+    /// Rates of the last complete second, calls per second; `None` before the first complete second.
     pub intended_rate: Option<f64>,
     pub rate: Option<f64>,
     /// Rates of the last seconds, the newest last.

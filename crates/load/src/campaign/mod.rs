@@ -1,5 +1,5 @@
-//! Campaign: load for a target by a plan, from the first socket to the finished run. Its only texts for people are
-//! sentences with a problem and its cure.
+//! Campaign: load for a target by a plan, from the first socket to the finished run. Each text for people in it is a
+//! sentence with a problem and its cure.
 
 pub mod moment;
 pub mod period;
@@ -137,7 +137,7 @@ impl Campaign {
     /// answer; `stopped` ends the wait.
     ///
     /// # Errors
-    /// The reason why it cannot begin, with a cure.
+    /// The reason why the campaign cannot begin, with a cure.
     pub fn start(plan: Plan, stopped: &dyn Fn() -> bool) -> Result<Self, String> {
         let mut prepared = Prepared::new(&plan)?;
         let count = prepared.callers.len().max(1);
@@ -272,7 +272,7 @@ impl Campaign {
         self.answerer.as_ref().map(|side| side.address)
     }
 
-    /// True if the campaign makes no calls that it could end.
+    /// Returns whether the campaign makes no calls that it could end.
     pub fn only_answers(&self) -> bool {
         self.callers.is_empty()
     }
@@ -346,12 +346,12 @@ impl Campaign {
             }
         }
         if stands {
-            // After such a halt calls receive nothing any more: there is nothing to wait for.
+            // After such a halt no call receives anything any more, so that there is nothing to wait for.
             self.leave();
         }
         let receives = self.plan.workload() == Some(Workload::RegisterThenReceive);
         let over = match &self.answerer {
-            // Registrations are made long before the last call comes.
+            // Registrations are made long before the last call is received.
             Some(side) if receives => self.ending.is_some() && side.report().open == 0,
             Some(side) if self.callers.is_empty() => side.stats.is_some(),
             _ => self.callers.iter().all(|side| side.stats.is_some()),

@@ -6,7 +6,7 @@ use jiff::civil::DateTime;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strowger_measure::Clock;
 
-/// Limit of a time that has just passed: the schedule then begins at once.
+/// Maximum delay of a start time that has passed: within this limit the schedule begins at once.
 const LATE: Duration = Duration::from_secs(1);
 
 /// Parses a time: an RFC 3339 date and time with its offset from UTC, or `+5s` for a time from `now` on.
@@ -22,7 +22,7 @@ pub fn parse(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     is_to_come(moment, now).map(|_| moment)
 }
 
-/// Returns the time until `moment`; zero if it has just passed.
+/// Returns the time until `moment`, or zero if the moment has passed less than a second ago.
 ///
 /// # Errors
 /// The moment passed a second ago or earlier.

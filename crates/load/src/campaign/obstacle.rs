@@ -27,9 +27,10 @@ pub(super) struct ProbeAnswer {
 pub enum Obstacle {
     /// No request was answered.
     Silent { probes: u64 },
-    /// Answers came, then some or all requests were refused with this code, while others succeeded at a lower rate.
+    /// The target answered, and then refused some or all requests with this code, while requests at a lower rate
+    /// succeeded.
     RateLimit { code: u16, after: u64, rate: f64, retry_after: Option<u32> },
-    /// Answers came, then none any more for this source: a ban, or a limiter that drops.
+    /// The target answered, and then stopped answering this source: the cause is a ban, or a limiter that drops.
     Ban { source: String, after: u64, rate: f64, others_answered: bool },
     /// Every request of this source was refused with 403 from the start: not allowed, or banned before.
     Forbidden { source: String, code: u16 },
@@ -53,7 +54,7 @@ impl Default for Preflight {
 }
 
 impl Preflight {
-    /// Returns the obstacles that the probes met by `now` (µs), the gravest first; empty: none.
+    /// Returns the obstacles that the probes met by `now` (µs), the gravest first; empty if there are none.
     pub(super) fn classify(&self, probes: &[Probe], now: u64) -> Vec<Obstacle> {
         let patience = self.patience * 1_000;
         let mut sources: BTreeMap<&str, Vec<&Probe>> = BTreeMap::new();
@@ -105,7 +106,7 @@ fn rate(probes: &[&Probe]) -> f64 {
 fn refused(source: &str, probes: &[&Probe]) -> Option<Obstacle> {
     let limiting = |answer: &ProbeAnswer| match answer.code {
         403 | 429 => true,
-        // 503 and 480 are a limiter's only with a Retry-After; without it the server may mean them literally.
+        // 503 and 480 show a limiter only if they have a Retry-After; otherwise the server may mean them literally.
         480 | 503 => answer.retry_after.is_some(),
         _ => false,
     };
@@ -176,7 +177,7 @@ mod tests {
 
     const MS: u64 = 1_000;
 
-    /// Returns probes 10 ms apart from one source; 0: no answer.
+    /// Returns probes 10 ms apart from one source; the code 0 means that no answer arrived.
     fn probes(source: &str, codes: &[u16]) -> Vec<Probe> {
         let answer = |sent: u64, code: u16| ProbeAnswer { code, retry_after: None, at: sent + MS };
         codes
@@ -238,7 +239,7 @@ mod tests {
         assert!(
             obstacles[0].to_string().contains("stopped answering 10.0.0.1 after 3 answers at 100 requests a second")
         );
-        // Not yet silence: the answers may still be on their way.
+        // Not yet a silence: the answers may still be in transit.
         assert_eq!(Preflight::default().classify(&probes("a", &[200, 0, 0, 0]), 40 * MS), []);
     }
 }

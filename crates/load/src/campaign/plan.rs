@@ -32,7 +32,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// True if the user wrote the document or documents.
+    /// Returns whether the user wrote the document or documents.
     pub const fn is_document(&self) -> bool {
         matches!(self, Self::Document(_) | Self::Documents(_))
     }
@@ -44,7 +44,8 @@ pub enum Connections {
     /// All calls of a generator share one socket or connection.
     #[default]
     One,
-    /// Each user of the list has one (with a document: each line of its first injection file). It stays open between calls.
+    /// One connection for each user of the list (with a document: for each line of its first injection file), which stays
+    /// open between calls.
     PerUser,
     /// Each call has one, from its first message to its end.
     PerCall,
@@ -66,15 +67,15 @@ pub struct Plan {
     /// Target of calls. `None`: this side only answers.
     pub target: Option<Target>,
     pub transport: Transport,
-    /// Outbound proxy: messages are sent there in place of the target.
+    /// Outbound proxy, to which messages are sent instead of to the target.
     pub proxy: Option<SocketAddr>,
     /// Domain of the users. `None`: the target's host.
     pub domain: Option<String>,
-    /// Users that call and register. Empty: invented names without passwords.
+    /// Users that call and register. If the list is empty, names without passwords are invented.
     pub users: Vec<User>,
     /// Callee, if the target names no user. With a password the callee registers first if both ends are ours.
     pub callee: Option<User>,
-    /// True if the answering side runs in this process too: calls reach it through the target.
+    /// True if the answering side runs in this process too, so that calls reach it through the target.
     pub pair: bool,
     pub profile: Vec<Part>,
     /// Start of the schedule. `None`: as soon as all is ready.
@@ -94,22 +95,23 @@ pub struct Plan {
     pub patience: Option<Duration>,
     /// Wait for the answers to CANCEL and BYE when calls are ended before their time. 0: no wait.
     pub grace: Duration,
-    /// Address in Contact of the callers' registrations. `None`: the address of the socket, so each connection has its own.
+    /// Address in Contact of the callers' registrations. `None`: the address of the socket, so that each connection has its
+    /// own address.
     pub contact: Option<Target>,
     /// Requested lifetime of a registration, in seconds.
     pub expires: u32,
     pub mix: Mix,
     /// Milliseconds from 180 to 200 on the answering side.
     pub ring: u32,
-    /// Our addresses, used in turn. Empty: the address from which the target is reached.
+    /// Source addresses, used in turn. Empty: the address from which the target is reached.
     pub sources: Vec<IpAddr>,
     /// Our port. Each further generator takes the next port. 0: any.
     pub port: u16,
     /// Threads that make calls, for each source.
     pub shards: usize,
     pub connections: Connections,
-    /// Maximum number of sockets and connections of calls at once, over all generators. Calls beyond it share them. `None`: as
-    /// many as the process may have.
+    /// Maximum number of sockets and connections of calls at once, over all generators. Calls above this number share them.
+    /// `None`: as many as the process may have.
     pub max_sockets: Option<usize>,
     pub trust: Trust,
     /// Values of `-key` for documents.
@@ -135,7 +137,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Wall clock that the plan follows.
+    /// Returns the wall clock that the plan follows.
     pub(super) fn wall(&self) -> SystemTime {
         let (now, ahead) = (SystemTime::now(), Duration::from_micros(self.clock_ahead.unsigned_abs()));
         if self.clock_ahead < 0 { now + ahead } else { now - ahead }

@@ -52,11 +52,11 @@ impl Probing<'_> {
         obstacles.filter(|o| !matches!(o, Obstacle::Silent { .. })).map(Finding::Obstacle).collect()
     }
 
-    /// Sends the requests. True if each of them was answered in time; false over TLS and WebSocket, where it sends
-    /// none.
+    /// Sends the requests, and returns whether each of them was answered in time. Over TLS and WebSocket it sends none
+    /// and returns false.
     ///
     /// # Errors
-    /// Nothing listens at the target, or our own side cannot send.
+    /// Nothing listens at the target, or this process cannot send.
     pub fn is_answered(&self) -> Result<bool, Finding> {
         let probes = self.send(Instant::now())?;
         Ok(!probes.is_empty() && probes.iter().all(|probe| probe.answer.is_some()))
@@ -66,7 +66,8 @@ impl Probing<'_> {
         let mut probes = Vec::new();
         let any = [if self.address.is_ipv6() { IpAddr::from([0u16; 8]) } else { IpAddr::from([0u8; 4]) }];
         let sources = if self.sources.is_empty() { &any[..] } else { self.sources };
-        // One source after another: a limiter that counts all sources together would take several at once for one high rate.
+        // One source after another: a limiter that counts all sources together would see several sources at once as one high
+        // rate.
         for source in sources.iter().take(8) {
             self.source(*source, start, &mut probes)?;
         }
@@ -148,7 +149,8 @@ impl Probing<'_> {
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Err(self.closed()),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(()),
-                // No more will come. The time passes all the same, so that silence takes as long as elsewhere.
+                // No more answers will arrive. The time is waited nevertheless, so that silence takes as long as in
+                // other cases.
                 Err(_) => {
                     std::thread::sleep(left);
                     return Ok(());

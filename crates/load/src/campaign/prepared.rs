@@ -107,7 +107,7 @@ impl Prepared {
     }
 }
 
-/// Checks the side: documents that make calls need a target, those that answer have none.
+/// Checks that documents that make calls have a target, and that documents that answer have none.
 pub(super) fn right_side(plan: &Plan, role: Role) -> Result<(), String> {
     match role {
         Role::Server if plan.target.is_some() => Err(format!(
@@ -142,9 +142,9 @@ pub(super) fn heading(plan: &Plan, answers: bool, clock: Clock, now: u64, timers
     }
 }
 
-/// Makes the connections before the first call is due: a handshake costs a shard milliseconds, and must be neither a
-/// lag of its schedule nor a delay of its first calls. A generator that cannot connect begins all the same; its calls
-/// fail.
+/// Makes the connections before the first call is due. A handshake takes milliseconds of a shard, which must not appear
+/// as a lag of its schedule or a delay of its first calls. A generator that cannot connect begins nevertheless, and its
+/// calls fail.
 pub(super) fn connect(callers: &[Side], plan: &Plan, stopped: &dyn Fn() -> bool) {
     if !plan.transport.is_reliable() || plan.connections != Connections::One {
         return;

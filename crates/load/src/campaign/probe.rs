@@ -19,11 +19,11 @@ use strowger_net::clock;
 /// Limit of probed sources.
 const SOURCES: usize = 8;
 
-/// Sends `probes` OPTIONS from each source, `rate` per second, each given up after `patience`. A failed connection is
-/// no finding: the calls report it.
+/// Sends `probes` OPTIONS from each source, `rate` per second, and gives each up after `patience`. A failed connection
+/// is no finding, because the calls report it.
 ///
 /// # Errors
-/// Our own side cannot be opened: the whole sentence.
+/// The sockets of this process cannot be opened. The error is the whole sentence.
 pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Result<Vec<Finding>, String> {
     let mut local = Plan {
         work: Work::Ready(Workload::Options),
@@ -71,7 +71,7 @@ pub fn probe(plan: &Plan, probes: usize, rate: f64, patience: Duration) -> Resul
     drop(sides);
     let probes: Vec<Probe> = seen.lock().unwrap_or_else(|e| e.into_inner()).drain(..).map(|(_, probe)| probe).collect();
     let settings = Preflight { patience: patience.as_millis() as u64, ..Preflight::default() };
-    // All probes are over: no further answer will come.
+    // All probes are over, so that no further answer will arrive.
     let met = settings.classify(&probes, u64::MAX / 2).into_iter();
     Ok(met.filter(|met| !matches!(met, Obstacle::Silent { .. })).map(Finding::Obstacle).collect())
 }

@@ -88,8 +88,8 @@ fn begins_as_number(field: &str) -> bool {
     field.trim_start_matches(['"', '-', '+', '.']).starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Returns the profile of generator `index` of `count` that share it. Each begins a little later than the one before,
-/// so that even arrivals of all together stay even.
+/// Returns the profile of generator `index` of `count` that share it. Each generator begins a little later than the
+/// previous one, so that the arrivals of all generators together are even.
 pub fn share(parts: &[Part], index: usize, count: usize) -> Vec<Part> {
     let n = count.max(1) as f64;
     let mut shared = Vec::with_capacity(parts.len() + 1);
@@ -115,7 +115,7 @@ pub const fn portion(all: u64, index: usize, count: usize) -> u64 {
     all / count + ((index as u64) < all % count) as u64
 }
 
-/// Returns the length of a profile, µs; `None`: without end.
+/// Returns the length of a profile, µs, or `None` if it has no end.
 pub fn length(parts: &[Part]) -> Option<u64> {
     parts.iter().try_fold(0u64, |sum, part| match part {
         Part::Hold { .. } => None,
@@ -140,8 +140,8 @@ pub fn rate(parts: &[Part], at: u64) -> f64 {
     0.0
 }
 
-/// Returns about how many calls a profile with an end begins: the first is due at its start, if the rate is above 0
-/// there.
+/// Returns about how many calls a profile with an end begins. The first call is due at the start of the profile, if the
+/// rate is above 0 there.
 pub fn calls(parts: &[Part]) -> f64 {
     let calls = parts.iter().map(|part| match *part {
         Part::Hold { rate } if rate > 0.0 => f64::INFINITY,

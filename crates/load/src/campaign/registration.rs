@@ -1,5 +1,5 @@
-//! Registrations of the called side: made before the first call, removed after the last (RFC 3261 section 10.2.2), so
-//! that no run leaves contacts behind at which nothing listens.
+//! Registrations of the called side. They are made before the first call and removed after the last (RFC 3261 section
+//! 10.2.2), so that no run leaves contacts at which nothing listens.
 
 use super::plan::Plan;
 use super::remarks::Remarks;
@@ -92,8 +92,8 @@ impl Registration {
     /// Waits until the callee is registered.
     ///
     /// # Errors
-    /// The reason why it is not, with a cure. The registration is then removed, as far as that is possible without
-    /// waiting.
+    /// The reason why the callee is not registered, with a cure. Its registration is then removed, as far as that is
+    /// possible without waiting.
     pub(super) fn wait(
         &mut self,
         side: &mut Side,
@@ -128,7 +128,7 @@ impl Registration {
         if self.removal.is_some() {
             return;
         }
-        // Counts at the end of the run: later events do not belong to it.
+        // Counters at the end of the run, which later events must not change.
         let stats = side.report();
         let wanted = self.facts.registered(plan, &stats);
         side.stats = Some(stats);
@@ -158,7 +158,7 @@ impl Registration {
         self.removal.is_some()
     }
 
-    /// True if all are removed, or the time limit is over.
+    /// Returns whether all registrations are removed, or the time limit is over.
     pub(super) fn is_over(&mut self, patience: Duration) -> bool {
         let Some(removal) = &mut self.removal else { return false };
         removal.collector.poll(clock::micros(), |_| {});
@@ -199,7 +199,7 @@ impl Registration {
     }
 }
 
-/// Time limit of the removal for a run that cannot begin, or that must end at once.
+/// Time limit of the removal for a run that cannot begin, or that must end immediately.
 pub(super) const HASTE: Duration = Duration::from_millis(300);
 
 /// Returns the reason why the callee is not registered, with a cure.

@@ -19,7 +19,7 @@ use strowger_scenario::Distribution;
 /// Message of the first call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// True if the message goes to the target; false if it comes from it.
+    /// True if the message is sent to the target, false if it is received from the target.
     pub sent: bool,
     pub bytes: Vec<u8>,
 }
@@ -45,8 +45,8 @@ impl Watch for MessageWatch {
     }
 }
 
-/// Returns the messages of the first call of each document, and warnings. Our own answering side answers, without
-/// challenges; a document that expects another answer ends there.
+/// Returns the messages of the first call of each document, and warnings. The answering side of this process answers,
+/// without challenges; a document that expects a different answer ends at that point.
 ///
 /// # Errors
 /// The reason why there can be no call.

@@ -4,11 +4,11 @@ use crate::engine::watch::Watch;
 use std::fmt::{Arguments, Write};
 use std::sync::{Arc, Mutex};
 
-/// Limit of different remarks; further ones are counted.
+/// Maximum number of different remarks that are kept; further remarks are only counted.
 const KEPT: usize = 64;
 /// Limit of reported remarks.
 const REPORTED: usize = 5;
-/// Limit of a remark's characters; the rest of a message is not needed.
+/// Maximum number of characters of a remark; later characters are not needed.
 const LONGEST: usize = 200;
 
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Watch for Remarks {
     }
 }
 
-/// Returns the part that is the same for every call: the first line, without the Call-ID.
+/// Returns the part of a remark that is the same for every call: the first line, without the Call-ID.
 fn essence(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default().trim_end();
     let line = match line.strip_prefix("Call-Id: ").and_then(|rest| rest.split_once(", ")) {

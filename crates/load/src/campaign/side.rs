@@ -84,7 +84,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Caller of a run with one document.
+    /// Creates the caller of a run with one document.
     pub(super) const fn caller(index: usize, count: usize) -> Self {
         Self::Caller { index, count, place: index, all: count }
     }
@@ -118,7 +118,8 @@ pub(super) fn bind(plan: &Plan, ip: IpAddr, port: u16, answers: bool) -> Result<
         },
         ..NetSettings::default()
     };
-    // A side that only connects needs no certificate of a listener: its connections take their address from a TCP listener.
+    // A side that only connects needs no listener's certificate: its connections take their local address from a TCP
+    // listener.
     let transport = match plan.transport {
         Transport::Udp => Transport::Udp,
         other if answers => other,
@@ -152,8 +153,9 @@ fn refused(error: &std::io::Error, ip: IpAddr, port: u16) -> String {
     format!("the socket cannot be opened: {error}{cure}")
 }
 
-/// Returns the address by which other machines reach this one: the source address of packets to a remote network (RFC 5737
-/// and RFC 3849 have addresses for this; nothing is sent to them). Without a route it is the loopback address.
+/// Returns the address by which other machines reach this one: the source address of packets to a remote network, or the
+/// loopback address if there is no route. The remote network is an address from RFC 5737 or RFC 3849, to which nothing is
+/// sent.
 fn outward(v6: bool) -> IpAddr {
     let (away, itself): (IpAddr, IpAddr) = if v6 {
         (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(), Ipv6Addr::LOCALHOST.into())
@@ -172,7 +174,7 @@ fn towards(remote: SocketAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|address| address.ip())
 }
 
-/// As [`towards`]; without a route, the loopback address.
+/// Returns the address that [`towards`] returns, or the loopback address if there is no route.
 pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
     remote.and_then(towards).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
@@ -182,7 +184,8 @@ pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
 pub(super) struct Facts {
     /// Destination of messages.
     pub(super) destination: Option<SocketAddr>,
-    /// Address of the target. If both ends are ours, it is the answering side, unless that registers.
+    /// Address of the target. If both ends belong to this process, it is the address of the answering side, unless that
+    /// side registers.
     pub(super) target: Option<SocketAddr>,
     /// True if the target is our answering side itself.
     pub(super) direct: bool,
@@ -254,8 +257,8 @@ impl Facts {
             tag: format!("[pid]{}", suffix.replace('-', "g")),
             agent: format!("Strowger/{}", env!("CARGO_PKG_VERSION")),
             ring: plan.ring,
-            // Timer J (RFC 3261 section 17.2.2) is 32 s over UDP. Within 4 s the peer has repeated an unanswered BYE three
-            // times. At high rates, ended calls that stay longer would cost too much memory.
+            // Timer J (RFC 3261 section 17.2.2) is 32 s over UDP, but within 4 s the peer has retransmitted an unanswered
+            // BYE three times. At high rates, ended calls that stay longer than this would cost too much memory.
             linger: if plan.transport.is_reliable() {
                 1
             } else {
@@ -405,7 +408,8 @@ impl Facts {
             // A new list begins at the first user again.
             run.injections = [users_list(plan.users.iter())?].into();
         }
-        // The process id is part of branches and Call-IDs: these requests must not look like repetitions of the registrations.
+        // The process id is part of branches and Call-IDs. It is changed so that these requests do not look like
+        // retransmissions of the registrations.
         run.pid = run.pid.wrapping_mul(256).wrapping_add(255);
         let rate = profile::peak(&plan.profile).max(100.0).max(2.0 * calls as f64 / plan.grace.as_secs_f64().max(0.1));
         run.load = Load { profile: vec![Pace::Hold { rate }], calls: Some(calls), limit: 256, ..Load::default() };
@@ -467,19 +471,20 @@ pub fn warnings(plan: &Plan) -> Result<Vec<String>, String> {
     Ok(said)
 }
 
-/// True if calls take their users from a list made of the plan's users.
+/// Returns whether calls take their users from a list made of the plan's users.
 fn has_list(plan: &Plan) -> bool {
     plan.users.len() > 1 && plan.workload().is_some()
 }
 
-/// Returns the base names of injection files; the list of users comes first.
+/// Returns the base names of injection files, of which the list of users is the first.
 fn injections(plan: &Plan) -> Vec<String> {
     let base =
         |path: &std::path::PathBuf| path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     has_list(plan).then(|| "users".into()).into_iter().chain(plan.injections.iter().map(base)).collect()
 }
 
-/// Reads the data that the generators of a campaign share. Each line is used once; after the last line the first follows.
+/// Reads the data that the generators of a campaign share. The lines are used in turn: after the last line the first one
+/// is used again.
 pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
     let mut all = Vec::new();
     if has_list(plan) {
@@ -501,7 +506,8 @@ fn users_list<'a>(users: impl Iterator<Item = &'a User>) -> Result<Injection, St
     Injection::new("users".into(), text.into_bytes(), InjectionOptions::default()).map_err(|e| e.to_string())
 }
 
-/// Descriptors reserved for everything but sockets of open calls. Sockets of ended calls that still close need some, too.
+/// Descriptors reserved for everything except sockets of open calls. Sockets of ended calls that are still closing need
+/// some of them.
 const SPARE: usize = 128;
 
 /// Returns how many sockets and connections of calls each of `generators` may have, by the plan and by the system's limit.
@@ -599,7 +605,7 @@ impl Side {
     }
 
     /// Returns the number of datagrams that the kernel dropped before they were read. The drops of a dedicated socket of a call or user
-    /// are known once that socket is closed.
+    /// are included after the socket is closed.
     pub(super) fn drops(&self) -> u64 {
         self.drops_of_listener() + self.counters().dedicated_drops
     }

@@ -1,16 +1,17 @@
-//! Detects a silent target by the counters of the callers during a run: a limiter that drops, a ban or a hung server
-//! shows long before the first call is given up.
+//! Detects a silent target by the counters of the callers during a run. A limiter that drops, a ban or a hung server is
+//! detected long before the first call is given up.
 
 use std::time::Duration;
 use strowger_net::Snapshot;
 
-/// Shortest silence. A working server sends at least a provisional response in a tenth of it.
+/// Shortest silence. A working server sends at least a provisional response within a tenth of this time.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Messages without an answer that make a silence: an ACK needs none, and a request may be lost.
+/// Number of messages without an answer that make a silence. One or two are not enough: an ACK needs no answer, and a
+/// request may be lost.
 const MESSAGES: u64 = 3;
 
-/// Limit of silences that are reported one by one; the others are counted.
+/// Maximum number of silences that are reported one by one; further silences are counted.
 const REPORTED: u64 = 4;
 
 /// Change of a target's state.
@@ -52,7 +53,7 @@ impl Silence {
     /// Checks the counters of the callers, `elapsed` after the start. Returns a change.
     pub(super) fn look(&mut self, elapsed: Duration, counters: &Snapshot) -> Option<Change> {
         let sent = counters.datagrams_out + counters.stream_messages_out;
-        // An ICMP error is an answer, if not of the target: it ends calls.
+        // An ICMP error also ends calls, and so counts as an answer, though the target did not send it.
         let received = counters.datagrams_in + counters.stream_messages_in + counters.unreachable;
         if received > self.received {
             let silent = self.since.filter(|_| self.noticed).map(|since| elapsed.saturating_sub(since));
@@ -124,7 +125,7 @@ mod tests {
         let mut silence = Silence::default();
         let mut reported = 0;
         for second in 0..60 {
-            // Six seconds each: an answer to each message, then none for five.
+            // Six seconds each: an answer to each message, then five seconds without an answer.
             let counts = Snapshot { datagrams_out: second * 5, datagrams_in: 1 + second / 6, ..Snapshot::default() };
             reported += u64::from(silence.look(Duration::from_secs(second), &counts).is_some());
         }

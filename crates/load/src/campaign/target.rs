@@ -92,7 +92,7 @@ impl FromStr for Target {
     }
 }
 
-/// Splits `name:` or `name://` from its rest. `host:port` has no scheme: a port is digits.
+/// Splits `name:` or `name://` from the text after it. `host:port` has no scheme, because a port consists of digits.
 fn scheme(text: &str) -> Option<(String, &str)> {
     let (name, rest) = text.split_once(':')?;
     let lower = name.to_ascii_lowercase();

@@ -2,9 +2,10 @@
 
 use super::plan::User;
 
-/// Parses users: a line each, `name;password`, `name,password`, `name:password` or a name alone. The first separator of
-/// a line separates all its fields, so a password may contain the others. `#` comments, empty lines, a heading and
-/// SIPp's first line (SEQUENTIAL, RANDOM, USERS) are skipped; a name may be a SIP URI, whose user counts.
+/// Parses users, one a line: `name;password`, `name,password`, `name:password` or a name alone. The first separator of
+/// a line separates all its fields, so that a password may contain the other separators. `#` comments, empty lines, a
+/// heading and SIPp's first line (SEQUENTIAL, RANDOM, USERS) are skipped. A name may be a SIP URI, whose user part is
+/// the name.
 ///
 /// # Errors
 /// The fault with its line and its cure.
@@ -16,7 +17,7 @@ pub fn parse(content: &str, file: &str) -> Result<Vec<User>, String> {
             continue;
         }
         let uri = ["sip:", "sips:"].iter().find_map(|scheme| line.strip_prefix(scheme)).unwrap_or(line);
-        // A colon may be that of a URI's port: it separates fields only if nothing else does.
+        // A colon may precede the port of a URI, so it separates fields only if no other separator does.
         let sign = uri.chars().find(|sign| SIGNS.contains(sign));
         let mut fields = uri.split(|letter| Some(letter) == sign).map(unquoted);
         let (mut name, mut password) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
@@ -57,7 +58,8 @@ fn unquoted(field: &str) -> &str {
     field.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(field)
 }
 
-/// True for SIPp's first line, or names of columns. A user may be called `user`, but no password is `password`.
+/// Returns true for SIPp's first line, and for names of columns. A user may be called `user`, but no password is
+/// `password`.
 fn is_heading(line: &str) -> bool {
     let mut fields = line.split(SIGNS).map(|field| unquoted(field).to_ascii_lowercase());
     let (first, second) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Connections between controllers. Their own threads read and write: a shard never waits for a connection.
+//! Connections between controllers. Separate threads read and write them, so that a shard never waits for a connection.
 
 use super::plan::Plan;
 use super::word::{LinkEvent, Waiting};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Last byte of a command.
 const END: u8 = 0x1b;
-/// Limit of commands that wait for a connection; one more is not sent.
+/// Maximum number of commands that wait for a connection; a further command is not sent.
 const WAITING: usize = 65_536;
 /// Default limit of commands read but not yet handled.
 const QUEUE_LIMIT: usize = 4_096;
@@ -66,7 +66,7 @@ pub struct LinkReceiver {
     listener: Option<TcpListener>,
     /// Connections that were made already.
     made: Vec<(usize, TcpStream)>,
-    /// True if it connects to the others as soon as a peer has connected.
+    /// True if the controller connects to the other controllers as soon as a peer has connected.
     follows: bool,
     /// Limit of commands read but not yet handled.
     queue_limit: usize,
@@ -111,8 +111,8 @@ impl Link {
         Ok((link, receiver))
     }
 
-    /// Queues a command for the controller of this name (extended) or for the only one. Returns false if it cannot be
-    /// sent.
+    /// Queues a command for the controller of this name (extended form) or for the only other controller. Returns false
+    /// if the command cannot be sent.
     pub fn send(&self, to: Option<&str>, word: &[u8]) -> bool {
         let peers = &self.inner.peers;
         let peer = match to {
@@ -124,7 +124,7 @@ impl Link {
         out.as_ref().is_some_and(|out| out.try_send([word, &[END]].concat().into()).is_ok())
     }
 
-    /// True for a single other controller.
+    /// Returns true for a single other controller.
     pub fn is_classic(&self) -> bool {
         self.inner.classic
     }
@@ -140,7 +140,7 @@ impl Link {
             let _ = writer.join();
         }
         for (index, stream) in self.inner.streams.lock().unwrap_or_else(|e| e.into_inner()).drain(..).enumerate() {
-            // SIPp 3.6.1 fails if two connections of one controller end at once.
+            // SIPp 3.6.1 fails if two connections of one controller end at the same time.
             if index > 0 && !self.inner.classic {
                 std::thread::sleep(APART);
             }
@@ -181,11 +181,12 @@ impl LinkReceiver {
                 if inner.closing.load(Relaxed) {
                     return;
                 }
-                // Before the first command is delivered: a call that it begins may answer at once.
+                // This is done before the first command is delivered, because a call that the command begins may answer
+                // at once.
                 if std::mem::take(&mut follows) {
                     inner.connect(&deliver, &waiting);
                 }
-                // Commands contain the name of their sender. Commands to that sender go over another connection.
+                // Commands contain the name of their sender. Commands to that sender use another connection.
                 let index = inner.classic.then_some(0);
                 let written = index.map_or(Ok(()), |index| inner.write_to(index, &stream));
                 if let Err(error) = written.and_then(|()| inner.clone().read_from(index, stream, &deliver, &waiting)) {
@@ -251,7 +252,7 @@ fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
     TcpStream::connect_timeout(&address, PATIENCE)
 }
 
-/// Writes until all senders are gone or the connection fails.
+/// Writes until all senders are dropped or the connection fails.
 fn write(mut stream: TcpStream, words: &Receiver<Box<[u8]>>) {
     while let Ok(word) = words.recv() {
         if stream.write_all(&word).is_err() {

@@ -1,8 +1,8 @@
 //! Third party call control: commands between controllers over TCP (`sendCmd`, `recvCmd`).
 //!
 //! A command is text with a `Call-ID` line, and in the extended form a `From` line with the sender's name; it ends with
-//! the byte 0x1B. Classic: two controllers and one connection, made by the one that sends the first command. Extended:
-//! every controller listens, and each sends over the connections that it made.
+//! the byte 0x1B. Classic form: there are two controllers and one connection, which the sender of the first command
+//! makes. Extended form: every controller listens, and each sends over the connections that it made.
 
 mod link;
 mod plan;

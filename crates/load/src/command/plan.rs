@@ -5,9 +5,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 /// Connections to make and to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// `-3pcc` of the controller that sends the first command: the other listens at this address already.
+    /// `-3pcc` of the controller that sends the first command. The other controller already listens at this address.
     Call(SocketAddr),
-    /// `-3pcc` of the other one: it listens at this address.
+    /// `-3pcc` of the controller that listens at this address.
     Listen(SocketAddr),
     /// `-master` or `-slave` with `-slave_cfg`.
     Extended {
@@ -15,8 +15,8 @@ pub enum Plan {
         own: SocketAddr,
         /// Other controllers, by name.
         peers: Vec<(String, SocketAddr)>,
-        /// True for the master, which connects to the others when it starts; they connect once a peer has connected to
-        /// them.
+        /// True for the master, which connects to the other controllers when it starts. The other controllers connect
+        /// after a peer has connected to them.
         leads: bool,
     },
 }

@@ -43,8 +43,8 @@ impl PartialEq for PeerCommand {
 
 impl Eq for PeerCommand {}
 
-/// Limit of commands read from a link but not yet handled. The reader waits for a place, so the connection fills, and
-/// then the sender's queue: no command is lost, and memory is bounded at both ends.
+/// Limit of commands read from a link but not yet handled. At the limit the reader waits for a place, so that first the
+/// connection and then the sender's queue fills. No command is lost, and memory is bounded at both ends.
 #[derive(Debug)]
 pub(super) struct Waiting {
     most: usize,
@@ -104,7 +104,7 @@ pub fn sender(word: &[u8]) -> Option<&[u8]> {
     value(word, b"from", b"f")
 }
 
-/// True if the other controller has given up the call.
+/// Returns whether the other controller has given up the call.
 pub fn is_abort(word: &[u8]) -> bool {
     value(word, b"internal-cmd", b"internal-cmd") == Some(b"abort_call")
 }

@@ -48,7 +48,7 @@ impl CallRunner<'_> {
         let automatic = heard.code == 0 && script.scenario.unexpected.is_none();
         self.count_received(heard);
         if heard.code == 0 && heard.method == Method::Ack && self.shard.run.retransmission.rfc3261 {
-            // A reordered ACK, or one for a 2xx acknowledged before: it has no answer.
+            // A reordered ACK, or an ACK for a 2xx acknowledged before, needs no answer.
             return Progress::Waits;
         }
         match heard.method {
@@ -93,7 +93,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Answers a request that is not of the scenario with 200; the last message of the scenario stays.
+    /// Answers a request that is not part of the scenario with 200, and keeps the last message of the scenario.
     pub(super) fn answer_beside(&mut self, heard: &ReceivedMessage<'_>) {
         let mut before = self.shard.pool.buffer();
         std::mem::swap(&mut before, &mut self.call.last);
@@ -164,7 +164,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Fails the call; ends its dialog with the peer if the behaviour says so.
+    /// Fails the call, and ends its dialog with the peer if the behaviour demands it.
     pub(super) fn give_up(&mut self, failure: Failure) -> StepResult {
         if self.shard.run.behaviour.goodbye {
             self.goodbye();
@@ -207,9 +207,9 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Ends the dialog as RFC 3261 demands: a dialog with a BYE along its route set (section 15.1.1), an INVITE with a
-    /// provisional response with a CANCEL (section 9.1), a refused one with an ACK (section 17.1.1.3). Nothing else is
-    /// open.
+    /// Ends the dialog as RFC 3261 demands: an established dialog with a BYE along its route set (section 15.1.1), an
+    /// INVITE with a provisional response with a CANCEL (section 9.1), and a refused INVITE with an ACK (section
+    /// 17.1.1.3). In other states there is nothing to end.
     fn leave(&mut self, invite: bool) {
         let script = self.script;
         let routed = self.is_routed();
@@ -240,12 +240,12 @@ impl CallRunner<'_> {
         }
     }
 
-    /// True if the dialog's target and routes are known.
+    /// Returns whether the dialog's target and routes are known.
     pub(super) fn is_routed(&self) -> bool {
         self.call.extra.as_ref().is_some_and(|e| e.has_routes && !e.next_url.is_empty())
     }
 
-    /// True if the message sent last has this CSeq number.
+    /// Returns whether the message sent last has this CSeq number.
     pub(super) fn is_sent_last(&self, number: u32) -> bool {
         let mut index = Index::new();
         let read = index.parse(&self.call.sent, &self.shard.limits);

@@ -248,7 +248,7 @@ impl CallRunner<'_> {
             Action::UrlEncode(slot) => self.change_text(*slot, url_encode),
             Action::UrlDecode(slot) => self.change_text(*slot, url_decode),
             Action::Command(template) => self.with_texts([template], |runner, [text]| runner.command(text)),
-            // Only a message can reject a call: on a step without one the call continues, as with SIPp.
+            // Only a message can reject a call. On a step without a message the call continues, as with SIPp.
             Action::Stop(Stop::Call) if message.is_none() => (),
             Action::Stop(Stop::Call) => {
                 self.finish(CallOutcome::Failed(Failure::CallRejected));
@@ -273,7 +273,7 @@ impl CallRunner<'_> {
         Done::Well
     }
 
-    /// Runs a media action. Media that cannot be played do not end the call.
+    /// Runs a media action. The call continues if the media cannot be played.
     fn media(&mut self, action: &Action) {
         let switch = match action {
             Action::EchoSwitch(number) => Some(self.number(*number) != 0.0),
@@ -293,14 +293,14 @@ impl CallRunner<'_> {
         }
     }
 
-    /// `play_dtmf`.
+    /// Runs `play_dtmf`.
     fn digits(&mut self, digits: &[u8]) {
         if let Some(Err(refusal)) = self.shard.media.as_mut().map(|media| media.digits(self.slot, digits)) {
             self.warn_call(format_args!("{refusal}"));
         }
     }
 
-    /// `ereg`.
+    /// Runs `ereg`.
     fn expression(&mut self, wanted: &Match, message: &[u8]) -> Done {
         let Source::Variable(slot) = &wanted.source else { return self.match_in(wanted, message, b"") };
         let value = self.value_text(*slot);
@@ -365,13 +365,13 @@ impl CallRunner<'_> {
         self.script.scenario.variables.name(slot).to_owned()
     }
 
-    /// Returns the variables as a command's environment: `$SIPP_name`. The bytes that a peer sent are values there,
-    /// never part of the command.
+    /// Returns the variables as a command's environment: `$SIPP_name`. Bytes from a peer are only values of the
+    /// environment, and never part of the command.
     fn exported(&mut self) -> Vec<(String, OsString)> {
         let script = self.script;
         let variables = &script.scenario.variables;
         let mut all = Vec::new();
-        // The innermost scope comes last and wins.
+        // The innermost scope is the last, and overrides the others.
         for scope in [Scope::Global, Scope::User, Scope::Call] {
             for (index, name) in variables.names(scope).iter().enumerate() {
                 let slot = Slot { scope, index: index as u16 };
@@ -430,7 +430,7 @@ impl CallRunner<'_> {
     }
 }
 
-/// Returns the text after the searched position, up to the end of its line; empty without one.
+/// Returns the text after the searched position, up to the end of its line, or an empty text if there is none.
 fn header<'a>(message: &'a [u8], search: &HeaderSearch) -> &'a [u8] {
     let wanted = &search.text[..];
     let mut left = search.occurrence.max(1);
@@ -469,7 +469,7 @@ const fn attribute(check: Check) -> &'static str {
     }
 }
 
-/// Compares as C's strcmp: the difference of the first bytes that differ.
+/// Compares as C's strcmp does, and returns the difference of the first two bytes that differ.
 fn difference(left: &[u8], right: &[u8]) -> i32 {
     let byte = |text: &[u8], i: usize| text.get(i).copied().unwrap_or(0);
     let most = left.len().max(right.len());

@@ -27,7 +27,8 @@ impl Bound {
         Self { at, most: u64::MAX }
     }
 
-    /// Closes the schedule once its end has passed. As many more calls may start as there are places at that moment.
+    /// Closes the schedule after its end has passed. From then on only as many calls may start as there are free places
+    /// at that moment.
     pub(super) fn look(&mut self, now: u64, begun: u64, room: u64) {
         if now >= self.at {
             (self.at, self.most) = (u64::MAX, begun.saturating_add(room));

@@ -20,7 +20,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// True if jumps and conditions take it for true: a number if it is not zero.
+    /// Returns whether jumps and conditions take the value for true. A number is true if it is not zero.
     pub(super) fn is_set(&self) -> bool {
         match self {
             Self::Unset | Self::Spare(_) => false,
@@ -38,7 +38,7 @@ impl Value {
         }
     }
 
-    /// Returns the text; empty for numbers and booleans.
+    /// Returns the text, which is empty for numbers and booleans.
     pub(super) fn text(&self) -> &[u8] {
         match self {
             Self::Text(text) => text,
@@ -100,10 +100,10 @@ pub(super) struct Shared {
 /// Received message, and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
-    /// Hash of the message; 0: none.
+    /// Hash of the message, or 0 if there is none.
     pub(super) hash: u64,
     pub(super) request: bool,
-    /// Step that sent the last answer (to a response: the ACK); `u32::MAX`: none.
+    /// Step that sent the last answer (for a response: the ACK), or `u32::MAX` if there is none.
     pub(super) answer: u32,
 }
 
@@ -140,15 +140,15 @@ pub(super) enum CallKind {
 pub(super) enum Leaving {
     #[default]
     No,
-    /// The INVITE has had no response: until one comes, no CANCEL may be sent (RFC 3261 section 9.1).
+    /// The INVITE has had no response. Before the first response no CANCEL may be sent (RFC 3261 section 9.1).
     Asked,
-    /// A CANCEL was sent; the final response to the INVITE has yet to come.
+    /// A CANCEL was sent, and the final response to the INVITE has not been received.
     Cancelled,
     /// This many BYEs were sent; a challenge asks for another.
     Ended(u8),
     /// A 2xx to the peer's INVITE was sent; no BYE before its ACK (RFC 3261 section 15).
     Answered,
-    /// The peer's INVITE was refused; its ACK has yet to come.
+    /// The peer's INVITE was refused, and its ACK has not been received.
     Refused,
 }
 
@@ -176,7 +176,7 @@ pub(super) struct Extra {
     pub(super) nonce_count: u32,
     /// Line in each injection file.
     pub(super) lines: Vec<u32>,
-    /// Number of the helper's work that the call waits for; 0: none.
+    /// Number of the helper's work for which the call waits; 0: none.
     pub(super) awaited: u64,
     /// Messages received while the next one to send waits for the helper.
     pub(super) held: Vec<Vec<u8>>,
@@ -184,7 +184,7 @@ pub(super) struct Extra {
     pub(super) files: Vec<File>,
 }
 
-/// Running call. Its buffers stay for the next call in the slot.
+/// Running call. Its buffers remain for the next call in the slot.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) generation: u32,
@@ -204,7 +204,7 @@ pub(super) struct Call {
     /// True if the scenario has closed the connection and nothing was sent since.
     pub(super) unplugged: bool,
     pub(super) book: CallBook,
-    /// True once the end of the call was recorded: it only waits for retransmissions.
+    /// True after the end of the call was recorded: the call only waits for retransmissions.
     pub(super) counted: bool,
     pub(super) started: u64,
 
@@ -230,8 +230,8 @@ pub(super) struct Call {
     /// Hash of the message that a step took last, and its burst.
     pub(super) burst_hash: u64,
     pub(super) burst: u64,
-    /// Hash of the message whose retransmission makes the call repeat its answer; the steps that received and answered
-    /// it.
+    /// Hash of the message whose retransmission makes the call send its answer again, and the steps that received and
+    /// answered that message.
     pub(super) answered_hash: u64,
     pub(super) answered_step: u32,
     pub(super) answer_step: u32,
@@ -245,7 +245,7 @@ pub(super) struct Call {
     pub(super) established: bool,
     /// CSeq of our INVITE whose 2xx was taken, until our BYE; 0: none.
     pub(super) confirmed: u32,
-    /// CSeq of our request that had its final response last; 0: none.
+    /// CSeq of the sent request that received the last final response; 0: none.
     pub(super) concluded: u32,
     /// True if that INVITE had a 2xx of another dialog too.
     pub(super) forked: bool,
@@ -355,8 +355,8 @@ impl Call {
         or(self.paused_until).min(or(self.receive_until)).min(or(self.retransmit_at))
     }
 
-    /// True if `quoted` is the beginning of the request sent last and nothing has been received since (RFC 3261 section
-    /// 18.4). An ACK has no response.
+    /// Returns whether `quoted` is the beginning of the request sent last and nothing has been received since (RFC 3261
+    /// section 18.4). An ACK has no response.
     pub(super) fn waits_for_answer_to(&self, quoted: &[u8]) -> bool {
         let request = !self.sent.starts_with(b"SIP/2.0 ") && !self.sent.starts_with(b"ACK ");
         let heard = self.received_hash != 0 && self.leaving == Leaving::No;
@@ -422,7 +422,7 @@ impl Call {
         .unwrap_or(UNSET)
     }
 
-    /// Returns the value of a variable; creates it if absent.
+    /// Returns the value of a variable, which is created if it is absent.
     pub(super) fn value_mut<'a>(&'a mut self, slot: Slot, shared: &'a mut Shared) -> &'a mut Value {
         let index = usize::from(slot.index);
         let list = match slot.scope {

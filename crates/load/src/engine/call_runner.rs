@@ -36,7 +36,8 @@ pub(super) enum StepResult {
     Over,
 }
 
-/// Limit of steps that a call runs at once. A scenario with more runs in a circle, and other calls get their turn.
+/// Maximum number of steps that a call runs at once. A scenario that runs more is a loop, and other calls get their
+/// turn.
 const STEPS: usize = 1_000;
 
 /// The last wait of calls ends at multiples of this many milliseconds.
@@ -146,8 +147,8 @@ impl CallRunner<'_> {
 
     /// Records timers and counters of a step.
     pub(super) fn keep_books(&mut self, step: &Step) {
-        // A received message ends a timer at its arrival. A timer that it starts begins now, and should have begun at
-        // the arrival.
+        // A received message ends a timer at the arrival of the message. A timer that the message starts begins now
+        // instead, though it should have begun at the arrival.
         let received = matches!(step.kind, StepKind::Receive(_));
         let at = if received { self.shard.came } else { self.shard.now };
         if let Some(timer) = step.start_timer {
@@ -375,7 +376,7 @@ impl CallRunner<'_> {
         self.post(range);
     }
 
-    /// Passes bytes of the outbox to the socket.
+    /// Moves bytes of the outbox to the socket.
     pub(super) fn post(&mut self, range: std::ops::Range<usize>) {
         if let Some(watch) = &mut self.shard.watch {
             let bytes = &self.out.bytes[range.clone()];
@@ -454,7 +455,8 @@ impl CallRunner<'_> {
         match &send.start {
             Start::Request(method) if method.known == Method::Invite => {
                 let mut attempt = book.attempt(Method::Invite);
-                // Outside of a dialog there is no tag yet (RFC 3261 section 8.1.1.2): a second session.
+                // Outside of a dialog the request has no To tag (RFC 3261 section 8.1.1.2), so this is a second
+                // session.
                 if attempt == Attempt::InDialog && !super::received_message::has_tag(&self.call.sent, shard) {
                     attempt = Attempt::Initial;
                 }

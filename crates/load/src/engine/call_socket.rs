@@ -11,7 +11,7 @@ use strowger_net::Ending;
 use strowger_net::dedicated::{DedicatedSocket, SocketRequest};
 
 impl CallRunner<'_> {
-    /// Gives the call its socket; returns false if none is to be had and the call has failed.
+    /// Gives the call its socket. Returns false if no socket is available and the call has failed.
     #[inline]
     pub(super) fn take_socket(&mut self) -> bool {
         self.shard.call_sockets.is_none() || self.open_socket()
@@ -60,8 +60,8 @@ impl CallRunner<'_> {
         false
     }
 
-    /// Returns a dedicated socket, and whether it is shared for lack of another; `None`: the call uses the socket of
-    /// the run.
+    /// Returns a dedicated socket, and whether it is shared because no other is available. Returns `None` if the call
+    /// uses the socket of the run.
     fn find_socket(&self, call_sockets: &mut CallSockets) -> io::Result<Option<(DedicatedSocket, bool)>> {
         let target = self.call.target;
         let line = self.call.extra.as_ref().and_then(|e| e.lines.first()).copied().unwrap_or(0);
@@ -103,8 +103,8 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Redirects the messages of this call. A dedicated connection is made again; SIPp cannot redirect its shared one
-    /// and ends there.
+    /// Redirects the messages of this call. A dedicated connection is made again. SIPp cannot redirect its shared
+    /// connection, and ends in this case.
     pub(super) fn redirect(&mut self, address: SocketAddr) -> bool {
         let sockets = &self.shard.run.sockets;
         if sockets.each == Each::Run && sockets.reconnect.is_some() {
@@ -128,7 +128,7 @@ impl CallRunner<'_> {
         self.open_socket()
     }
 
-    /// Runs `closecon`: closes the connection of this call; its next message goes over a new one.
+    /// Runs `closecon`: closes the connection of this call, whose next message uses a new one.
     pub(super) fn close_connection(&mut self) {
         if self.call.target.transport.is_reliable()
             && let (Some(flow), Some(call_sockets)) = (self.call.socket.take(), &mut self.shard.call_sockets)

@@ -2,7 +2,7 @@
 
 use super::call::Call;
 
-/// Slots of calls. The table grows by segments, so that growth moves no call.
+/// Slots of calls. The table grows by segments, so that no call moves in memory.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     segments: Vec<Vec<Call>>,

@@ -1,5 +1,5 @@
-//! Random numbers that SIPp draws for `chance`, for lines of RANDOM files and for its nonces: those of the C library's
-//! `rand` from its first seed, so that a run compares with one of SIPp's.
+//! Random numbers that SIPp draws for `chance`, for lines of RANDOM files and for its nonces. They are those of the C
+//! library's `rand` from its first seed, so that a run can be compared with a run of SIPp.
 //!
 //! The rule is that of glibc: additive feedback over 31 words; each is the sum of the words 31 and 3 places before it.
 
@@ -16,7 +16,7 @@ const WORDS: usize = 31;
 pub(super) const MOST: u32 = i32::MAX as u32;
 
 impl Rand {
-    /// Creates a generator; seed 0 is 1. A C program that sets no seed has 1.
+    /// Creates a generator. Seed 0 is treated as 1, which is also the seed of a C program that sets none.
     pub(super) fn new(seed: u32) -> Self {
         let mut words = [0; WORDS];
         let mut word = i64::from(seed.max(1) as i32);
@@ -55,7 +55,7 @@ impl Rand {
 mod tests {
     use super::*;
 
-    /// Expected: output of a C program that calls `rand` without `srand`, and after `srand(42)`.
+    /// Compares with the output of a C program that calls `rand` without `srand`, and after `srand(42)`.
     #[test]
     fn numbers_are_those_of_the_c_library() {
         let mut rand = Rand::new(1);

@@ -93,7 +93,7 @@ impl CallRunner<'_> {
         Progress::Over
     }
 
-    /// Handles the departure of another controller: a call that waits for its command waits in vain.
+    /// Handles the departure of another controller: fails a call that waits for a command of that controller.
     pub(super) fn lose_controller(&mut self, gone: &str) -> Progress {
         let script = self.script;
         let Some(StepKind::ReceiveCommand { from }) = self.step().map(|step| &step.kind) else {

@@ -121,7 +121,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Appends a parameter; returns false if the source does not give it.
+    /// Appends a parameter. Returns false if the source has no value for it.
     fn word(&mut self, wanted: &Wanted<'_>, word: Word, out: &mut Vec<u8>) -> bool {
         match wanted {
             Wanted::Own(wanted) => {

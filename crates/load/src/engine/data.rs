@@ -15,7 +15,7 @@ impl CallRunner<'_> {
         let mut lines = std::mem::take(&mut self.call.extra().lines);
         lines.clear();
         for file in &*files {
-            // A number is drawn only for a RANDOM file: the sequence of the other draws stays.
+            // A number is drawn only for a RANDOM file, so that the sequence of the other draws is unchanged.
             let entropy = if file.order() == LineOrder::Random { self.shard.pool.rand.draw() } else { 0 };
             let line = file.pick(self.call.user, u64::from(entropy));
             lines.push(self.or_halt(line).flatten().unwrap_or(NONE));
@@ -38,7 +38,7 @@ impl CallRunner<'_> {
             Some(template) => {
                 let bytes = self.text(template);
                 let text = String::from_utf8_lossy(&bytes);
-                // A variable is written with decimals; an empty one is the first line.
+                // The text of a variable has decimals; an empty variable means the first line.
                 let digits = if text.trim().is_empty() { "0" } else { text.trim() };
                 let number = digits.parse::<f64>();
                 if number.is_err() {
@@ -69,7 +69,7 @@ impl CallRunner<'_> {
         place.map(|place| (files, place))
     }
 
-    /// Runs `lookup`: returns the line of a key, -1 without one.
+    /// Runs `lookup`: returns the line of a key, or -1 if no line has it.
     pub(super) fn look_up(&mut self, file: &[u8], key: &[u8]) -> f64 {
         let Some((files, place)) = self.file(file) else { return -1.0 };
         let found = files[place].look_up(key);

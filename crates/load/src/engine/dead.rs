@@ -1,4 +1,5 @@
-//! Call-IDs of ended calls, remembered for a while: a message for one is late, not unknown.
+//! Call-IDs of ended calls, remembered for a while, so that a message for one of them is recognised as late instead of
+//! unknown.
 
 use hashbrown::HashTable;
 use std::collections::VecDeque;

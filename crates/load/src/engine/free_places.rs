@@ -1,6 +1,6 @@
 //! Free places below the limit of concurrent calls, with the time since which each is free. Waiting calls take the
-//! places of ended calls in the order in which they fell due. So each wait is split into the share of the limit and the
-//! share of the generator.
+//! places of ended calls in the order in which the calls fell due. So each wait is split into the share of the limit
+//! and the share of the generator.
 
 use std::collections::VecDeque;
 
@@ -24,8 +24,8 @@ impl FreePlaces {
         }
     }
 
-    /// Takes one of `free` places for the next call. Returns the time since which it is free; 0: before any call
-    /// waited.
+    /// Takes one of `free` places for the next call. Returns the time since which the place is free, or 0 if it was
+    /// free before any call waited.
     #[inline]
     pub(super) fn take(&mut self, free: u64) -> u64 {
         // The limit was lowered: fewer places are free than were freed.
@@ -46,7 +46,7 @@ impl FreePlaces {
         at
     }
 
-    /// Clears the record; no call waits, so all free places are old.
+    /// Clears the record. No call waits at this moment, so that all free places count as old.
     #[inline]
     pub(super) fn forget(&mut self) {
         self.freed.clear();

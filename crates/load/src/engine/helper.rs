@@ -1,7 +1,7 @@
 //! Work that may block, done outside the shard: names are looked up, files are read, shells are started.
 //!
-//! Each kind of work has a bounded queue and its own threads, which start with the first work: a slow name delays no
-//! shell, and shells start in the order of their actions.
+//! Each kind of work has a bounded queue and its own threads, which start with the first work of that kind. So a slow
+//! name delays no shell, and shells start in the order of their actions.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// Limits of waiting names and files, and of waiting shells; the action that would be one more fails.
+/// Maximum numbers of waiting names and files, and of waiting shells. An action above the limit fails.
 const WAITING: usize = 1_024;
 
 /// Threads that look up names and read files.
@@ -95,12 +95,12 @@ impl Helper {
         (self.lookup)(host, port)
     }
 
-    /// Begins a look-up and returns its number; `None` if too much work waits.
+    /// Begins a look-up and returns its number. Returns `None` if too much work waits.
     pub(super) fn look_up(&mut self, place: WaitingCall, host: &str, port: u16) -> Option<u64> {
         self.ask(place, Input::Name { host: host.to_owned(), port })
     }
 
-    /// Begins to read files, and returns the number of the work; `None` if too much work waits.
+    /// Begins to read files, and returns the number of the work. Returns `None` if too much work waits.
     pub(super) fn read(&mut self, place: WaitingCall, paths: Vec<String>) -> Option<u64> {
         self.ask(place, Input::Files { paths })
     }
@@ -127,7 +127,7 @@ impl Helper {
     /// Starts a command in a shell of its own, without waiting for it.
     ///
     /// # Errors
-    /// Too many wait.
+    /// Too many commands wait.
     pub(super) fn shell(&mut self, command: String, environment: Vec<(String, OsString)>) -> Result<(), String> {
         let shells = match self.shells.take() {
             Some(shells) => shells,

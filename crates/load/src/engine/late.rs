@@ -1,14 +1,14 @@
-//! Reordered messages in calls of the ready workloads. UDP keeps no order, and a server of several processes none on
-//! loopback: a correct message that comes late fails no call. Documents of the user behave as in SIPp.
+//! Reordered messages in calls of the ready workloads. UDP keeps no order, and a server of several processes keeps none
+//! even on loopback: a correct message that arrives late fails no call. Documents of the user behave as in SIPp.
 
 use super::call_runner::CallRunner;
 use super::received_message::{ReceivedMessage, cseq};
 use strowger_message::Method;
 
 impl CallRunner<'_> {
-    /// Takes a provisional response that no step waits for: a 1xx of no listed code, or one that follows the final
-    /// response to its request. It only affects the retransmission of its request (RFC 3261 sections 17.1.1.2 and
-    /// 17.1.2.2).
+    /// Takes a provisional response that no step waits for: a 1xx with a code that the step does not list, or one after
+    /// the final response to its request. It only affects the retransmission of its request (RFC 3261 sections 17.1.1.2
+    /// and 17.1.2.2).
     pub(super) fn absorb(&mut self, heard: &ReceivedMessage<'_>) -> bool {
         if !self.script.scenario.ready || !(100..200).contains(&heard.code) {
             return false;
@@ -33,7 +33,7 @@ impl CallRunner<'_> {
     }
 
     /// Takes a second final response to a request: a stateless server may answer each retransmission with different
-    /// bytes. That of an INVITE goes to its step, which acknowledges it.
+    /// bytes. A second response to an INVITE is passed to its step, which acknowledges it.
     pub(super) fn comes_again(&mut self, heard: &ReceivedMessage<'_>) -> bool {
         let call = &*self.call;
         if !self.script.scenario.ready || heard.code < 200 || heard.method == Method::Invite || call.concluded == 0 {
@@ -46,8 +46,8 @@ impl CallRunner<'_> {
         late
     }
 
-    /// True if the To tag of a response may name the dialog. In the ready workloads only an INVITE makes a dialog: a
-    /// late response to a REGISTER does not replace its tag.
+    /// Returns whether the To tag of a response may name the dialog. In the ready workloads only an INVITE makes a
+    /// dialog: a late response to a REGISTER does not replace its tag.
     pub(super) fn names_dialog(&self, heard: &ReceivedMessage<'_>) -> bool {
         heard.method == Method::Invite || heard.method == Method::Bye || !self.script.scenario.ready
     }

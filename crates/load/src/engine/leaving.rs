@@ -1,5 +1,5 @@
-//! Calls that are open when the run ends. Each ends its dialog or transaction with the peer and stays until that is
-//! answered.
+//! Calls that are open when the run ends. Each ends its dialog or transaction with the peer and remains open until the
+//! peer answers.
 
 use super::call::Leaving;
 use super::call_runner::{CallRunner, Progress};
@@ -15,11 +15,11 @@ use strowger_scenario::step::StepKind;
 /// T1 (RFC 3261 section 17.1.1.1), milliseconds.
 const T1: u32 = 500;
 
-/// Limit of challenges to a BYE that are answered: one of a proxy, one of the peer, one for a stale nonce.
+/// Maximum number of challenges to a BYE that are answered: one of a proxy, one of the peer, and one for a stale nonce.
 const CHALLENGES: u8 = 3;
 
 impl CallRunner<'_> {
-    /// Begins to end the call, by a command of time `since`, µs: sends the peer a message and waits for its answer.
+    /// Begins to end the call, by a command given at `since` (µs): sends the peer a message and waits for its answer.
     pub(super) fn take_leave(&mut self, since: u64) -> Progress {
         // The message sent now was not due before.
         self.call.book.due(since);
@@ -66,12 +66,12 @@ impl CallRunner<'_> {
         Progress::Waits
     }
 
-    /// True for a call of the ready answering side.
+    /// Returns true for a call of the ready answering side.
     pub(super) fn is_answerer(&self) -> bool {
         self.script.scenario.ready && self.script.scenario.role == Role::Server
     }
 
-    /// Ends a call as the called side, if the caller has not: refuses one that rings.
+    /// Ends a call as the called side, if the caller has not ended it. A call that is still ringing is refused.
     fn hang_up(&mut self) -> Progress {
         self.call.receive_until = 0;
         match self.final_answer() {
@@ -85,7 +85,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// True if the peer's INVITE has its final response; `None`: the request was no INVITE.
+    /// Returns whether the peer's INVITE has its final response, or `None` if the request was no INVITE.
     fn final_answer(&self) -> Option<bool> {
         (self.call.has_sent && self.call.last.starts_with(b"INVITE "))
             .then(|| !self.call.sent.starts_with(b"SIP/2.0 1"))
@@ -236,8 +236,8 @@ impl CallRunner<'_> {
             },
             (Method::Bye, _) => self.cut_off(),
             (Method::Cancel, 200..) => {
-                // The INVITE has yet to be answered (RFC 3261 section 9.1). After its response the repeated message is
-                // a BYE.
+                // The INVITE is not answered yet (RFC 3261 section 9.1). After its response the repeated message is a
+                // BYE.
                 if self.call.leaving == Leaving::Cancelled {
                     self.call.retransmit_at = 0;
                 }
@@ -269,7 +269,8 @@ impl CallRunner<'_> {
         if self.is_routed() { self.script.routed_bye.has_authentication } else { self.script.bye.has_authentication }
     }
 
-    /// Handles an alarm of a call that is ending: repeats its last message, until the end of the run cuts it off.
+    /// Handles an alarm of a call that is ending: sends its last message again, until the end of the run cuts the call
+    /// off.
     pub(super) fn wake_leaving(&mut self) -> Progress {
         let ms = self.shard.ms;
         if self.call.receive_until != 0 && self.call.receive_until <= ms {

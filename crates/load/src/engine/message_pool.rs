@@ -9,7 +9,8 @@ const SIZES: usize = 64;
 /// Limit of buffers of each size.
 const KEPT: usize = 4_096;
 
-/// Empty buffers of one shard: the first list up to `STEP` bytes, the next up to twice as many, and so on.
+/// Empty buffers of one shard: the first list has buffers up to `STEP` bytes, the next up to twice that size, and so
+/// on.
 #[derive(Debug)]
 pub(super) struct MessagePool {
     sizes: Box<[Vec<Vec<u8>>]>,

@@ -1,8 +1,8 @@
 //! Call schedule: an open loop whose intended start times do not depend on earlier calls.
 //!
-//! The rate is a function of time. The n-th call is due when its integral reaches n (for Poisson arrivals: the sum of n
-//! exponential variates of mean 1). So a change of rate loses and doubles no call. A call that cannot begin in time
-//! stays due: it begins late, with its intended time, and is never dropped.
+//! The rate is a function of time. The n-th call is due when the integral of the rate reaches n (for Poisson arrivals:
+//! the sum of n exponential variates of mean 1). So a change of rate neither loses nor repeats a call. A call that
+//! cannot begin in time stays due: it begins late, with its intended time, and is never dropped.
 
 use crate::random::Random;
 
@@ -16,8 +16,8 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// Interval between the calls of a burst, µs, since no link carries all of them at once. A machine of half the usual speed keeps 10,000 calls a
-/// second with a server on the same machine. The delay that a slower generator adds is its lag.
+/// Interval between the calls of a burst, µs, because no link carries all of them at once. A machine of half the usual speed keeps 10,000
+/// calls a second with a server on the same machine. The delay that a slower generator adds is recorded as its lag.
 pub const BURST_GAP: u64 = 100;
 
 /// Part of a rate profile.
@@ -39,7 +39,7 @@ pub struct Pace {
     base: Position,
     /// Integral between the last arrival and the next.
     left: f64,
-    /// Set if the next arrival is of a burst: integral between it and the first arrival after the burst.
+    /// Set if the next arrival belongs to a burst: integral between this arrival and the first arrival after the burst.
     behind: Option<f64>,
     /// Position of the next arrival.
     at: Position,
@@ -64,7 +64,7 @@ struct Position {
 
 impl Pace {
     /// Creates a schedule of constant rate from `start` on. The first call is due at `start` (Poisson: after the first
-    /// interval). Rate 0: none until the rate changes.
+    /// interval). With rate 0 no call is due until the rate changes.
     pub fn constant(rate: f64, start: u64, arrivals: Arrivals, seed: u64) -> Self {
         Self::profile(vec![Part::Hold { rate }], start, arrivals, seed)
     }
@@ -95,7 +95,7 @@ impl Pace {
         self.next
     }
 
-    /// True if no call will ever be due.
+    /// Returns whether no call will ever be due.
     pub fn is_over(&self) -> bool {
         self.next.is_none() && self.at.part >= self.parts.len()
     }
@@ -104,7 +104,7 @@ impl Pace {
     pub fn due(&mut self, now: u64) -> Option<u64> {
         let at = self.next.filter(|&at| at <= now)?;
         self.base = self.at;
-        // A burst is additional: the interval that it interrupted continues after it.
+        // A burst is additional to the schedule: the interval that it interrupted continues after it.
         self.left = self.behind.take().unwrap_or_else(|| self.distance());
         self.advance();
         Some(at)
@@ -126,13 +126,13 @@ impl Pace {
         0.0
     }
 
-    /// Replaces the rest of the profile by a constant rate from `now` on. Due calls stay due, and the interval in
+    /// Replaces the remaining profile by a constant rate from `now` on. Due calls stay due, and the interval in
     /// progress keeps its finished share.
     pub fn set_rate(&mut self, rate: f64, now: u64) {
         self.set_profile(&[Part::Hold { rate }], now);
     }
 
-    /// Replaces the rest of the profile from `now` on, as [`Pace::set_rate`] does.
+    /// Replaces the remaining profile from `now` on, as [`Pace::set_rate`] does.
     pub fn set_profile(&mut self, profile: &[Part], now: u64) {
         let here = self.rate(now);
         self.parts.drain(..self.base.part.min(self.parts.len()));

@@ -13,7 +13,7 @@ pub(super) struct ReceivedMessage<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// Returns number and method of the CSeq; 0 and nothing without one.
+/// Returns number and method of the CSeq, or 0 and an empty method if there is none.
 pub(super) fn cseq<'a>(bytes: &'a [u8], index: &Index) -> (u32, &'a [u8]) {
     let Some(line) = index.first(Name::CSeq) else { return (0, b"") };
     let value = &bytes[line.value as usize..line.value_end as usize];
@@ -59,7 +59,7 @@ pub(super) fn tag(value: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
-/// True if the To of our message has a tag.
+/// Returns whether the To of our message has a tag.
 pub(super) fn has_tag(bytes: &[u8], shard: &mut super::shard_context::ShardContext) -> bool {
     shard.parsed = None;
     let read = shard.index.parse(bytes, &shard.limits);
@@ -67,7 +67,7 @@ pub(super) fn has_tag(bytes: &[u8], shard: &mut super::shard_context::ShardConte
     read.is_err() || to.is_some_and(|to| tag(to).is_some())
 }
 
-/// Hashes a whole message, to recognise retransmissions.
+/// Hashes a whole message, so that retransmissions are recognised.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     use std::hash::BuildHasher;
     // Never 0, which means none.

@@ -11,7 +11,7 @@ use strowger_message::{Line, Name};
 use strowger_scenario::template::LastHeader;
 use strowger_scenario::{Piece, Template};
 
-/// Parts that are written once the rest is known.
+/// Parts that are written after all other parts are known.
 #[derive(Default)]
 struct Marks<'a> {
     length: Option<(usize, i32)>,
@@ -72,7 +72,7 @@ impl CallRunner<'_> {
         text
     }
 
-    /// Writes a piece. True if the white space after it vanishes too.
+    /// Writes a piece. Returns whether the white space after it vanishes too.
     fn piece_vanishes<'a>(
         &mut self,
         piece: &'a Piece,
@@ -100,7 +100,7 @@ impl CallRunner<'_> {
         }
         if let Some((at, wanted)) = marks.authentication {
             if step == BESIDE && self.call.extra.as_ref().is_none_or(|extra| extra.challenge_code == 0) {
-                // No server has sent a challenge: the line goes.
+                // No server has sent a challenge, so the line is removed.
                 out.drain(at..(at + 2).min(out.len()));
                 return;
             }
@@ -262,7 +262,8 @@ impl CallRunner<'_> {
         marks.authentication = Some((at, wanted));
     }
 
-    /// Checks that a media port is on a line that names its media, and not on the first; SIPp allows no other.
+    /// Checks that a media port is on a line that names its media, and not on the first line. SIPp allows no other
+    /// place.
     fn check_media_line(&mut self, start: usize, out: &[u8]) {
         let line = super::script::line_of(&out[start..]);
         if !super::script::names_media(line) {
@@ -271,8 +272,8 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Writes `[last_Name]`, with a colon or without: all lines of that name as one, joined by commas, preceded by the
-    /// name unless only the value is wanted; the short form only if there is no long one.
+    /// Writes `[last_Name]`, with or without a colon: joins all lines of that name by commas into one, preceded by the
+    /// name unless only the value is wanted. The short form of the name is used only if no line has the long form.
     fn last_header(&mut self, header: &LastHeader, out: &mut Vec<u8>) {
         if !self.parse_last() {
             return;
@@ -314,8 +315,9 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Writes the URI of the To header: the text between its angle brackets. `bare`: without brackets, the text up to
-    /// the parameters, so that a message that is not of the scenario always has a target.
+    /// Writes the URI of the To header, which is the text between its angle brackets. If `bare` is set and there are no
+    /// brackets, writes the text up to the parameters instead, so that a message outside the scenario always has a
+    /// target.
     fn last_request_uri(&mut self, bare: bool, out: &mut Vec<u8>) {
         if !self.parse_last() {
             return;
@@ -330,7 +332,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Returns the CSeq number of the last message; 0 without one.
+    /// Returns the CSeq number of the last message, or 0 if there is none.
     pub(super) fn last_cseq(&mut self) -> u32 {
         if !self.parse_last() {
             return 0;
@@ -338,7 +340,8 @@ impl CallRunner<'_> {
         super::received_message::cseq(&self.call.last, &self.shard.index).0
     }
 
-    /// Parses the last message of this call into the index, unless it is there; returns false without one.
+    /// Parses the last message of this call into the index, unless the index already has it. Returns false if there is
+    /// no such message.
     pub(super) fn parse_last(&mut self) -> bool {
         if !self.call.has_last {
             return false;
@@ -361,7 +364,7 @@ const IN_ACTION: i32 = -2;
 /// Characters reserved for a length.
 const LENGTH: usize = 5;
 
-/// True if a line vanishes when this keyword at its start is empty.
+/// Returns whether a line vanishes when this keyword at its start is empty.
 const fn vanishes(piece: &Piece) -> bool {
     matches!(piece, Piece::Routes | Piece::LastHeader(_) | Piece::Field(_) | Piece::Variable(_))
 }
@@ -370,7 +373,7 @@ fn read_to(path: &str, out: &mut Vec<u8>) -> std::io::Result<usize> {
     std::fs::File::open(path)?.read_to_end(out)
 }
 
-/// Appends a header value; line ends of a folded one become spaces.
+/// Appends a header value, in which the line ends of a folded value become spaces.
 fn unfolded(value: &[u8], folded: bool, out: &mut Vec<u8>) {
     if !folded {
         return out.extend_from_slice(value);

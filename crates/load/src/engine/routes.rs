@@ -5,8 +5,8 @@ use super::received_message::ReceivedMessage;
 use strowger_message::Name;
 
 impl CallRunner<'_> {
-    /// Keeps the route set and the remote target of `rrs` (RFC 3261 section 12.1). Without Record-Route and Contact the
-    /// target stays as it was.
+    /// Stores the route set and the remote target of `rrs` (RFC 3261 section 12.1). Without Record-Route and Contact
+    /// the target is unchanged.
     pub(super) fn keep_routes(&mut self, heard: &ReceivedMessage<'_>) {
         let index = &self.shard.index;
         let value = |line: &strowger_message::Line| &heard.bytes[line.value as usize..line.value_end as usize];
@@ -58,7 +58,7 @@ impl CallRunner<'_> {
     }
 }
 
-/// Returns the text between the angle brackets of an address; all of it without brackets.
+/// Returns the text between the angle brackets of an address, or the whole text if there are no brackets.
 fn address(value: &[u8]) -> &[u8] {
     memchr::memchr(b'<', value)
         .and_then(|a| memchr::memchr(b'>', &value[a..]).map(|b| &value[a + 1..a + b]))

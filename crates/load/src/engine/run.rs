@@ -72,7 +72,7 @@ pub struct Load {
     pub calls: Option<u64>,
     /// Limit of concurrent calls.
     pub limit: u64,
-    /// True if calls that fall due at the limit wait; false if they are never begun, as with SIPp.
+    /// True if calls that fall due at the limit wait. False if such calls are never begun, as with SIPp.
     pub keep_limited: bool,
     /// Closed loop instead of the profile: this many users, each of whom calls again when the call before has ended.
     pub users: Option<u32>,
@@ -100,8 +100,8 @@ impl Default for Load {
     }
 }
 
-/// Numbers of `[dynamic_id]`: from `first` (`-dynamicStart`) in steps of `step` (`-dynamicStep`), again from `first`
-/// beyond `last` (`-dynamicMax`).
+/// Numbers of `[dynamic_id]`: from `first` (`-dynamicStart`) in steps of `step` (`-dynamicStep`). After `last`
+/// (`-dynamicMax`) they begin again at `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynamicId {
     pub first: u64,
@@ -110,7 +110,7 @@ pub struct DynamicId {
 }
 
 impl Default for DynamicId {
-    /// SIPp's defaults.
+    /// Returns SIPp's defaults.
     fn default() -> Self {
         Self { first: 10_000, last: 12_000, step: 4 }
     }
@@ -139,7 +139,7 @@ pub struct Behaviour {
     pub dead_call_wait: u32,
     /// `exec command` may run programs.
     pub commands: bool,
-    /// Percent of messages lost on purpose where the step gives none.
+    /// Percentage of messages lost on purpose if the step sets none.
     pub lost: f64,
 }
 
@@ -176,7 +176,8 @@ pub struct Retransmission {
     /// 17). False, as SIPp: only the message received last is remembered, and an INVITE repeated after two answers is
     /// unexpected.
     pub rfc3261: bool,
-    /// Repeated messages are compared whole; false: only by the fields that name their transaction (`-rtcheck loose`).
+    /// Retransmissions are recognised by the whole message; false: only by the fields that name their transaction
+    /// (`-rtcheck loose`).
     pub whole: bool,
 }
 

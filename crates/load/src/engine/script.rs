@@ -165,7 +165,7 @@ fn parts(template: &Template, run: &Run, index: Option<i32>) -> Box<[Part]> {
             continue;
         }
         if let Some(value) = constant(piece, run, index) {
-            // Values are never shortened: a vanished keyword takes white space of the document with it, none of a
+            // Values are never shortened: a keyword that vanishes removes white space of the document, and none of a
             // value.
             if to.text.is_empty() && matches!(to.parts.last(), Some(Part::Piece(_))) {
                 if value.is_empty() {
@@ -201,7 +201,7 @@ fn constant(piece: &Piece, run: &Run, index: Option<i32>) -> Option<Vec<u8>> {
     write_constant(piece, run, index, &mut value).then_some(value)
 }
 
-/// Appends the value of a keyword that the run makes constant; returns false for others.
+/// Appends the value of a keyword that the run makes constant. Returns false for other keywords.
 pub(super) fn write_constant(piece: &Piece, run: &Run, index: Option<i32>, out: &mut Vec<u8>) -> bool {
     let family = |ip: &str| if ip.contains(':') { b'6' } else { b'4' };
     let mut number = |base: i64, n: i32| super::text::number(out, base + i64::from(n));
@@ -252,12 +252,12 @@ fn write_bracketed(ip: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the last line of a text; empty on its first line.
+/// Returns the last line of a text, or an empty line if the text is on its first line.
 pub(super) fn line_of(text: &[u8]) -> &[u8] {
     memchr::memrchr(b'\n', text).map_or(b"", |at| &text[at..])
 }
 
-/// True if a line names the media of its port.
+/// Returns whether a line names the media of its port.
 pub(super) fn names_media(line: &[u8]) -> bool {
     [&b"audio"[..], b"image", b"video"].iter().any(|word| memchr::memmem::find(line, word).is_some())
 }
@@ -266,7 +266,7 @@ pub(super) fn names_media(line: &[u8]) -> bool {
 fn fold_length(parts: &mut Vec<Part>) {
     let Some(at) = parts.iter().position(|p| matches!(p, Part::Piece(Piece::Length(_)))) else { return };
     let [Part::Piece(Piece::Length(n)), Part::Bytes(rest, _)] = &parts[at..] else { return };
-    // The end of the headers must be in the constant part, and no other before it.
+    // The end of the headers must be in the constant part, and must not occur before it.
     let before = parts[..at].iter().any(|p| match p {
         Part::Bytes(bytes, _) => memchr::memmem::find(bytes, b"\r\n\r\n").is_some(),
         _ => false,

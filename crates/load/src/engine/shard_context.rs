@@ -50,7 +50,7 @@ pub(super) struct ShardContext {
     pub(super) halt: Option<Halt>,
     /// True if the shared connection has ended and is not made again.
     pub(super) broken: bool,
-    /// True if the run has ended at once: no call works any more.
+    /// True if the run has ended immediately, so that no call works any more.
     pub(super) frozen: bool,
     /// Helper for work that may block.
     pub(super) helper: Helper,
@@ -71,14 +71,14 @@ pub(super) struct ShardContext {
 pub enum Halt {
     /// No calls begin any more.
     Gracefully,
-    /// The run ends at once.
+    /// The run ends immediately.
     Now,
     /// The run ends with an error, which was reported.
     Error,
 }
 
 impl ShardContext {
-    /// Sets the clock, µs; it never goes back.
+    /// Sets the clock, µs, which never decreases.
     #[inline]
     pub(super) fn at(&mut self, now: u64) {
         self.now = now.max(self.now);

@@ -119,7 +119,7 @@ impl SippStats {
         self
     }
 
-    /// Swaps the steps of both scenarios: later counts go to the other one.
+    /// Swaps the steps of both scenarios, so that later counts are added to the other scenario.
     pub(super) fn turn(&mut self) {
         std::mem::swap(&mut self.steps, &mut self.aside);
     }

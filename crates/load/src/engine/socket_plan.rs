@@ -23,12 +23,12 @@ pub struct Sockets {
     pub each: Each,
     /// Local address; unspecified: chosen by the route to the target.
     pub from: IpAddr,
-    /// Limit of open sockets in each shard; beyond it calls share them.
+    /// Maximum number of open sockets in each shard. At this number further calls share them.
     pub most: usize,
-    /// Time for which the connection of an ended call stays open, milliseconds. The peer may still use it, and an earlier
-    /// end would look like a failure. Datagram sockets are closed at once.
+    /// Time for which the connection of an ended call stays open, milliseconds. The peer may still use the connection,
+    /// and would take an earlier end for a failure. Datagram sockets are closed at once.
     pub linger: u32,
-    /// Rules for the loss of the shared connection; `None`: the next message makes a new one.
+    /// Rules for the loss of the shared connection. `None`: the next message makes a new connection.
     pub reconnect: Option<Reconnect>,
 }
 

@@ -72,7 +72,7 @@ impl CallSockets {
         })
     }
 
-    /// Opens, or finds, a dedicated socket.
+    /// Opens a dedicated socket, or finds the one of this key.
     pub(super) fn open(&mut self, key: Option<Key>, request: SocketRequest) -> io::Result<(DedicatedSocket, bool)> {
         if let Some(socket) = key.and_then(|key| self.kept.get(&key)) {
             return Ok((*socket, false));
@@ -117,7 +117,7 @@ impl CallSockets {
         self.uses.get_mut(dedicated::index(flow)).filter(|u| u.socket.is_some_and(|socket| socket.flow == flow))
     }
 
-    /// Ends a call's use of its dedicated socket. `now`, ms: the connection lingers; `None`: it ends at once.
+    /// Ends a call's use of its dedicated socket. `now` is in ms: the connection lingers; `None`: it ends at once.
     pub(super) fn give_back(&mut self, flow: Flow, now: Option<u64>) {
         let Some(used) = self.known(flow) else { return };
         used.calls = used.calls.saturating_sub(1);
@@ -147,7 +147,7 @@ impl CallSockets {
         self.lingering.front().map(|(at, _)| *at)
     }
 
-    /// Closes the connections whose time has come.
+    /// Closes the connections whose linger time is over.
     pub(super) fn close_due(&mut self, now: u64) {
         while let Some((_, flow)) = self.lingering.pop_front_if(|(at, _)| *at <= now) {
             self.sockets.close(flow);
@@ -168,8 +168,8 @@ impl CallSockets {
         }
     }
 
-    /// Closes the kept sockets, since no call will use them. True once all are closed, including those that their peers
-    /// close: an earlier exit would cut these off.
+    /// Closes the kept sockets, which no call will use again. Returns true after all are closed, including those that
+    /// their peers close: an earlier exit would cut these off.
     pub(super) fn end(&mut self) -> bool {
         self.kept.clear();
         for used in &mut self.uses {

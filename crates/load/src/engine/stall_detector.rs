@@ -1,10 +1,10 @@
 //! Detects stalls: time in which a shard has work but not the processor (stopped, suspended, swapped out, waiting in
-//! the run queue). Work that takes long is no stall.
+//! the run queue). A long computation is no stall.
 
 /// Limit of absences that count as lag of the waiting work and not as stalls, µs.
 const SHORT: u64 = 10_000;
-/// Interval of readings of the processor time, µs. Time used before an absence within the same interval is not told
-/// from work in it.
+/// Interval between readings of the processor time, µs. Processor time used before an absence within the same interval
+/// cannot be told from work in the interval.
 const LOOK: u64 = 5_000;
 
 /// Stall detector of one shard. Times are microseconds.
@@ -17,7 +17,7 @@ pub(super) struct StallDetector {
     wanted: u64,
     /// Last reading: the time, and the processor time used by then.
     looked: (u64, u64),
-    /// Stall before this round; `None`: it is not known yet.
+    /// Stall before this round, or `None` if it is not known yet.
     stall: Option<u64>,
 }
 
@@ -29,7 +29,8 @@ impl StallDetector {
         self.stall = self.absence(self.wanted, now, used);
     }
 
-    /// Reads at `now` a message that came at `came`. If the shard slept then, it should have been woken.
+    /// Reads at `now` a message that arrived at `came`. If the shard was asleep at that time, the message should have
+    /// woken it.
     #[inline]
     pub(super) fn read(&mut self, came: u64, now: u64, used: impl FnOnce() -> u64) {
         let slept = self.done <= came && came < self.began.min(self.wanted);
@@ -44,7 +45,7 @@ impl StallDetector {
         self.wanted = came;
     }
 
-    /// Ends the work of the round. Returns the length of a stall before it, and of one within it.
+    /// Ends the work of the round. Returns the length of a stall before the work, and of one within it.
     #[inline]
     pub(super) fn end(&mut self, now: u64, used: impl Fn() -> u64) -> [Option<u64>; 2] {
         let stalls = [self.stall.take(), self.absence(self.began, now, &used)];

@@ -39,7 +39,7 @@ impl CallRunner<'_> {
             if known && self.is_past(own, bytes.len()) {
                 return Progress::Waits;
             }
-            // A duplicate in one burst, read late: SIPp reads the whole burst before it answers.
+            // A duplicate in one burst is read late, because SIPp reads the whole burst before it answers.
             let twice = self.call.burst == self.shard.burst && self.call.burst_hash == own;
             if self.call.answered_hash == own && own != 0 && !twice {
                 return self.answer_again(bytes);
@@ -102,7 +102,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// True if this message was taken before; sends its answer again, if it has one.
+    /// Returns whether this message was handled before, and sends the answer to it again if there was one.
     fn is_past(&mut self, own: u64, bytes: usize) -> bool {
         let Some(place) = self.call.past.iter().position(|p| p.hash == own) else { return false };
         let past = self.call.past[place];
@@ -153,7 +153,7 @@ impl CallRunner<'_> {
         if !bytes.starts_with(b"SIP/2.0") {
             return transaction | 1;
         }
-        // All responses to a request share the transaction: the first line and the body tell them apart.
+        // All responses to a request share the transaction, so the first line and the body distinguish them.
         let line = &bytes[..memchr::memchr(b'\r', bytes).unwrap_or(bytes.len())];
         let body = memchr::memmem::find(bytes, b"\r\n\r\n").map_or(&b""[..], |at| &bytes[at..]);
         transaction ^ hash(line).rotate_left(31) ^ hash(body).rotate_left(7) | 1
@@ -258,7 +258,7 @@ impl CallRunner<'_> {
                 && let Some(StepKind::Send(send)) = steps.get(place).map(|s| &s.kind)
                 && matches!(&send.start, Start::Request(m) if m.known == Method::Ack)
             {
-                // The ACK was lost: sent again, or the peer repeats its response.
+                // The ACK was lost and is sent again, or the peer retransmits its response.
                 self.shard.recorder.received_again(heard.bytes.len());
                 self.send_step_again(place as u32);
                 return Found::Done;
@@ -267,7 +267,7 @@ impl CallRunner<'_> {
         Found::Nowhere
     }
 
-    /// Takes a response to a named transaction that the scenario has passed. True if no step has to take it.
+    /// Takes a response to a named transaction that the scenario has passed. Returns whether no step has to take it.
     #[cold]
     fn late_answer(&mut self, transaction: usize, heard: &ReceivedMessage<'_>, own: u64) -> bool {
         let Some(known) = self.call.extra.as_ref().and_then(|e| e.transactions.get(transaction)) else { return false };
@@ -346,7 +346,7 @@ impl CallRunner<'_> {
         if heard.method == Method::Invite && (200..300).contains(&heard.code) {
             self.call.confirmed = self.call.concluded;
         }
-        // As SIPp: the first message that has a Record-Route decides.
+        // As in SIPp, the first message that has a Record-Route determines the routes.
         if receive.record_routes && self.call.extra.as_ref().is_none_or(|e| e.routes.is_empty()) {
             if self.shard.index.first(Name::Contact).is_none() {
                 self.shard.warn(format_args!("Cannot record route set if there is no Contact"));
@@ -368,8 +368,8 @@ impl CallRunner<'_> {
             self.call.past.rotate_right(1);
             self.call.past[0] = Past { hash: own, request: heard.code == 0, answer: u32::MAX };
         }
-        // SIPp 3.6.1 also proceeds from an optional message, unless a `test` prevents it: even back to one passed
-        // before.
+        // SIPp 3.6.1 also proceeds from an optional message, unless a `test` prevents it, and even back to an optional
+        // message that was passed before.
         let jumps = step
             .next
             .as_ref()
@@ -414,8 +414,8 @@ impl CallRunner<'_> {
         self.shard.parsed = Some((self.slot, self.call.generation));
     }
 
-    /// True for a response with a tag of another dialog: to the INVITE that made the dialog, or to the BYE that ended
-    /// another.
+    /// Returns true for a response whose tag names another dialog: a response to the INVITE that made the dialog, or to
+    /// the BYE that ended another dialog.
     fn is_of_another_dialog(&self, heard: &ReceivedMessage<'_>, number: u32) -> bool {
         match heard.method {
             Method::Invite => self.call.confirmed != 0 && number == self.call.confirmed && heard.code < 300,
@@ -424,8 +424,8 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Ends another dialog of a forked INVITE. All but the first are acknowledged and ended (RFC 3261 section
-    /// 13.2.2.4), each time their 2xx comes.
+    /// Ends another dialog of a forked INVITE. All dialogs except the first are acknowledged and ended (RFC 3261
+    /// section 13.2.2.4), each time their 2xx is received.
     #[cold]
     fn leave_dialog(&mut self, heard: &ReceivedMessage<'_>, tag: &[u8]) {
         self.count_received(heard);
@@ -462,7 +462,7 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Keeps the challenge of a 401 or 407. Returns false without one, which ends the run, as with SIPp.
+    /// Keeps the challenge of a 401 or 407. Returns false if the response has none, which ends the run, as with SIPp.
     pub(super) fn keep_challenge(&mut self, heard: &ReceivedMessage<'_>) -> bool {
         let extra = self.call.extra.get_or_insert_default();
         extra.challenge.clear();

@@ -1,5 +1,5 @@
 //! Calls that wait for the helper: for the address of `setdest`, or for the files of a message. Such a call sends
-//! nothing new, and takes no message where it would send one.
+//! nothing new, and takes no message at a step that sends one.
 
 use super::call::Leaving;
 use super::call_runner::{CallRunner, Progress};
@@ -9,7 +9,7 @@ use strowger_measure::{CallOutcome, Failure};
 use strowger_scenario::Template;
 use strowger_scenario::step::StepKind;
 
-/// Limit of messages kept for a suspended call; one more is dropped, as by a full socket.
+/// Maximum number of messages kept for a suspended call. Further messages are dropped, as by a full socket.
 const HELD: usize = 64;
 
 impl CallRunner<'_> {
@@ -42,12 +42,13 @@ impl CallRunner<'_> {
         }
     }
 
-    /// True if the call waits for the helper.
+    /// Returns whether the call waits for the helper.
     pub(super) fn is_suspended(&self) -> bool {
         self.call.extra.as_ref().is_some_and(|extra| extra.awaited != 0)
     }
 
-    /// True if the next work of a suspended call has to wait: a message to send, or its end.
+    /// Returns whether the next work of a suspended call has to wait. This work is a message to send, or the end of the
+    /// call.
     pub(super) fn is_held_up(&self) -> bool {
         self.is_suspended()
             && self.call.paused_until == 0
@@ -56,7 +57,7 @@ impl CallRunner<'_> {
             && matches!(self.step().map(|step| &step.kind), Some(StepKind::Send(_)) | None)
     }
 
-    /// True if the files of a message are there; otherwise the helper reads them, or the call has failed.
+    /// Returns whether the files of a message are read. Otherwise the helper reads them, or the call has failed.
     #[cold]
     pub(super) fn has_files(&mut self, line: &Line) -> bool {
         if self.call.extra.as_ref().is_some_and(|extra| !extra.files.is_empty()) {

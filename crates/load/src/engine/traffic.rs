@@ -47,7 +47,7 @@ pub enum Event {
 pub enum ShardCommand {
     /// Sets the rate, calls per second.
     Rate(f64),
-    /// Replaces the rest of the profile.
+    /// Replaces the remaining profile.
     Profile(Vec<super::pace::Part>),
     /// Sets the limit of concurrent calls.
     Limit(u64),
@@ -59,13 +59,13 @@ pub enum ShardCommand {
     Begin(Option<u64>),
     /// Stops new calls (true) or resumes them (false).
     Pause(bool),
-    /// Stops new calls for good.
+    /// Stops new calls permanently.
     Quit,
-    /// Stops new calls, and refuses those of peers. Open calls continue, except those that only wait for
-    /// retransmissions. Calls of the out-of-call scenario are waited for.
+    /// Stops new calls, and refuses new calls of peers. Open calls continue, except those that only wait for
+    /// retransmissions. The end of calls of the out-of-call scenario is awaited.
     Close,
-    /// Stops new calls and ends open ones with a CANCEL or a BYE, which is repeated until it is answered. The sender of
-    /// the command bounds that time with [`ShardCommand::End`].
+    /// Stops new calls and ends open ones with a CANCEL or a BYE, which is sent again until it is answered. The sender
+    /// of the command bounds that time with [`ShardCommand::End`].
     Leave,
     /// Ends every open call now, with or without a message to the peer.
     End { goodbye: bool },
@@ -79,8 +79,8 @@ pub enum ShardCommand {
     Report(SyncSender<SippStats>),
 }
 
-/// Calls that follow those of the run on the same sockets. No call of a peer is accepted meanwhile. The out-of-call
-/// scenario stays.
+/// Calls that follow the calls of the run on the same sockets. Meanwhile no call of a peer is accepted. The out-of-call
+/// scenario remains.
 #[derive(Debug)]
 pub struct Following {
     pub run: Arc<Run>,
@@ -109,8 +109,8 @@ pub struct Traffic {
     reconnect_at: u64,
     wheel: Wheel,
     pace: Pace,
-    /// Three fields: a copy of the schedule that the clock alone advances, its calls so far, begun or not, and the
-    /// scheduled calls that have begun.
+    /// Three fields: a copy of the schedule that only the clock advances, the number of its calls so far, begun or not,
+    /// and the number of scheduled calls that have begun.
     wanted: Pace,
     intended: u64,
     scheduled: u64,
@@ -127,7 +127,7 @@ pub struct Traffic {
     limit: u64,
     /// Users without a call, and since when, µs.
     idle_users: VecDeque<(u32, u64)>,
-    /// Number of users; one with a higher number makes no more calls.
+    /// Number of users. A user with a higher number makes no more calls.
     users: u32,
     paused: bool,
     /// True before the schedule has begun; and its start, µs; `u64::MAX`: unknown.
@@ -159,8 +159,8 @@ pub struct Traffic {
 /// Decides by Call-ID whether a call belongs to a shard.
 pub type Owns = Box<dyn Fn(&[u8]) -> bool + Send>;
 
-/// Messages received in one round from which on more are assumed to wait: their requests must not be retransmitted
-/// meanwhile. No alarm waits longer than `PATIENCE`, milliseconds, for that.
+/// Number of messages received in one round from which on more messages are assumed to wait; meanwhile their requests
+/// must not be retransmitted. No alarm is postponed for longer than `PATIENCE`, milliseconds, for this reason.
 const FLOOD: usize = 128;
 const PATIENCE: u64 = 500;
 
@@ -170,7 +170,7 @@ const PARTING: u64 = 5;
 /// Wake-ups for calls that may come ahead of the mean rate.
 const WAKES: u64 = 8;
 
-/// Limit of calls begun in one round: received messages get their turn between them.
+/// Maximum number of calls begun in one round, so that received messages are handled between them.
 const BEGUN: usize = 64;
 
 impl Traffic {
@@ -323,7 +323,7 @@ impl Traffic {
         self
     }
 
-    /// Limits the shard to calls whose Call-ID it owns; each of several shards walks the whole schedule.
+    /// Limits the shard to calls whose Call-ID it owns. Each of several shards walks the whole schedule.
     #[must_use]
     pub fn owning(mut self, owns: Owns) -> Self {
         self.owns = Some(owns);
@@ -346,7 +346,7 @@ impl Traffic {
         slot
     }
 
-    /// True if the commands of another controller begin calls.
+    /// Returns whether the commands of another controller begin calls.
     fn begins_by_word(&self) -> bool {
         self.main.scenario.third_party == Some(ThirdPartyRole::B)
     }
@@ -598,7 +598,7 @@ impl Traffic {
     }
 }
 
-/// Returns the part of a Call-ID that identifies the call: the part after `///`, if present.
+/// Returns the part of a Call-ID that identifies the call, which is the part after `///`, if present.
 fn known(name: &[u8], keep_slashes: bool) -> &[u8] {
     if keep_slashes {
         return name;

@@ -15,7 +15,7 @@ pub struct Capture {
 pub struct Packet {
     /// Microseconds after the first.
     pub at: u64,
-    /// Distance of its destination port from the lowest one of the file: keeps media and their control apart.
+    /// Distance of the destination port from the lowest port of the file, which keeps media and their control apart.
     pub above: u16,
     start: u32,
     end: u32,
@@ -43,7 +43,7 @@ impl Capture {
         Self::parse(&std::fs::read(path)?)
     }
 
-    /// Parses the bytes of a capture. One that was truncated within a packet ends before it.
+    /// Parses the bytes of a capture. A capture that was truncated within a packet ends before that packet.
     ///
     /// # Errors
     /// As [`Capture::load`].
@@ -117,7 +117,7 @@ impl Found {
             .iter()
             .zip(ends)
             .map(|(&(time, port, start), end)| {
-                // A clock set back during the capture does not delay the rest.
+                // A clock that was set back during the capture does not delay the packets after it.
                 last = (time.saturating_sub(first) / 1_000).max(last);
                 Packet { at: last, above: port - lowest, start, end }
             })
@@ -261,7 +261,7 @@ fn tagged(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns destination port and payload of the UDP datagram (RFC 768) in an IP packet; `None` for a fragment.
+/// Returns destination port and payload of the UDP datagram (RFC 768) in an IP packet, or `None` for a fragment.
 fn datagram(packet: &[u8]) -> Option<(u16, &[u8])> {
     let udp = match packet.first()? >> 4 {
         4 => {

@@ -4,7 +4,7 @@ use super::capture::Capture;
 use strowger_media::rtp::Header;
 use strowger_media::telephone_event::{ENDS, TelephoneEvent, digit_event};
 
-/// Payload type of the events. Fixed in SIPp; a scenario has to offer it.
+/// Payload type of the events. SIPp has a fixed one, which a scenario has to offer.
 const EVENTS: u8 = 96;
 
 /// Payload type of the packets without content that SIPp sends before the first digit to keep the path open (RTP
@@ -20,8 +20,8 @@ const TICKS: u32 = 8;
 /// Volume: -10 dBm0.
 const VOLUME: u8 = 10;
 
-/// Builds the packets of these digits, and returns their number too; other characters are skipped. `None`: no digit at
-/// all.
+/// Builds the packets of these digits, and returns them with their number; other characters are skipped. Returns `None`
+/// if there is no digit.
 pub(super) fn capture(digits: &[u8], sequence: u16, source: u32) -> Option<(Capture, u16)> {
     let mut packets: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut push = |milliseconds: u32, payload_type: u8, marker: bool, since: u32, body: [u8; 4]| {

@@ -61,7 +61,7 @@ pub(super) fn run(
     }
     while !stopping() {
         let Ok(n) = incoming.receive(socket) else {
-            // Waits for a datagram without taking it. This also clears an error of an earlier send.
+            // Waits for a datagram without taking it, which also clears an error of an earlier send.
             let _ = socket.peek(&mut [0]);
             continue;
         };

@@ -1,4 +1,5 @@
-//! Media of the calls of one shard: where each peer wants them, and from which port they are sent.
+//! Media of the calls of one shard: the address to which each peer wants media to be sent, and the port from which they
+//! are sent.
 
 use super::dtmf;
 use super::plane::Shared;
@@ -33,17 +34,17 @@ pub enum Refusal {
 pub struct Legs {
     shared: Arc<Shared>,
     legs: Vec<Leg>,
-    /// Counts already reported; only the first of the plane's legs reports, so that nothing is counted twice.
+    /// Counts already reported. Only the first of the plane's legs reports, so that nothing is counted twice.
     reported: Option<[u64; COUNTS]>,
 }
 
 /// Media of one call.
 #[derive(Default)]
 struct Leg {
-    /// Number of the leg at the sending thread; 0 before it plays.
+    /// Number of the leg at the sending thread; 0 before the leg plays.
     number: u64,
     remote: Remote,
-    /// Audio port announced to the peer; 0: the common one.
+    /// Audio port announced to the peer; 0: the common audio port.
     port: u16,
     own: Option<Arc<UdpSocket>>,
     /// Stream of its digits, once there was one.
@@ -86,25 +87,25 @@ impl Legs {
         &mut self.legs[index]
     }
 
-    /// Reads a message of the call's peer: the addresses of its media, if it gives them.
+    /// Reads a message of the call's peer, and stores the addresses of its media, if the message has them.
     pub fn learn(&mut self, slot: u32, message: &[u8]) {
         if let Some(remote) = Remote::of(message) {
             let leg = self.leg(slot);
             let before = leg.remote;
-            // An address that the new description omits stays: it may be about one medium only.
+            // An address that the new description omits is kept, because the description may be about one medium only.
             leg.remote.audio = remote.audio.or(leg.remote.audio);
             leg.remote.video = remote.video.or(leg.remote.video);
             leg.remote.image = remote.image.or(leg.remote.image);
             let (number, remote) = (leg.number, leg.remote);
-            // Playing streams move to the new address; a full queue is counted there.
+            // Playing streams change to the new address. A full queue is counted by the sending thread.
             if number != 0 && remote != before {
                 let _ = self.hand(PlayerCommand::Aim(number, remote));
             }
         }
     }
 
-    /// Returns the audio port of this call (`[auto_media_port]`): four apart, in a range of 10,000 from the common one
-    /// on. `number` is that of the call.
+    /// Returns the audio port of this call (`[auto_media_port]`). Ports are four apart, in a range of 10,000 that
+    /// begins at the common port. `number` is that of the call.
     pub fn own_port(&mut self, slot: u32, number: u64) -> u16 {
         let port = automatic(self.shared.port, number);
         let leg = self.leg(slot);
@@ -152,7 +153,7 @@ impl Legs {
         }
     }
 
-    /// Runs `play_dtmf`: sends digits as telephone events from the audio port. A capture that the call plays ends.
+    /// Runs `play_dtmf`: sends digits as telephone events from the audio port, and ends a capture that the call plays.
     ///
     /// # Errors
     /// The reason why nothing is played.

@@ -1,8 +1,8 @@
 //! Media of calls: plays captures, streams RTP from sample files, echoes received datagrams.
 //!
-//! A [`Plane`] holds the sockets and the threads of one process. One thread sends due packets, each millisecond in
-//! batches; one for each socket receives. Each shard has a [`Legs`], which knows the media addresses of its calls and
-//! commands the plane to play, pause and end. Nothing here ever waits on a shard's thread.
+//! A [`Plane`] holds the sockets and the threads of one process. One thread sends due packets in batches, each
+//! millisecond; each socket has a thread that receives. Each shard has a [`Legs`], which has the media addresses of its
+//! calls and commands the plane to play, pause and end. No function of this module makes a shard's thread wait.
 
 mod capture;
 mod dtmf;
@@ -28,7 +28,7 @@ use strowger_scenario::action::Action;
 use strowger_scenario::step::StepKind;
 use strowger_scenario::{Piece, Scenario};
 
-/// True if a scenario names a media port or has a media action: then it needs the sockets.
+/// Returns whether a scenario names a media port or has a media action, and so needs the media sockets.
 pub fn concerns(scenario: &Scenario) -> bool {
     let names = |piece: &Piece| {
         matches!(
@@ -46,12 +46,12 @@ pub fn concerns(scenario: &Scenario) -> bool {
     })
 }
 
-/// True if a scenario plays or echoes media.
+/// Returns whether a scenario plays or echoes media.
 pub fn plays(scenario: &Scenario) -> bool {
     scenario.steps.iter().chain(&scenario.init).any(|step| step.actions.iter().any(acts))
 }
 
-/// True if an action is one of [`Legs::act`].
+/// Returns whether an action is one of [`Legs::act`].
 pub const fn acts(action: &Action) -> bool {
     matches!(
         action,

@@ -150,7 +150,7 @@ impl Shared {
         if let Some(socket) = others.get(&port).and_then(Weak::upgrade) {
             return Ok(socket);
         }
-        // No thread reads from it: its socket buffer fills and the kernel drops the rest.
+        // No thread reads from this socket: its buffer fills, and the kernel drops further datagrams.
         let address = SocketAddr::new(self.settings.address, port);
         let socket = Arc::new(datagrams::bind(address, 0, self.settings.send_buffer)?);
         others.insert(port, Arc::downgrade(&socket));

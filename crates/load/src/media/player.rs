@@ -41,7 +41,7 @@ pub(super) struct Play {
     pub(super) track: Track,
 }
 
-/// Kind of stream. A leg plays one at a time of each; a new one replaces it.
+/// Kind of stream. A leg plays one stream of each kind at a time, and a new stream replaces the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     Audio,
@@ -104,7 +104,7 @@ struct Stream {
     above: Vec<(u16, Arc<UdpSocket>)>,
     target: SocketAddr,
     track: Option<Track>,
-    /// Microseconds and clock ticks of a sample packet; the last one played counts.
+    /// Microseconds and clock ticks of a sample packet, of which the last one played counts.
     cadence: Option<(u64, u32)>,
     /// Send time of the next packet, microseconds.
     due: u64,
@@ -225,7 +225,7 @@ impl Player {
 
     fn play(&mut self, play: Play, now: u64) {
         let lanes = self.legs.get(&play.leg).copied().unwrap_or_default();
-        // Starts at the next whole millisecond: the wheel has that resolution.
+        // Starts at the next whole millisecond, which is the resolution of the wheel.
         let due = now.next_multiple_of(1_000);
         let slot = match lanes[play.lane as usize] {
             Some(slot) => slot,
@@ -259,7 +259,7 @@ impl Player {
     }
 
     fn place(&mut self, leg: u64, play: &Play) -> u32 {
-        // All three unpredictable to others (RFC 3550 section 5.1).
+        // All three values are unpredictable to other parties (RFC 3550 section 5.1).
         let (a, b) = (self.word(), self.word());
         let stream = Stream {
             generation: 0,

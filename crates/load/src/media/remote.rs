@@ -14,7 +14,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Parses a whole SIP message; `None` if it has no session description.
+    /// Parses a whole SIP message. Returns `None` if it has no session description.
     pub fn of(message: &[u8]) -> Option<Self> {
         let (headers, body) = split(message)?;
         Self::of_entity(headers, body, 0)

@@ -9,7 +9,8 @@ pub struct Settings {
     pub address: IpAddr,
     /// Audio port; the video port is two above.
     pub port: u16,
-    /// True if only this port will do (`-mp`). Otherwise, if it is in use, the port two above is tried, and so on.
+    /// True if no other port may be used (`-mp`). Otherwise, if the port is in use, the port two above it is tried, and
+    /// so on.
     pub exact: bool,
     /// Highest port to try (`-max_rtp_port`).
     pub highest: u16,
@@ -21,7 +22,7 @@ pub struct Settings {
     pub send_buffer: usize,
     /// Datagrams in one system call, 1 to 1,024.
     pub batch: usize,
-    /// Limit of commands that wait for the sending thread; one more is refused and counted.
+    /// Maximum number of commands that wait for the sending thread. A further command is refused and counted.
     pub commands: usize,
     /// Delay from which a packet counts as late, microseconds.
     pub late: u64,

@@ -7,8 +7,8 @@ use strowger_media::payload_type::StreamFormat;
 /// Content of a stream; all streams share the files.
 #[derive(Clone, Debug)]
 pub enum Track {
-    /// Coded sound or pictures, cut into packets. The last packet of a turn continues at the start of the file, so that
-    /// every packet is full.
+    /// Coded sound or pictures, cut into packets. The last packet of a pass is filled from the start of the file, so
+    /// that every packet is full.
     Samples {
         /// Not empty.
         bytes: Arc<[u8]>,
@@ -21,7 +21,7 @@ pub enum Track {
 }
 
 impl Track {
-    /// Plays a file `turns` times (negative: without end). Each turn has as many packets as one pass needs.
+    /// Plays a file `turns` times (negative: without end). Each turn has the number of packets that one pass needs.
     pub fn samples(bytes: Arc<[u8]>, turns: i32, format: StreamFormat) -> Self {
         let each = bytes.len().div_ceil(usize::from(format.bytes_per_packet).max(1)) as u64;
         let packets = u64::try_from(turns).ok().map(|turns| turns * each);

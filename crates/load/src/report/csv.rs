@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use strowger_measure::{Run, columns};
 
-/// Writes a header line, then a line for each row; in a run with a warm-up the last column marks its rows. With callers
-/// and answerers together, a line has the figures of the callers, then those of the answerers in columns named
-/// `answering.`: a requirement names them in the same way.
+/// Writes a header line, then a line for each row. In a run with a warm-up the last column marks the rows of the
+/// warm-up. With callers and answerers together, a line has the figures of the callers, then those of the answerers in
+/// columns named `answering.`, as in requirements.
 pub(super) fn csv(run: &Run) -> String {
     let sides: Vec<Side<'_>> = std::iter::once(Side::of(run, ""))
         .chain(run.answering.as_deref().map(|run| Side::of(run, "answering.")))

@@ -17,7 +17,7 @@ const SCRIPT: &str = include_str!("page/page.js");
 
 /// Limit of the points of a chart; longer runs are drawn in steps of several seconds.
 const POINTS: usize = 1_200;
-/// Number of codes with a colour of their own; the rest share one.
+/// Number of codes with a colour of their own; all other codes share one.
 const CODES: usize = 7;
 
 /// Delays of the generator itself, which have a chart of their own.
@@ -298,7 +298,7 @@ fn charts(run: &Run) -> Charts {
     }
 }
 
-/// Returns the number of values in a second from which on a percentile differs from their maximum: 100 for `srd.p99`,
+/// Returns the number of values in a second from which on a percentile can differ from the maximum: 100 for `srd.p99`,
 /// 1,000 for `srd.p99.9`; 0 for other figures.
 fn least_count(name: &str) -> f64 {
     let percent = name.rsplit_once(".p").and_then(|(_, percent)| percent.parse::<f64>().ok());
@@ -310,8 +310,8 @@ fn rounded(value: f64) -> f64 {
     if value.abs() >= 1_000.0 { value.round() } else { (value * 1_000.0).round() / 1_000.0 }
 }
 
-/// Returns the rows of each point. The first and the last second of a run may be fractions, whose rates mean nothing:
-/// they join their neighbour.
+/// Returns the rows of each point. The first and the last second of a run may be fractions of a second, whose rates
+/// mean nothing, so that each is joined with its neighbour.
 fn points(run: &Run, step: usize) -> Vec<Vec<usize>> {
     let mut points: Vec<Vec<usize>> = Vec::new();
     let mut current = Vec::new();

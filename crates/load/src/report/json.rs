@@ -12,7 +12,7 @@ use strowger_measure::{
 };
 use strowger_message::{Method, status};
 
-/// Version of the format. It grows when a field is renamed or removed, not when one is added.
+/// Version of the format, which is raised when a field is renamed or removed, and unchanged when one is added.
 const VERSION: u32 = 2;
 
 pub(super) fn json(report: &Report<'_>) -> String {
@@ -73,11 +73,11 @@ struct DocumentPart {
     timers: Map<DelayPart>,
 }
 
-/// Warm-up: calls that fell due in it, to their ends.
+/// Warm-up: calls that fell due in it, followed until they end.
 #[derive(Serialize)]
 struct WarmUpPart {
     duration_s: f64,
-    /// Second of its end; earlier rows of the series belong to it.
+    /// Second in which the warm-up ends; earlier rows of the series belong to the warm-up.
     until: Option<u64>,
     calls: Map<u64>,
 }

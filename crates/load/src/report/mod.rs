@@ -77,19 +77,20 @@ impl<'a> Report<'a> {
         &self.judgements
     }
 
-    /// True if no generator was the limit.
+    /// Returns whether no generator was the limit.
     pub fn valid(&self) -> bool {
         self.health.iter().all(|health| health.verdict.is_valid())
     }
 
-    /// Returns the numbers of good windows and of all windows, over all generators; `None` if all are good.
+    /// Returns the numbers of good windows and of all windows, over all generators, or `None` if all are good.
     fn good_windows(&self) -> Option<(usize, usize)> {
         let windows = || self.health.iter().flat_map(|health| &health.windows);
         let good = windows().filter(|window| window.is_good()).count();
         Some((good, windows().count())).filter(|(good, all)| good < all)
     }
 
-    /// Returns the figures of the good windows of all callers (or answerers, without callers); `None` if all are good.
+    /// Returns the figures of the good windows of all callers (or answerers, without callers), or `None` if all are
+    /// good.
     pub fn good(&self) -> Option<Page> {
         self.good_windows()?;
         Some(good_of(self.run, &self.health))
@@ -111,12 +112,12 @@ impl<'a> Report<'a> {
         Some(format!("the first {length} with {} ({failed} failed), in no figure below", several(calls, "call")))
     }
 
-    /// True if each log that was read is complete.
+    /// Returns whether each log that was read is complete.
     fn has_whole_logs(&self) -> bool {
         self.run.everyone().all(|generator| generator.missing.is_none())
     }
 
-    /// True if every requirement is met, or there is none.
+    /// Returns whether every requirement is met, or there is none.
     pub fn met(&self) -> bool {
         self.judgements.iter().all(|judgement| judgement.met)
     }
@@ -155,7 +156,8 @@ impl<'a> Report<'a> {
         html::html(self)
     }
 
-    /// True if calls failed and no requirement allows that many. If none succeeded, no requirement allows it.
+    /// Returns whether calls failed and no requirement allows that many failures. If no call succeeded, no requirement
+    /// allows the failures.
     pub fn failed(&self) -> bool {
         let failed = |page: &Page| page.counter(Counter::CallsFailed) > 0;
         let none_succeeded = matches!(RunOutcome::of(&self.run.totals), RunOutcome::Silent | RunOutcome::AllFailed);
@@ -191,7 +193,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Sums the good windows of the generators of one side. `health`: theirs.
+/// Sums the good windows of the generators of one side. `health`: health of these generators.
 fn good_of(run: &Run, health: &[Health]) -> Page {
     let mut sum = Page::new(run.totals.timers().len());
     for (generator, health) in run.generators.iter().zip(health) {

@@ -182,7 +182,7 @@ impl Out {
         }
     }
 
-    /// Writes the delays; returns false if there are none.
+    /// Writes the delays. Returns false if there are none.
     fn delays_of(&mut self, totals: &Page, timers: &[String], title: &str) -> bool {
         let shown = Delay::ALL.iter().filter(|delay| delay.source() != GENERATOR);
         let mut rows: Vec<(String, &Delays)> =

@@ -1,5 +1,5 @@
-//! Verdict in words: the generator, and the outcome of the calls. Two lines, because a generator that kept up says
-//! nothing of a server that answered nothing.
+//! Verdict in words: one line on the generator and one on the outcome of the calls. There are two lines because a
+//! generator may keep up with its schedule while the server answers nothing.
 
 use super::Report;
 use super::json::method_name;
@@ -102,7 +102,7 @@ impl Report<'_> {
     }
 }
 
-/// True if the run makes no calls.
+/// Returns whether the run makes no calls.
 fn answers(run: &Run) -> bool {
     run.totals.counter(Counter::CallsOutgoing) == 0 && run.totals.counter(Counter::CallsIncoming) > 0
 }
@@ -143,8 +143,8 @@ fn of_calls(run: &Run, title: &'static str) -> Line {
     Line { tone, title, text }
 }
 
-/// Returns the causes of failed calls with their numbers, the most frequent first: by the response that ended them, if
-/// one did.
+/// Returns the causes of failed calls with their numbers, the most frequent first. If a response ended a call, the
+/// response is the cause.
 pub fn failures(page: &Page) -> Vec<String> {
     let mut refused: BTreeMap<(u16, String), u64> = BTreeMap::new();
     for (method, code, count) in page.refusals().iter() {
@@ -155,7 +155,7 @@ pub fn failures(page: &Page) -> Vec<String> {
         let reason = status::reason(code);
         (count, format!("{code} {reason} ({method})"))
     });
-    // These have one of two causes; no response explains the rest.
+    // These calls have one of two causes; no response explains the other calls.
     let mut explained = answered;
     let others = [Failure::Authentication, Failure::UnexpectedMessage].into_iter().map(|failure| {
         let count = page.failures(failure);

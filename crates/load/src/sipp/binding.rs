@@ -8,8 +8,8 @@ use strowger_core::Transport;
 use strowger_net::tls::OnFailure;
 use strowger_net::{Bounds, Listener, Net, NetSettings, Scheduling, Shards, UdpSettings};
 
-/// Binds the sockets: on the requested port, else on the first free one from 5060 on. A caller over streams listens on
-/// no port that matters: its port is the one from which it connects, that of `-p` or any free one.
+/// Binds the sockets: on the requested port, else on the first free one from 5060 on. The listening port of a caller
+/// over streams is not significant: its port is the one from which it connects, that of `-p` or any free one.
 pub(super) fn bind(
     options: &Options,
     addresses: &[IpAddr],
@@ -19,7 +19,7 @@ pub(super) fn bind(
     let ip = addresses.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let dials = calls && options.transport.is_reliable();
     if options.transport.is_secure() {
-        // Checked before any port is tried: the files are as good or bad on each.
+        // Checked before any port is tried, because the result does not depend on the port.
         tls::check(options, dials).map_err(|error| Failure(code::FATAL, format!("TLS cannot be used: {error}")))?;
     }
     let settings = |port: u16| NetSettings {
@@ -70,7 +70,7 @@ pub(super) fn bind(
         return try_port(port).map_err(|e| refused(e, port));
     }
     if dials {
-        // No port was requested: any free one, which messages name.
+        // No port was requested, so any free port is used, which messages then name.
         return try_port(0).map_err(|e| refused(e, 0));
     }
     for port in 5060..5060 + 60 {

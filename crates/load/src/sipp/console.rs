@@ -54,7 +54,7 @@ impl Session {
         self.set_rate(rate);
     }
 
-    /// Stops new calls; the second time, ends open ones.
+    /// Stops new calls. Ends open calls if `at_once` is set, or if this is the second call of the function.
     fn quit(&mut self, at_once: bool) {
         let goodbye = self.options.behaviours.goodbye;
         if at_once || self.quitting {

@@ -13,7 +13,7 @@ pub(super) struct Counts {
     file: BufWriter<File>,
     delimiter: String,
     start: Stamp,
-    /// True if messages are lost on purpose anywhere: then all have a column for it.
+    /// True if any step loses messages on purpose, so that all steps have a column for it.
     loses: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Errors during a run: written to the file of `-trace_err`; the last one is shown on the screen and at the end.
+//! Errors during a run. They are written to the file of `-trace_err`, and the last one is shown on the screen and at
+//! the end.
 
 use super::log_file::LogFile;
 use super::trace::Stamp;
@@ -61,7 +62,7 @@ impl Errors {
         self.book().file.flush();
     }
 
-    /// Returns the text for the end of a run: the last error, and where the others are.
+    /// Returns the text for the end of a run: the last error, and the place of the earlier errors.
     pub(super) fn farewell(&self) -> Option<String> {
         let mut book = self.book();
         book.file.flush();

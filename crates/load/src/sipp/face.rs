@@ -72,7 +72,7 @@ fn try_run(words: &[String]) -> Result<u8, Failure> {
     }
     third_party::check(&options).map_err(|text| Failure(code::FAILED, text))?;
     let scenario = Arc::new(load(&options, &options.scenario, &[])?);
-    // Both have the same global variables: those of the main scenario come first.
+    // Both scenarios have the same global variables, of which those of the main scenario are the first.
     let globals = &scenario.variables.global;
     let out_of_call = match &options.out_of_call {
         Some(source) => Some(Arc::new(load(&options, source, globals)?)),
@@ -99,7 +99,7 @@ fn unknown(name: &str) -> String {
     format!("Unknown built-in scenario '{name}'; there are {}", builtin::NAMES.join(", "))
 }
 
-/// Limit of printed warnings about a document; the others are counted.
+/// Maximum number of printed warnings about a document; further warnings are counted.
 const WARNINGS: usize = 5;
 
 /// Reads a scenario and prints its faults.

@@ -9,12 +9,12 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 pub(super) fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     let all = (host, port).to_socket_addrs().map_err(|e| format!("Unknown remote host '{host}' ({e})"))?;
     let mut all: Vec<SocketAddr> = all.collect();
-    // IPv4 comes first if both are offered.
+    // An IPv4 address is preferred if both kinds are offered.
     all.sort_by_key(SocketAddr::is_ipv6);
     all.into_iter().next().ok_or_else(|| format!("Unknown remote host '{host}'"))
 }
 
-/// Returns the local address of the route to `remote`; without a remote, that of this machine's name.
+/// Returns the local address of the route to `remote`, or, without a remote, the address of this machine's name.
 pub(super) fn local(remote: Option<SocketAddr>) -> IpAddr {
     let towards = |remote: SocketAddr| {
         let any: SocketAddr = if remote.is_ipv6() { ([0u16; 8], 0).into() } else { ([0u8; 4], 0).into() };

@@ -14,7 +14,7 @@ pub(super) enum Key {
     Letter(u8),
     /// Line after `c`: `set rate 10`.
     Command(String),
-    /// Unfinished line; `None`: it was cancelled.
+    /// Unfinished line, or `None` if it was cancelled.
     Typing(Option<String>),
     /// Write the screens now (SIGUSR2).
     Dump,
@@ -63,7 +63,7 @@ impl Typist {
 pub(super) fn terminal(to: Sender<Key>) {
     std::thread::spawn(move || {
         let mut typist = Typist::default();
-        // Unbuffered: a key is read when it is pressed.
+        // Unbuffered, so that a key is read when it is pressed.
         let mut input = std::io::stdin().lock();
         let mut bytes = [0; 256];
         while let Ok(n @ 1..) = input.read(&mut bytes) {
@@ -74,7 +74,8 @@ pub(super) fn terminal(to: Sender<Key>) {
     });
 }
 
-/// Listens on the control port: on `port` if given, else on the first free one from 8888 on, or silently on none.
+/// Listens on the control port: on `port` if given, else on the first free port from 8888 on. If none of these is free,
+/// there is silently no control port.
 ///
 /// # Errors
 /// The requested port is not free.
@@ -100,8 +101,9 @@ pub(super) fn control(ip: IpAddr, port: Option<u16>, to: Sender<Key>) -> std::io
     Ok(())
 }
 
-/// Handles signals. SIGUSR1 is `q`, SIGUSR2 writes the screens, SIGINT and SIGTERM are `Q`. SIGHUP and SIGQUIT end the
-/// run with their exit codes, its files written. Ctrl-Z restores the terminal meanwhile.
+/// Handles signals. SIGUSR1 acts as `q`, SIGUSR2 writes the screens, and SIGINT and SIGTERM act as `Q`. SIGHUP and
+/// SIGQUIT write the files of the run and end it with their exit codes. Ctrl-Z restores the terminal until the process
+/// continues.
 pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, terminal: &Arc<Terminal>) {
     let mut meanings = vec![
         (SignalKind::user_defined1(), Key::Letter(b'q')),
@@ -109,7 +111,7 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, termin
         (SignalKind::interrupt(), Key::Letter(b'Q')),
         (SignalKind::terminate(), Key::Letter(b'Q')),
     ];
-    // A shell reports 128 and the number for a process that a signal has ended. `nohup` ignores SIGHUP.
+    // For a process that a signal has ended, a shell reports 128 plus the number of the signal. `nohup` ignores SIGHUP.
     let others = [(SignalKind::hangup(), 1), (SignalKind::quit(), 3)];
     meanings.extend(others.iter().filter(|(_, n)| !ignored(*n)).map(|(kind, n)| (*kind, Key::End(128 + n))));
     // Signals are caught from here on, not from the first turn of a task.
@@ -135,7 +137,8 @@ pub(super) fn signals(runtime: &tokio::runtime::Handle, to: &Sender<Key>, termin
 /// Calls `stop` for each Ctrl-Z, until that returns false.
 pub(crate) fn stops(runtime: &tokio::runtime::Handle, mut stop: impl FnMut() -> bool + Send + 'static) {
     const STOP: u8 = 20;
-    // Without a shell of this session no program could continue it (POSIX: orphaned process groups are not stopped).
+    // Without a shell of this session no program could continue the process (POSIX: orphaned process groups are not
+    // stopped).
     let shell = session(std::os::unix::process::parent_id()).is_some_and(|of| Some(of) == session(std::process::id()));
     if ignored(STOP) || !shell {
         return;
@@ -145,15 +148,15 @@ pub(crate) fn stops(runtime: &tokio::runtime::Handle, mut stop: impl FnMut() -> 
     runtime.spawn(async move { while stream.recv().await.is_some() && stop() {} });
 }
 
-/// Returns the session of a process (proc(5), stat, field 6); `None` for one that is not visible from here, as from
-/// within a container.
+/// Returns the session of a process (proc(5), stat, field 6), or `None` if the process is not visible, as from within a
+/// container.
 fn session(process: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name of the program, in brackets, may contain anything.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(3)?.parse().ok().filter(|session| *session > 0)
 }
 
-/// True if the parent process ignores this signal (proc(5), SigIgn).
+/// Returns whether the parent process ignores this signal (proc(5), SigIgn).
 fn ignored(signal: u8) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! Log file with a size limit: it is rotated or ends there.
+//! Log file with a size limit, at which it is rotated or ends.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -33,7 +33,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Creates a log file named `given`, else `{base}_{name}.log`. `append` keeps its content.
+    /// Creates a log file named `given`, or `{base}_{name}.log` if no name is given. `append` keeps its content.
     pub(super) fn new(given: Option<&Path>, base: &str, name: &str, append: bool, growth: Growth) -> Self {
         let stem = format!("{base}_{name}");
         Self {
@@ -53,7 +53,7 @@ impl LogFile {
         &self.path
     }
 
-    /// True if nothing was written yet.
+    /// Returns whether nothing was written yet.
     pub(super) const fn is_new(&self) -> bool {
         self.out.is_none() && !self.over
     }
@@ -140,7 +140,7 @@ impl LogFile {
             eprintln!("'{}' cannot be written: {error}", self.path.display());
         }
         if let Some(out) = self.out.take() {
-            // A dropped writer would try to write the rest again.
+            // A dropped writer would try to write the remaining bytes again.
             drop(out.into_parts());
         }
     }

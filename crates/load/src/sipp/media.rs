@@ -125,7 +125,7 @@ mod tests {
             let options = Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).unwrap();
             plane(&options, &[], Ipv4Addr::LOCALHOST.into()).map(|plane| plane.map_or(0, |plane| plane.port()))
         };
-        // Each try takes a port that was free a moment ago; another program may have it by then.
+        // Each attempt takes a port that was free a moment ago, which another program may have taken since.
         let found = (0..50).any(|_| {
             let busy = bind(0).unwrap();
             let first = busy.local_addr().unwrap().port();

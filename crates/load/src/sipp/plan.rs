@@ -16,7 +16,8 @@ fn bunch(rate: f64) -> u64 {
     if rate > 0.0 { (6_000.0 / rate).clamp(1.0, 3.0) as u64 } else { 1 }
 }
 
-/// Returns the limit of concurrent calls without `-l`: three times the calls that begin during the length of one.
+/// Returns the limit of concurrent calls without `-l`: three times the number of calls that begin during the length of
+/// one call.
 pub(super) fn limit(options: &Options, scenario: &Scenario, rate: f64) -> u64 {
     let duration = options.duration.unwrap_or(0) as f64;
     // Pauses of the scenario, as far as their length is known beforehand.

@@ -229,7 +229,7 @@ impl Session {
         })
     }
 
-    /// True if the run's only connection could never be made.
+    /// Returns whether the run's only connection could never be made.
     fn is_unreachable(&self) -> bool {
         let one = self.options.transport.is_reliable() && self.options.sockets == Sockets::One;
         if !one || self.scenario.role == Role::Server || self.options.max_reconnect != 0 {
@@ -276,7 +276,7 @@ impl Session {
         }
     }
 
-    /// Waits until the last messages are sent, a second at most: a connection may still be under way.
+    /// Waits until the last messages are sent, for a second at most, because a connection may still be in progress.
     fn say_out(&mut self) {
         // A report means that the round of the last messages is over.
         self.report();
@@ -289,7 +289,8 @@ impl Session {
             std::thread::sleep(Duration::from_millis(1));
         }
         if self.options.transport.is_reliable() {
-            // The peer may still handle our messages; a call of SIPp that is not at its end fails with its connection.
+            // The peer may still be handling the last messages. A call of SIPp that is not at its end fails with its
+            // connection.
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -301,7 +302,7 @@ impl Session {
         self.screens.flush();
     }
 
-    /// Returns the target rate, calls per second; with users their number, as SIPp shows it.
+    /// Returns the target rate in calls per second. With users it returns the number of users, as SIPp shows it.
     fn target_rate(&self) -> f64 {
         self.options.users.map_or(self.rate, f64::from)
     }

@@ -38,8 +38,8 @@ pub(super) fn plan(options: &Options, role: Role, main: IpAddr) -> Sockets {
     }
 }
 
-/// Returns the address of the main socket: that of `-i`, else any. With `-t ui` the addresses of the injection file,
-/// the first of which is the main socket's.
+/// Returns the addresses of the main sockets: the address of `-i`, or any address. With `-t ui` these are the addresses
+/// of the injection file, of which the first is that of the main socket.
 ///
 /// # Errors
 /// There is no file, or a line of it has no address.

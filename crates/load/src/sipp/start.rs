@@ -206,7 +206,8 @@ struct Files {
 }
 
 impl Files {
-    /// Opens the files that SIPp opens at once; those of errors, logs and response times wait for their first record.
+    /// Opens the files that SIPp opens at once. The files of errors, logs and response times are opened with their
+    /// first record.
     fn open(options: &Options, scenario: &Scenario, base: &str) -> Result<Self, Failure> {
         let failed = |text| Failure(code::FAILED, text);
         let fatal = |text| Failure(code::FATAL, text);
@@ -250,7 +251,7 @@ impl Files {
     }
 }
 
-/// Returns the number of shards that share the calls: one if calls depend on each other.
+/// Returns the number of shards that share the calls, which is one if calls depend on each other.
 fn threads(options: &Options, scenario: &Scenario) -> usize {
     let traces = &options.traces;
     let traced = traces.messages || traces.short_messages || traces.errors || traces.logs || traces.error_codes;

@@ -29,7 +29,8 @@ impl Drop for Taken {
 }
 
 impl Terminal {
-    /// Returns the terminal of the process, as far as standard input and output are one. `keys`: reads keys.
+    /// Returns the terminal of the process, as far as standard input and output are a terminal. `keys`: whether keys
+    /// are read.
     pub(crate) fn new(keys: bool) -> Arc<Self> {
         let before =
             if keys && stdin().is_terminal() && Self::is_ours() { termios::tcgetattr(stdin()).ok() } else { None };
@@ -45,8 +46,8 @@ impl Terminal {
         Some(Arc::new(Self { before, shows: false, polled: true, taken: AtomicBool::new(false) }))
     }
 
-    /// True if the process is in the foreground of the terminal. A background process may not use the terminal, and would be
-    /// stopped.
+    /// Returns whether the process is in the foreground of the terminal. A background process may not use the terminal, and
+    /// would be stopped.
     pub(crate) fn is_ours() -> bool {
         termios::tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
     }
@@ -57,7 +58,7 @@ impl Terminal {
         Taken(self)
     }
 
-    /// True if the program shows the screens.
+    /// Returns whether the program shows the screens.
     pub(crate) const fn shows(&self) -> bool {
         self.shows
     }
@@ -93,7 +94,7 @@ impl Terminal {
         }
     }
 
-    /// Stops the process at Ctrl-Z; the shell gets the terminal in its earlier state.
+    /// Stops the process at Ctrl-Z, after the terminal has its earlier state again.
     pub(crate) fn stop(&self) {
         self.give_back();
         let _ = kill_process(getpid(), Signal::STOP);
@@ -102,7 +103,7 @@ impl Terminal {
         self.set();
     }
 
-    /// Draws a screen. If it is higher than the terminal, the last line is drawn all the same.
+    /// Draws a screen. The last line is drawn even if the screen is higher than the terminal.
     pub(crate) fn draw(&self, text: &str) {
         if !self.shows || !self.taken.load(Ordering::SeqCst) {
             return;
@@ -118,7 +119,8 @@ impl Terminal {
     }
 }
 
-/// Returns the lines from the upper left corner on, each cut to the width, with the rest of the screen empty.
+/// Returns the lines from the upper left corner on, each cut to the width, followed by empty lines to the end of the
+/// screen.
 fn picture(text: &str, rows: usize, columns: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let shown = lines.len().min(rows);
@@ -128,7 +130,7 @@ fn picture(text: &str, rows: usize, columns: usize) -> String {
         let line = if last { lines.last().unwrap_or(line) } else { line };
         let mut column = 0;
         for c in line.trim_end().chars() {
-            // A tab leads to the next multiple of eight.
+            // A tab moves to the next multiple of eight.
             let (c, width) = match c {
                 '\t' => (' ', 8 - column % 8),
                 c if c.is_control() => ('?', 1),

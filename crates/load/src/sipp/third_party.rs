@@ -37,10 +37,10 @@ pub(super) fn form(options: &Options) -> Result<(ThirdParty, Vec<String>), Strin
     Ok((ThirdParty::Extended, peers.into_iter().map(|(name, _)| name).collect()))
 }
 
-/// Returns the connections that the run has to make or to wait for.
+/// Returns the connections that the run has to make or for which it has to wait.
 ///
 /// # Errors
-/// As [`form`]; a host that cannot be resolved.
+/// As [`form`], or a host that cannot be resolved.
 pub(super) fn plan(options: &Options, scenario: &Scenario) -> Result<Option<Plan>, String> {
     if let Some((host, port)) = &options.third_party {
         let address = super::host::resolve(host, *port)?;

@@ -5,8 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use strowger_net::tls::{Certificate, Client, Server, Versions};
 
-/// Returns the certificate for peers that connect. With `-tls_crl` they MUST present one of `-tls_ca` that is not
-/// revoked.
+/// Returns the certificate for peers that connect. With `-tls_crl` these peers MUST present a certificate of `-tls_ca`
+/// that is not revoked.
 pub(super) fn server(options: &Options) -> Option<Server> {
     if !options.transport.is_secure() {
         return None;
@@ -21,8 +21,8 @@ pub(super) fn server(options: &Options) -> Option<Server> {
     })
 }
 
-/// Returns the client settings: with `-tls_ca` only peers that it certifies are trusted, else any, as with SIPp. A
-/// server that asks gets `-tls_cert`.
+/// Returns the client settings. With `-tls_ca` only peers with a certificate of that authority are trusted, otherwise
+/// any peer, as with SIPp. A server that asks for a certificate gets `-tls_cert`.
 pub(super) fn client(options: &Options) -> Client {
     let secure = options.transport.is_secure();
     let own = options.tls_certificate.clone().zip(options.tls_key.clone()).filter(|_| secure);

@@ -129,8 +129,8 @@ impl Rtt {
 }
 
 impl Tracer {
-    /// Opens the files that SIPp opens at once; that of the action `log` only if the scenario is a `document` of its
-    /// user.
+    /// Opens the files that SIPp opens at once. The file of the action `log` is among them only if the scenario is a
+    /// `document` of its user.
     ///
     /// # Errors
     /// A file that cannot be opened, as a sentence.

@@ -23,7 +23,7 @@ pub struct Traces {
     pub screen_file: Option<PathBuf>,
     pub call_debug: bool,
     pub call_debug_file: Option<PathBuf>,
-    /// `-rtt_freq`: number of response times written at once.
+    /// `-rtt_freq`: number of response times written together.
     pub rtt_frequency: usize,
     /// `-ringbuffer_size`, `-ringbuffer_files`, `-max_log_size`.
     pub growth: Growth,

@@ -40,12 +40,12 @@ impl Workload {
         Self::ALL.iter().find(|(workload, ..)| *workload == self).map_or("", |(_, name, _)| name)
     }
 
-    /// True if the workload's callers register.
+    /// Returns whether the workload's callers register.
     pub const fn registers(self) -> bool {
         matches!(self, Self::Register | Self::ReRegister | Self::RegisterThenCall | Self::Mix)
     }
 
-    /// True if the workload makes calls, which need an answering side.
+    /// Returns whether the workload makes calls, which need an answering side.
     pub const fn calls(self) -> bool {
         matches!(self, Self::Call | Self::RegisterThenCall | Self::Mix)
     }
@@ -71,7 +71,7 @@ impl FromStr for Workload {
     }
 }
 
-/// Shares of a mix in per cent. The rest to 100 are calls.
+/// Shares of a mix in per cent. The share that remains to 100 is that of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     pub registrations: f64,
@@ -93,7 +93,8 @@ impl Default for Mix {
 impl FromStr for Mix {
     type Err = String;
 
-    /// Parses `call=60,register=30,options=10`, with or without per cent signs. Without `call`, calls get the rest.
+    /// Parses `call=60,register=30,options=10`, with or without per cent signs. If `call` is absent, its share is what
+    /// remains to 100.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |what: String| format!("{what}; write shares that make 100 %, such as {}", Self::EXAMPLE);
         let mut shares = [None; 4];
@@ -181,8 +182,8 @@ impl Words {
                 self.part(&mut steps, REGISTER, "a", "");
             }
             Workload::RegisterThenCall => {
-                // The engine ignores the part of a Call-ID before the slashes when it looks for the call: so the REGISTER
-                // has a Call-ID of its own.
+                // To find a call, the engine ignores the part of a Call-ID before the slashes. So the REGISTER has a
+                // Call-ID of its own.
                 self.text(&mut steps, GOODBYE, "", "");
                 self.part(&mut steps, REGISTER, "r", "r///");
                 self.part(&mut steps, CALL, "c", "");
@@ -367,7 +368,7 @@ mod tests {
         assert_eq!("call=70,register=20,options=5,message=5".parse(), Ok(Mix::default()));
         assert_eq!(Mix::EXAMPLE.parse(), mix(30.0, 10.0, 0.0));
         assert_eq!(" Calls = 60 %, registrations:39.5%, message=.5".parse(), mix(39.5, 0.0, 0.5));
-        // The rest are calls.
+        // The remaining share is that of calls.
         assert_eq!("options=12.5".parse(), mix(0.0, 12.5, 0.0));
         assert_eq!("register=0".parse(), mix(0.0, 0.0, 0.0));
         assert_eq!("options=50,message=50".parse(), mix(0.0, 50.0, 50.0));

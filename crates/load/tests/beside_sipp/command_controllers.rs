@@ -110,7 +110,7 @@ const ANSWER: &str = "<recv request=\"OPTIONS\"/><send><![CDATA[
 ]]></send>
 ";
 
-/// A master sends a command to one slave, then the answer to the other.
+/// Runs a master that sends a command to one slave, then the answer of that slave to the other.
 #[test]
 fn a_master_and_two_slaves() {
     const CALLS: usize = 3;
@@ -178,7 +178,8 @@ fn a_master_and_two_slaves() {
     }
 }
 
-/// If one controller gives up a call, so does the other, and its end receives a BYE.
+/// Checks that a call that one controller gives up is also given up by the other, and that the other's end receives a
+/// BYE.
 #[test]
 fn a_call_is_given_up_on_both_sides() {
     const CALLS: usize = 2;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const WORDS: &str = "STROWGER_TEST_SIPP_WORDS";
 
-/// Program of [`Who::Ours`], not a test.
+/// Runs the program of [`Who::Ours`]; it is not a test.
 #[test]
 #[ignore = "started by the other tests"]
 fn as_sipp() {

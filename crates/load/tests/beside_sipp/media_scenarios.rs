@@ -53,7 +53,7 @@ fn answering(who: Who, folder: &Path, ip: &str, words: &str) -> Process {
     process
 }
 
-/// Runs cases 0192 and 0196: media come from the port in the offer.
+/// Runs cases 0192 and 0196, in which media are sent from the port in the offer.
 #[test]
 fn streams_come_from_the_announced_port() {
     for (case, net) in [("0192", 81), ("0196", 82)] {
@@ -257,7 +257,7 @@ fn capture() -> Vec<u8> {
     file
 }
 
-/// Three calls at a time: port and datagrams of each equal SIPp's.
+/// Runs three calls at a time, and checks that port and datagrams of each equal SIPp's.
 #[test]
 fn captures_are_played_as_sipp_plays_them() {
     let mut seen = Vec::new();

@@ -100,7 +100,7 @@ fn extended_controllers_answer_by_connections_of_their_own() {
     assert!(master.send(Some("s1"), b"still there"));
 }
 
-/// A slave answers the first command it receives, however early.
+/// Checks that a slave answers the first command it receives, however early that is.
 #[test]
 fn a_word_that_is_heard_can_be_answered() {
     for round in 0..100 {

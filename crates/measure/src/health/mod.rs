@@ -1,5 +1,5 @@
-//! Health of the generator: whether it was itself the limit. Its work is compared with its settings; a run in which it
-//! fell short says nothing about the server and is invalid.
+//! Health of the generator: whether the generator itself was the limit. Its work is compared with its settings. A run
+//! in which the generator fell short of them says nothing about the server and is invalid.
 
 mod threads;
 mod warnings;
@@ -13,7 +13,7 @@ use super::heading::{Level, ReceiveBuffer};
 use super::{Generator, Page, Reason, Thresholds};
 use threads::{Threads, core_loads, mean_stolen};
 
-/// Validity of a run: whether its figures are the server's.
+/// Validity of a run: whether its figures describe the server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunVerdict {
     /// The generator did as it was set.

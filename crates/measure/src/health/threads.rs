@@ -15,7 +15,8 @@ pub struct ThreadLoad {
     pub most: f64,
     /// Seconds in which it was saturated.
     pub saturated: u64,
-    /// Share of the time in which it could run but waited for a core, per cent; 0 if the kernel does not report it.
+    /// Share of the time in which the thread could run but waited for a core, per cent; 0 if the kernel does not report
+    /// it.
     pub waited: f64,
     /// Mean length of these waits, µs.
     pub wait: f64,
@@ -37,12 +38,12 @@ impl Threads {
         Self { all: thread_loads(samples, thresholds), seconds, bound }
     }
 
-    /// Threads that were saturated for too long.
+    /// Returns the threads that were saturated for too long.
     pub(super) fn saturated(&self) -> impl Iterator<Item = &ThreadLoad> {
         self.all.iter().filter(|thread| thread.saturated as f64 > self.bound)
     }
 
-    /// Longest share of the time, per cent, in which a thread that carries the load waited for a core.
+    /// Returns the longest share of the time, in per cent, in which a thread that carries the load waited for a core.
     pub(super) fn waited(&self) -> f64 {
         self.all.iter().filter(|thread| carries(&thread.name)).map(|thread| thread.waited).fold(0.0, f64::max)
     }

@@ -1,4 +1,4 @@
-//! Warnings about a run: facts that its reader should know although they do not make it invalid.
+//! Warnings about a run: facts that a reader of the report should know although they do not make the run invalid.
 
 use super::{Judged, Threads, threads::WAITED};
 use crate::catalogue::{Unit, grouped};
@@ -20,8 +20,9 @@ pub(super) fn of_windows(windows: &[Judged], started: u64) -> Vec<String> {
     .collect()
 }
 
-/// Warns that the limit of concurrent calls reduced the load. The user wants the limit, and the wait for it is the
-/// server's time; but the server had less load. The sentence names this machine too if the generator waited for a core.
+/// Warns that the limit of concurrent calls reduced the load. The user wants the limit, and the server causes the wait
+/// for it, but the server had less load than was asked for. The sentence also names this machine if the generator
+/// waited for a core.
 pub(super) fn of_limit(totals: &Page, threads: &Threads) -> Option<String> {
     let limited = totals.counter(Counter::CallsLimited);
     if limited == 0 && totals.waiting == 0 {
@@ -63,7 +64,7 @@ pub(super) fn of_media(totals: &Page) -> Option<String> {
     })
 }
 
-/// Saturated threads of a run that is valid.
+/// Returns a warning for each saturated thread of a valid run.
 pub(super) fn of_threads(threads: &Threads) -> impl Iterator<Item = String> {
     threads.saturated().map(|thread| {
         format!(
@@ -74,7 +75,8 @@ pub(super) fn of_threads(threads: &Threads) -> impl Iterator<Item = String> {
     })
 }
 
-/// The first small receive buffer, where no datagram was dropped: else that is a reason.
+/// Returns a warning about the first receive buffer that is smaller than requested, if no datagram was dropped. A
+/// dropped datagram is a reason for INVALID instead.
 pub(super) fn of_buffers(generator: &Generator) -> Option<String> {
     let buffer = generator.receive_buffers.iter().find(|buffer| buffer.got < buffer.asked)?;
     (generator.totals.counter(Counter::SocketDrops) == 0).then(|| {
@@ -88,7 +90,7 @@ pub(super) fn of_buffers(generator: &Generator) -> Option<String> {
     })
 }
 
-/// Seconds of `seconds` in which all cores were busy, where there are too many.
+/// Returns a warning if all cores were busy in too many of these seconds.
 pub(super) fn of_machine(samples: &[Sample], thresholds: &Thresholds, seconds: f64) -> Option<String> {
     let busy = samples.iter().filter(|sample| {
         let cores = sample.cores.len().max(1) as f64;

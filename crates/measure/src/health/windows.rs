@@ -14,7 +14,7 @@ pub struct Judged {
     pub until: u64,
     /// True if calls were made or accepted in it.
     pub active: bool,
-    /// Exceeded thresholds; empty: its figures are the server's.
+    /// Exceeded thresholds. If there are none, the figures of the window describe the server.
     pub reasons: Vec<Reason>,
 }
 
@@ -24,7 +24,7 @@ impl Judged {
     }
 }
 
-/// Judges each window. Also returns the sum of the good ones, if some are not.
+/// Judges each window. Also returns the sum of the good windows, if some windows are bad.
 pub(super) fn judged(generator: &Generator, thresholds: &Thresholds, cause: &str) -> (Vec<Judged>, Option<Box<Page>>) {
     let timers = generator.totals.timers().len();
     let (mut page, mut good) = (Page::new(timers), Box::new(Page::new(timers)));
@@ -50,8 +50,8 @@ pub(super) fn judged(generator: &Generator, thresholds: &Thresholds, cause: &str
     (judged, Some(good).filter(|_| some_are_bad))
 }
 
-/// Judges the run: invalid if more of its windows are bad than allowed. Each exceeded setting gives one reason, by its
-/// worst window.
+/// Judges the run, which is invalid if more of its windows are bad than allowed. Each exceeded setting gives one
+/// reason, from its worst window.
 pub(super) fn of_run(windows: &[Judged], thresholds: &Thresholds) -> RunVerdict {
     let bad: Vec<&Judged> = windows.iter().filter(|window| !window.is_good()).collect();
     let all = windows.iter().filter(|window| window.active || !window.is_good()).count();

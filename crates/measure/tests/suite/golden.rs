@@ -64,7 +64,7 @@ impl Flow {
     }
 }
 
-/// Checks that the page has exactly this delay, once; `None`: no such delay.
+/// Checks that the page has this delay exactly once, or, for `None`, that it has no such delay.
 #[track_caller]
 fn delay(page: &Page, delay: Delay, want: impl Into<Option<u64>>) {
     let (found, want) = (page.delays(delay), want.into());

@@ -61,7 +61,7 @@ pub(crate) fn run(generator: &str, seconds: u64, seed: u64, log: Option<&Path>) 
         recorder.tick(at);
         let mut later = |delay: u64, step: u64| {
             let due = at + delay;
-            // The server stands still: its answers come at the end of the stall.
+            // The server does not answer during the stall; its answers are sent at the end of the stall.
             let due = if stall.contains(&due) && step % 2 == 1 { stall.end + due % MS } else { due };
             events.insert((due, n, step), ());
         };

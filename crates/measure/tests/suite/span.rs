@@ -56,7 +56,8 @@ fn a_span_of_the_whole_log_is_the_live_run() {
     assert_same(&live, &Run::read_span(&[&path], ended).unwrap());
 }
 
-/// The pages of the seconds of a span add up to it, also where several generators have one.
+/// Checks that the pages of the seconds of a span add up to the span, also if several generators have pages of a
+/// second.
 #[test]
 fn seconds_of_a_span_are_handed_over_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,8 +111,8 @@ fn spans_that_follow_each_other_are_the_whole() {
     assert_eq!(srd.of(&sum), srd.of(&whole.totals));
 }
 
-/// Writes the log of a generator with a call due each tenth of a second, which stands still from the 21st second to the
-/// 23rd.
+/// Writes the log of a generator with a call due each tenth of a second. The generator is stopped from the 21st second
+/// to the 23rd.
 fn stalled(path: &Path, role: GeneratorRole) {
     let clock = Clock::new(0, std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000));
     let heading = Heading { generator: format!("{role:?}"), role, started: 1_000 * S, ..Heading::default() };

@@ -18,13 +18,14 @@ const CNAME: u8 = 1;
 /// Limit of report blocks, chunks or sources in a packet.
 pub const MOST: usize = 31;
 
-/// Tells RTCP from RTP on a common port (RFC 5761 section 4): packet types 192 to 223 are no payload types there.
+/// Returns whether a datagram on a common port is RTCP instead of RTP (RFC 5761 section 4): the packet types 192 to 223
+/// are no payload types on such a port.
 pub const fn is_rtcp(datagram: &[u8]) -> bool {
     matches!(datagram, [_, 192..=223, ..])
 }
 
-/// Returns the time until the next report of a party of two, in microseconds (RFC 3550 section 6.2, appendix A.7): on average about five
-/// seconds, half of that before the first report. `random`: uniform over all values, so that parties do not keep step.
+/// Returns the time until the next report of a party of two, in microseconds (RFC 3550 section 6.2, appendix A.7): about five seconds on
+/// average, and half of that before the first report. `random`: uniform over all values, so that the parties do not synchronise.
 pub const fn report_interval(random: u32, is_first: bool) -> u64 {
     let average = if is_first { 2_500_000 } else { 5_000_000 };
     let drawn = average / 2 + ((average * random as u64) >> 32);
@@ -58,7 +59,7 @@ pub struct ReportBlock {
     pub highest: u32,
     /// Interarrival jitter in ticks of the payload's clock.
     pub jitter: u32,
-    /// Middle 32 bits of the NTP timestamp of the source's last sender report; 0: none came.
+    /// Middle 32 bits of the NTP timestamp of the source's last sender report, or 0 if none was received.
     pub last_report: u32,
     /// Time since that report in 1/65,536 s.
     pub delay: u32,

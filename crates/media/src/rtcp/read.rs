@@ -6,10 +6,10 @@ use std::slice::Iter;
 /// Fault of a packet within a compound packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RtcpError {
-    /// The rest of the datagram is not read.
+    /// The bytes after this point are not read.
     #[error("RTCP is shorter than its length says")]
     Truncated,
-    /// The rest of the datagram is not read.
+    /// The bytes after this point are not read.
     #[error("RTCP has another version than 2")]
     Version,
     #[error("an RTCP packet of type {0} is too short for its count")]
@@ -73,7 +73,7 @@ fn without_padding(body: &[u8]) -> Option<&[u8]> {
     body.get(..body.len().checked_sub(padding).filter(|_| padding > 0)?)
 }
 
-/// Reads a packet; `None` if it is too short for its count.
+/// Reads a packet. Returns `None` if the packet is too short for its count.
 fn packet(packet_type: u8, count: u8, body: &[u8]) -> Option<RtcpPacket<'_>> {
     Some(match packet_type {
         SENDER_REPORT => {
@@ -109,7 +109,7 @@ fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
 pub struct Blocks<'a>(Iter<'a, [u8; 24]>);
 
 impl<'a> Blocks<'a> {
-    /// Takes `count` blocks; extensions of a profile follow them.
+    /// Takes `count` blocks, after which extensions of a profile may follow.
     fn of(bytes: &'a [u8], count: u8) -> Option<Self> {
         Some(Self(bytes.as_chunks().0.get(..usize::from(count))?.iter()))
     }

@@ -46,7 +46,8 @@ impl<'a> CompoundWriter<'a> {
         })
     }
 
-    /// Appends a BYE for the first 31 SSRCs. The first 255 bytes of the reason count; it may be empty.
+    /// Appends a BYE for the first 31 SSRCs. Only the first 255 bytes of the reason are written; the reason may be
+    /// empty.
     pub fn goodbye(&mut self, sources: &[u32], reason: &[u8]) -> &mut Self {
         let sources = &sources[..sources.len().min(MOST)];
         let reason = &reason[..reason.len().min(255)];

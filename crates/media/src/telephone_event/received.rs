@@ -13,7 +13,8 @@ pub enum EventNotice {
     Ended { event: u8, duration: u32 },
 }
 
-/// Events of a received stream. Each begins and ends once, whichever of its packets are lost, doubled or late.
+/// Events of a received stream. Each event begins and ends once, even if some of its packets are lost, duplicated or
+/// late.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceivedEvents {
     last: Option<Event>,
@@ -42,14 +43,14 @@ struct Segment<'a> {
     header: &'a Header,
     /// True if the packet has the marker, and this is its first event.
     begins: bool,
-    /// False if the packet comes behind a later one.
+    /// False if the packet arrives after a later one.
     is_newer: bool,
     start: u32,
 }
 
 impl Event {
-    /// Returns how far a packet lies behind the newest one of this event; 0: it is that one. `None`: it is newer. The sequence number alone
-    /// does not tell: there may be any number of other packets between two events.
+    /// Returns how far a packet lies behind the newest packet of this event: 0 for the newest packet itself, `None` for a newer one. The
+    /// sequence number alone does not show this, because any number of other packets may lie between two events.
     fn distance(&self, header: &Header) -> Option<u16> {
         let behind = self.sequence.wrapping_sub(header.sequence);
         let is_earlier = header.timestamp.wrapping_sub(self.start).cast_signed() <= 0;
@@ -62,8 +63,9 @@ impl Event {
 }
 
 impl ReceivedEvents {
-    /// Takes a packet with the payload type of events. `hear` gets its notices, in order. A payload may have several events, one after the
-    /// other (RFC 4733 section 2.5.1.5); bytes after the last whole one are ignored, and events of duration 0 too (section 2.3.5).
+    /// Takes a packet with the payload type of events, and passes its notices to `hear`, in order. A payload may have several events, one
+    /// after the other (RFC 4733 section 2.5.1.5). Bytes after the last whole event are ignored, and so are events of duration 0 (section
+    /// 2.3.5).
     pub fn packet(&mut self, header: &Header, payload: &[u8], mut hear: impl FnMut(EventNotice)) {
         let behind = self.last.as_ref().and_then(|last| last.distance(header));
         if behind == Some(0) {
@@ -123,7 +125,8 @@ impl ReceivedEvents {
         self.last = Some(begun);
     }
 
-    /// Ends an event whose packets stopped. Its owner calls it when none came for a while, for example three packet times.
+    /// Ends an event whose packets stopped. The owner calls this function if no packet was received for a while, for
+    /// example three packet times.
     pub fn finish(&mut self, mut hear: impl FnMut(EventNotice)) {
         if let Some(last) = self.last.as_mut().filter(|last| !last.ended) {
             last.ended = true;
@@ -137,7 +140,7 @@ impl ReceivedEvents {
     }
 }
 
-/// Returns true if a segment may begin at this distance from an earlier one. Segments between them may be lost.
+/// Returns whether a segment may begin at this distance from an earlier one. Segments between them may be lost.
 const fn is_segment(ahead: u32) -> bool {
     ahead.is_multiple_of(LONGEST as u32) && ahead.cast_signed() > 0
 }
@@ -194,7 +197,7 @@ mod tests {
 
     #[test]
     fn events_far_apart_are_heard() {
-        // Ten, twenty and thirty minutes of sound between them, then a peer that restarts.
+        // Ten, twenty and thirty minutes of sound between them, then a peer that has restarted.
         let between = [30_000_u16, 60_000, 24_464, 50_000];
         let packets: Vec<(u16, bool, u32, [u8; 4])> = (between.iter().zip(0..))
             .map(|(sequence, place): (_, u32)| (*sequence, true, (place % 3) * 4_800_000, [place as u8, 0x8a, 0, 160]))
@@ -255,8 +258,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Digits of any length, segments included, are heard as they were sent, though packets are lost or doubled; of each digit the
-        /// first packet and one of its ends come.
+        /// Checks that digits of any length, including segments, are received as they were sent, though packets are lost or
+        /// duplicated. Of each digit the first packet and one of its ends are received.
         #[test]
         fn digits_are_heard_as_sent(
             start in any::<u32>(),

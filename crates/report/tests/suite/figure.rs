@@ -12,7 +12,7 @@ fn series(name: &str, form: Form, points: &[(f64, f64)]) -> Series {
     Series { name: name.into(), form, points: points.iter().map(|point| Point::from(*point)).collect() }
 }
 
-/// A plot without a fault.
+/// Creates a plot without a fault.
 fn plot() -> Plot {
     let mut line = series("ours", Form::Line, &[(100.0, 5.0), (200.0, 7.0)]);
     line.points[1].interval = Some([6.0, 7.0]);
@@ -29,7 +29,7 @@ fn plot() -> Plot {
     }
 }
 
-/// The same over categories.
+/// Creates the same plot over categories.
 fn bars() -> Plot {
     let mut plot = plot();
     plot.x = XAxis::Categories { title: String::new(), names: vec!["A".into(), "B".into()] };
@@ -47,7 +47,7 @@ fn a_plot_without_a_fault_is_a_figure() {
     }
 }
 
-/// Changes that each make one fault.
+/// Makes changes of which each makes one fault.
 #[test]
 fn each_fault_is_named_with_its_place() {
     let numbers = |points: &[(f64, f64)]| {

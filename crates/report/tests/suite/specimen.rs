@@ -6,7 +6,7 @@ use std::path::Path;
 #[path = "../../examples/specimen.rs"]
 mod example;
 
-/// Markup of the page without style and script.
+/// Returns the markup of the page without style and script.
 fn markup(html: &str) -> &str {
     let (_, rest) = html.split_once("<body>\n").expect("a body");
     rest.split_once("<script>\n").expect("a script").0

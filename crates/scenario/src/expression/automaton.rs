@@ -1,9 +1,10 @@
 //! Automaton states, made when first reached: each is a set of nodes of the [`Program`] with its table of steps.
 //!
-//! *Forward* states hold the consuming nodes and the ends at a position, counted from a start, and tell where the
-//! longest match ends. *Backward* states hold the consuming nodes that take the next byte and lead to an end. Before
-//! them are all nodes that reach the end from a position; these tell where a match may start ([`Mode::AnyEnd`]) and
-//! which paths lead to the end that was found ([`Mode::OneEnd`]). So a search is linear in the text.
+//! *Forward* states hold the consuming nodes and the ends at a position, counted from a start. They show where the
+//! longest match ends. *Backward* states hold the consuming nodes that match the next byte and from which an end is
+//! reached. The nodes with empty moves to them are all nodes that reach the end from a position: these show where a
+//! match may start ([`Mode::AnyEnd`]) and which paths reach the end that was found ([`Mode::OneEnd`]). So a search is
+//! linear in the text.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,8 @@ use super::program::{NONE, NodeKind, Program, Side, allows_before, allows_behind
 
 /// Step that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
-/// Flag of a step to a state that needs a check: it ends a match, is dead, or stays as it is on every byte.
+/// Flag of a step to a state that needs a check, because the state ends a match, is dead, or leads to itself on every
+/// byte.
 pub(super) const SPECIAL: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +29,13 @@ pub(super) enum Mode {
 #[derive(Clone, Debug)]
 pub(super) struct State {
     nodes: Box<[u32]>,
-    /// Forward: the end at this position, by the side that follows; [`NONE`] without.
+    /// Forward: the end at this position, by the side that follows; [`NONE`] if there is no end.
     pub(super) halts: [u32; 3],
-    /// Backward, any end: true if a match may start here, by the side that precedes.
+    /// Backward, any end: true if a match may start at this position, by the side that precedes.
     pub(super) starts: [bool; 3],
     /// True if no match is reachable.
     pub(super) dead: bool,
-    /// True if every step leads back here.
+    /// True if every step leads to this state again.
     pub(super) stays: bool,
 }
 
@@ -49,7 +51,7 @@ pub(super) struct Automaton {
     reach: Vec<u64>,
     /// Words of one such set.
     words: usize,
-    /// Sets of a state: three if a condition on the preceding side exists, else one.
+    /// Number of sets of a state: three if a condition on the preceding side exists, else one.
     reaches: usize,
     known: HashMap<Box<[u32]>, u32>,
     /// First states. Forward: by the preceding side. Backward: by the end's index, or the first for any end.
@@ -108,14 +110,14 @@ impl Automaton {
         &self.states[self.number(id)]
     }
 
-    /// Returns the next state; `None` if [`Self::step`] must make it.
+    /// Returns the next state, or `None` if [`Self::step`] must make it.
     #[inline]
     pub(super) fn known_step(&self, id: u32, class: u8) -> Option<u32> {
         let next = self.steps[(id & !SPECIAL) as usize + usize::from(class)];
         (next != UNKNOWN).then_some(next)
     }
 
-    /// True if `node` reaches the end from a position in this state, preceded by `before`.
+    /// Returns whether `node` reaches the end of the expression from a position in this state, preceded by `before`.
     #[inline]
     pub(super) fn reaches(&self, id: u32, before: Side, node: u32) -> bool {
         let state = self.number(id);
@@ -135,7 +137,8 @@ impl Automaton {
         self.first[before as usize]
     }
 
-    /// Returns the backward state at an end: of the match that stopped at this end, or of the text for any end.
+    /// Returns the backward state at an end: the end of the match that stopped there, or, for any end, the end of the
+    /// text.
     pub(super) fn at_end(&mut self, program: &Program, end: u32) -> u32 {
         let slot = program.ends.iter().position(|&known| known == end).unwrap_or(0);
         if self.first[slot] == UNKNOWN {
@@ -153,8 +156,8 @@ impl Automaton {
         program.ends.iter().filter(allowed).copied().collect()
     }
 
-    /// Makes the step of a state over a byte of `class`. `limit` bounds the memory; a state made beyond it drops all
-    /// others, unless it is `None`.
+    /// Makes the step of a state over a byte of `class`. `limit` bounds the memory: a state made beyond it drops all
+    /// other states, unless `limit` is `None`.
     #[cold]
     pub(super) fn step(&mut self, program: &Program, id: u32, class: u8, limit: Option<usize>) -> u32 {
         let byte = program.class_bytes[usize::from(class)];
@@ -197,8 +200,8 @@ impl Automaton {
         next
     }
 
-    /// Marks a state whose steps all lead back to it. A state with one such step often has no other, so its remaining
-    /// steps are made.
+    /// Marks a state whose steps all lead to the state itself. A state with one such step often has only such steps, so
+    /// its remaining steps are made to find out.
     fn note_if_it_stays(&mut self, program: &Program, id: u32) {
         let from = id as usize;
         for class in 0..program.class_bytes.len() {

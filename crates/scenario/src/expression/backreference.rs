@@ -1,7 +1,8 @@
-//! Expressions with back-references: a backtracking search, since no finite set of states knows the text of a group.
+//! Expressions with back-references. They need a backtracking search, because no finite set of states knows the text of
+//! a group.
 //!
-//! The search tries all paths from a start in order of preference; the longest match wins, and of several the first. It
-//! may take exponential time, as in every implementation; a bound on its moves ends it.
+//! The search tries all paths from a start in order of preference. The longest match wins, and of several equally long
+//! ones the first. The search may take exponential time, as in every implementation; a bound on its moves ends it.
 
 use super::program::{NONE, NodeKind, Program, Side, allows_before, allows_behind};
 use super::submatch::{Register, UNSET, record};
@@ -18,7 +19,8 @@ pub(super) struct Ways {
 }
 
 impl Ways {
-    /// Returns the leftmost match, and of those the longest, within `moves_max` moves; its groups are in `best`.
+    /// Returns the leftmost match, and of several the longest, within `moves_max` moves. The groups of the match are in
+    /// `best`.
     pub(super) fn search(&mut self, program: &Program, text: &[u8], mut moves_max: usize) -> Option<(usize, usize)> {
         for start in 0..=text.len() {
             if let Some(end) = self.longest(program, text, start, &mut moves_max) {
@@ -73,7 +75,7 @@ impl Ways {
         }
     }
 
-    /// Returns the next nodes, none if the path ends here.
+    /// Returns the next nodes, or none if the path ends here.
     fn move_on(
         &mut self,
         program: &Program,

@@ -73,7 +73,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Parses one element; the caller has checked that there is a byte.
+    /// Parses one element. The caller has checked that at least one byte remains.
     fn element(&mut self, hyphen_may_stand: bool) -> Result<Element, ExpressionError> {
         let at = self.at;
         let Some(byte) = self.peek() else {

@@ -41,7 +41,7 @@ impl ByteSet {
         Self::where_(is_space)
     }
 
-    /// Returns the class of `[[:name:]]`; `None` if there is no such class.
+    /// Returns the class of `[[:name:]]`, or `None` if there is no such class.
     pub(super) fn class(name: &[u8], ignore_case: bool) -> Option<Self> {
         let name = match name {
             b"upper" | b"lower" if ignore_case => b"alpha",
@@ -71,12 +71,13 @@ impl std::fmt::Debug for ByteSet {
     }
 }
 
-/// True if `\w` matches the byte.
+/// Returns whether `\w` matches the byte.
 pub(super) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// `isspace` of the C locale; unlike `u8::is_ascii_whitespace` it includes the vertical tab.
+/// Returns whether `isspace` of the C locale accepts the byte; unlike `u8::is_ascii_whitespace` it accepts the vertical
+/// tab.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -1,4 +1,4 @@
-//! Bytes that every match contains. They are searched for first, which is much faster.
+//! Bytes that every match contains. The search looks for them first, which is much faster.
 
 use memchr::memmem::Finder;
 
@@ -17,7 +17,7 @@ pub(super) struct Literals {
     pub(super) inside: Option<Finder<'static>>,
     /// True if a match begins at the start of the text.
     pub(super) anchored: bool,
-    /// First bytes that a match can have, as in the text; `None` if it can be empty.
+    /// First bytes that a match can have, as they are in the text; `None` if a match can be empty.
     pub(super) first: Option<FirstByte>,
 }
 

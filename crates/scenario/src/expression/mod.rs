@@ -1,9 +1,10 @@
 //! Regular expressions of scenarios: the extended ones of POSIX (IEEE 1003.1 XBD chapter 9.4) as `regcomp` with
 //! `REG_EXTENDED` and `regexec` of the GNU C library implement them, on bytes, in the C locale.
 //!
-//! A match is the leftmost, and of those the longest. Scenarios rely on the library's escapes (`\s \S \w \W \b \B \<
-//! \>`), its sub-matches and its reading of odd syntax, so all three are the same here; the C library is the oracle of
-//! the tests. One difference: SIPp with its screen on uses the locale of the terminal, where `.` can be several bytes.
+//! A match is the leftmost one, and of several leftmost ones the longest. Scenarios rely on the library's escapes (`\s
+//! \S \w \W \b \B \< \>`), its sub-matches and its reading of odd syntax, so all three are equal to the library's, with
+//! which the tests compare them. One difference: SIPp with its screen on uses the locale of the terminal, where `.` can
+//! be several bytes.
 //!
 //! An [`Expression`] is immutable and shared; a [`Matcher`] holds the states made so far and belongs to one thread. A
 //! search is linear in the text and allocates nothing once its states are known. Only back-references can take longer.
@@ -43,7 +44,7 @@ pub use error::{ErrorKind, ExpressionError};
 pub struct Options {
     /// ASCII letters match in either case (`REG_ICASE`).
     pub ignore_case: bool,
-    /// Limit of the nodes of a compiled expression: about one a character, and more for each copy that an interval
+    /// Maximum number of nodes of a compiled expression: about one a character, and more for each copy that an interval
     /// needs. Default 10,000.
     pub nodes_max: usize,
     /// Limit of the nesting of groups, and of operators after an operator (`a+*`). Default 250.
@@ -86,7 +87,7 @@ pub struct Expression {
 }
 
 impl Expression {
-    /// Compiles an expression; a NUL ends it, as in C.
+    /// Compiles an expression. A NUL ends the expression, as in C.
     ///
     /// # Errors
     /// An error of `regcomp`, with its offset; an expression beyond the bounds of `options`.
@@ -103,7 +104,7 @@ impl Expression {
         self.program.groups
     }
 
-    /// True if the expression matches somewhere in the text. A NUL ends the text, as in C.
+    /// Returns whether the expression matches somewhere in the text. A NUL ends the text, as in C.
     pub fn is_match(&self, text: &[u8], matcher: &mut Matcher) -> bool {
         self.find(text, matcher).is_some()
     }
@@ -115,8 +116,8 @@ impl Expression {
         spans[0]
     }
 
-    /// Writes the leftmost longest match to `spans[0]` and its groups after it. Groups beyond the length of `spans` are
-    /// omitted; spans beyond the number of groups are `None`. Without a match all are `None`.
+    /// Writes the leftmost longest match to `spans[0]` and its groups to the spans after it. Groups beyond the length
+    /// of `spans` are omitted; spans beyond the number of groups are `None`. Without a match all spans are `None`.
     pub fn captures(&self, text: &[u8], matcher: &mut Matcher, spans: &mut [Option<Span>]) -> bool {
         spans.fill(None);
         let text = until_nul(text);
@@ -186,7 +187,7 @@ impl Expression {
 
     /// Returns start, end, and the end node of the longest match.
     fn leftmost_longest(&self, text: &[u8], cache: &mut Cache) -> Option<(usize, usize, u32)> {
-        // Starts are tried one by one while that is cheap; then a backward search finds the leftmost.
+        // Starts are tried one by one while that is cheap. After that, a backward search finds the leftmost start.
         let mut budget = 4 * text.len() + 256;
         let mut from = 0;
         loop {

@@ -3,11 +3,11 @@
 //! The order of nodes is part of the answer. If several paths through the expression give the same longest match, the
 //! sub-matches are those of the path that takes the lower-numbered node at each fork. Nodes are numbered in the order
 //! in which their part of the expression ends, so a fork comes after its branches, and a path that enters a part comes
-//! before one that skips it. That is the rule by which the GNU C library fills sub-matches, not POSIX's rule of longest
-//! sub-expressions first (they differ: `(a|ab)(c|bcd)` on `abcd`), and scenarios were written for the library.
+//! before one that skips it. The GNU C library fills sub-matches by this rule, for which scenarios were written. The
+//! rule of POSIX, longest sub-expressions first, has other results (for example with `(a|ab)(c|bcd)` on `abcd`).
 //!
-//! Conditions on positions (`^`, `\b`) move to the nodes that follow: each node that an empty path reaches after a
-//! condition is copied with the condition added. So each node alone knows where it may match.
+//! Conditions on positions (`^`, `\b`) are moved to the nodes that follow: each node that an empty path reaches after a
+//! condition is copied with the condition added. So each node has all conditions for a match at its position.
 
 use super::bytes::{ByteSet, is_word};
 use super::error::{ErrorKind, ExpressionError};
@@ -41,14 +41,14 @@ impl Side {
     }
 }
 
-/// True if the preceding side meets the conditions.
+/// Returns whether the preceding side meets the conditions.
 pub(super) fn allows_before(conditions: u8, before: Side) -> bool {
     !(conditions & condition::AFTER_WORD != 0 && before != Side::Word
         || conditions & condition::AFTER_NO_WORD != 0 && before == Side::Word
         || conditions & condition::AT_START != 0 && before != Side::Edge)
 }
 
-/// True if the following side meets the conditions.
+/// Returns whether the following side meets the conditions.
 pub(super) fn allows_behind(conditions: u8, behind: Side) -> bool {
     !(conditions & condition::BEFORE_WORD != 0 && behind != Side::Word
         || conditions & condition::BEFORE_NO_WORD != 0 && behind == Side::Word
@@ -87,7 +87,7 @@ pub(super) struct ProgramNode {
 }
 
 impl ProgramNode {
-    /// True if the node consumes text (a back-reference may consume none).
+    /// Returns whether the node consumes text. A back-reference may match an empty text.
     pub(super) fn consumes(&self) -> bool {
         matches!(self.kind, NodeKind::Byte(_) | NodeKind::Set(_) | NodeKind::BackReference(_))
     }
@@ -139,12 +139,13 @@ pub(super) struct Program {
     pub(super) ends: Vec<u32>,
     /// Number of groups in the expression.
     pub(super) groups: usize,
-    /// Group that has the nodes, for each group: one directly around another shares its pair.
+    /// For each group, the group whose nodes it uses: a group directly around another one shares the nodes of that
+    /// group.
     pub(super) same_as: Vec<u32>,
     pub(super) back_references: bool,
     /// True if a node has a condition on the preceding side.
     pub(super) looks_before: bool,
-    /// Class of each byte; no node tells bytes of one class apart.
+    /// Class of each byte. No node distinguishes the bytes of one class.
     pub(super) classes: Box<[u8; 256]>,
     /// One byte of each class.
     pub(super) class_bytes: Vec<u8>,
@@ -181,7 +182,7 @@ impl Program {
         Ok(builder.finish(start, end, syntax.groups, ignore_case))
     }
 
-    /// True if the node takes this byte, folded if case is ignored; false for a back-reference.
+    /// Returns whether the node matches this byte, which is folded if case is ignored; false for a back-reference.
     pub(super) fn takes(&self, node: u32, folded: u8) -> bool {
         match self.nodes[node as usize].kind {
             NodeKind::Byte(wanted) => wanted == folded,
@@ -207,8 +208,9 @@ struct Part {
 struct Round {
     /// True for all but the first copy of this tree or of one around it.
     later: bool,
-    /// True for a group directly under an operator that allows none of it, in the first copy that may be omitted. The
-    /// copies after it do not count as optional: so in the GNU C library, as the sub-matches of empty rounds show.
+    /// True for a group directly under an operator that permits zero repetitions, in the first copy that may be
+    /// omitted. The copies after it do not count as optional, as in the GNU C library, which the sub-matches of empty
+    /// rounds show.
     optional: bool,
 }
 
@@ -358,7 +360,7 @@ impl Builder {
                 self.nodes[fork as usize].moves[0] = part.first;
                 Some(Part { first: fork, holes: vec![(fork, 1)] })
             }
-            // ((x?x)?x)?: the later copies follow the earlier.
+            // ((x?x)?x)?: the later copies follow the earlier ones.
             Some(most) => {
                 let mut tail = Some(self.fork(first, None, round)?);
                 for _ in least + 1..most {
@@ -372,7 +374,7 @@ impl Builder {
         Ok(self.chain(whole, tail))
     }
 
-    /// Orders the moves of forks: the lower-numbered is preferred; two equal ones become one.
+    /// Orders the moves of forks: the lower-numbered move is preferred, and of two equal moves one is removed.
     fn order_forks(&mut self) {
         for node in &mut self.nodes {
             if node.kind == NodeKind::Fork {
@@ -394,7 +396,7 @@ impl Builder {
 
     /// Copies the nodes that empty moves reach after a condition, with the condition added.
     fn spread_conditions(&mut self) -> Result<(), ExpressionError> {
-        // In the order of a walk along empty moves from each node in turn: the copies are numbered in it.
+        // The copies are numbered in the order of a walk along empty moves from each node in turn.
         let mut seen = vec![false; self.nodes.len()];
         let mut todo = Vec::new();
         for root in 0..self.nodes.len() as u32 {
@@ -437,7 +439,7 @@ impl Builder {
                     return Ok(());
                 }
                 (_, [to, NONE]) => {
-                    // A loop led back to the root: join the copy begun there.
+                    // A loop has returned to the root, so the copy that was begun at the root is used.
                     if original == root && copy != original {
                         self.nodes[copy as usize].moves = [to, NONE];
                         return Ok(());

@@ -86,7 +86,7 @@ impl Registers {
                 continue;
             }
             if what.kind == NodeKind::Fork && program.nodes[what.moves[0] as usize].moves[0] == node {
-                // A loop over one byte, by far the most frequent: taken in one step.
+                // A loop over one byte, which is by far the most frequent loop, is taken in one step.
                 let body = what.moves[0];
                 if program.nodes[body as usize].consumes() {
                     let from = offset;

@@ -87,7 +87,8 @@ pub(super) struct Parser<'a> {
     ignore_case: bool,
     depth_max: usize,
     groups: usize,
-    /// Operators on parts that another operator repeats already (`a+*`), in all: each makes the tree higher.
+    /// Total number of operators on parts that another operator repeats already (`a+*`). Each of them makes the tree
+    /// higher.
     stacked: usize,
     /// Bit n: group n + 1 is complete on this path through the alternatives, so `\n+1` is allowed.
     complete: u16,
@@ -116,7 +117,7 @@ impl Parser<'_> {
         Err(ExpressionError { kind, at })
     }
 
-    /// Folds a byte: without regard to case, expression and text are read in upper case.
+    /// Folds a byte: if case is ignored, both expression and text are read in upper case.
     fn fold(&self, byte: u8) -> u8 {
         if self.ignore_case { byte.to_ascii_uppercase() } else { byte }
     }

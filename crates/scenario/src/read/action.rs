@@ -1,4 +1,4 @@
-//! Parses the elements in `<action>`. Only the first child of a step can be `<action>`; SIPp ignores others.
+//! Parses the elements in `<action>`. Only the first child of a step can be `<action>`; SIPp ignores further ones.
 
 use super::{Counting, Reader};
 use crate::action::{
@@ -28,7 +28,7 @@ impl Reader<'_> {
         Ok(actions)
     }
 
-    /// Parses an action; `None` for those that SIPp accepts and ignores.
+    /// Parses an action. Returns `None` for an action that SIPp accepts and ignores.
     fn action(&mut self, element: &Element) -> Result<Option<Action>, Fault> {
         Ok(Some(match element.name.as_str() {
             "ereg" => Action::Expression(Box::new(self.ereg(element)?)),
@@ -257,7 +257,7 @@ impl Reader<'_> {
         Ok(Match { expression, source, check, assign_to: assign_to.into_boxed_slice() })
     }
 
-    /// Parses `exec`; as in SIPp, the first of these attributes counts.
+    /// Parses `exec`. As in SIPp, only the first attribute that is present is used, in the order of the code below.
     fn exec(&mut self, element: &Element) -> Result<Option<Action>, Fault> {
         if let Some(command) = self.attribute(element, "command") {
             if self.environment.no_exec {

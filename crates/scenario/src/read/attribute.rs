@@ -18,7 +18,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns an integer as C's `strtol` parses it with any base; an empty one is 0.
+    /// Returns an integer as C's `strtol` parses it with any base. An empty text is 0.
     pub(super) fn integer(&self, element: &Element, name: &str) -> Result<Option<i64>, Fault> {
         let Some(value) = self.attribute(element, name) else { return Ok(None) };
         match integer(&value.text()) {
@@ -27,7 +27,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns an integer as [`Reader::integer`]; negative ones are 0.
+    /// Returns an integer as [`Reader::integer`] does, but 0 for a negative one.
     pub(super) fn milliseconds(&self, element: &Element, name: &str) -> Result<Option<u32>, Fault> {
         let value = self.integer(element, name)?;
         Ok(value.map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX)))
@@ -45,7 +45,7 @@ impl Reader<'_> {
         self.number(element, name)?.ok_or_else(|| missing(element, name))
     }
 
-    /// Returns a boolean: `true` or `false` in any case, or an integer; an empty one is false.
+    /// Returns a boolean: `true` or `false` in any case, or an integer. An empty text is false.
     pub(super) fn boolean(&self, element: &Element, name: &str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.attribute(element, name) else { return Ok(None) };
         let text = value.text();
@@ -87,7 +87,7 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    /// Warns about a start tag: unknown attributes, which are ignored, repeated ones, and invalid XML.
+    /// Warns about the attributes of a start tag that are unknown and so ignored, or repeated, and about invalid XML.
     pub(super) fn lint(&mut self, element: &Element) {
         let known = known(&element.name);
         let mut seen: Vec<String> = Vec::new();
@@ -171,7 +171,7 @@ const DISTRIBUTION: &[&str] = &[
     "assign_to",
 ];
 
-/// Returns an element's attributes other than [`COMMON`]; `None` for elements that are not parsed.
+/// Returns an element's attributes other than [`COMMON`], or `None` for an element that is not parsed.
 fn known(element: &str) -> Option<&'static [&'static str]> {
     Some(match element {
         "scenario" => &["name"],
@@ -227,7 +227,7 @@ fn known(element: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// True if two names are equal except for case, dashes, and one doubled letter.
+/// Returns whether two names are equal except for case, dashes, and one doubled letter.
 fn near(known: &str, written: &str) -> bool {
     let plain = |text: &str| -> String {
         let mut out = String::new();

@@ -12,7 +12,8 @@ use strowger_media::payload_type::StreamFormat;
 use strowger_media::wave;
 
 impl Reader<'_> {
-    /// Returns the path of a file: beside the document if it exists there, else relative to the working folder.
+    /// Returns the path of a file: in the folder of the document if the file exists there, otherwise relative to the
+    /// working folder.
     fn find(&self, name: &str) -> PathBuf {
         let plain = PathBuf::from(name);
         let folder = self.environment.folder.as_deref().or_else(|| self.file.parent());
@@ -122,7 +123,7 @@ const DEFAULT_PAYLOAD_TYPE: i32 = 8;
 /// First words of capture files: microseconds, nanoseconds, Kuznetzov's, pcapng.
 const CAPTURE: [u32; 4] = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34, 0x0a0d_0d0a];
 
-/// Parses `apattern`, `pauseapattern`, `resumevpattern` …: returns whether it is video, and the command.
+/// Parses `apattern`, `pauseapattern`, `resumevpattern` …, and returns whether the stream is video, and the command.
 fn pattern(name: &str) -> Option<(bool, &str)> {
     let (word, video) = match name.strip_suffix("apattern") {
         Some(word) => (word, false),
@@ -148,7 +149,8 @@ fn by_number(payload_type: u8) -> Option<StreamFormat> {
     Some(StreamFormat { payload_type, bytes_per_packet: 50, milliseconds_per_packet: 30, ticks_per_packet: 240 })
 }
 
-/// Returns the packet format of a payload type; a dynamic one is known by the codec's name (`PCMU/8000`).
+/// Returns the packet format of a payload type. The format of a dynamic type is known by the name of the codec
+/// (`PCMU/8000`).
 pub(super) fn format(payload_type: u8, codec: &str) -> Option<StreamFormat> {
     by_number(payload_type).or_else(|| {
         let known = match codec.split('/').next().unwrap_or_default().to_ascii_uppercase().as_str() {

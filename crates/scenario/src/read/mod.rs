@@ -20,7 +20,7 @@ use super::template::{Piece, Template};
 use super::xml::{Document, Element, Markup, Tree};
 use super::{DefaultMessages, Environment, Limits, Role, Scenario, ThirdParty, ThirdPartyRole, Unexpected, Warning};
 
-/// Reads a document in memory. `file` is its name, for messages and to find the media beside it.
+/// Reads a document in memory. `file` is its name, for messages and to find the media in the same folder.
 pub(super) fn read(bytes: &[u8], file: &Path, environment: &Environment, limits: Limits) -> Result<Scenario, Refusal> {
     let refuse = |place: (u32, u32), fault: Fault| Refusal {
         file: file.display().to_string(),
@@ -61,7 +61,7 @@ pub(super) fn read(bytes: &[u8], file: &Path, environment: &Environment, limits:
 struct Program {
     steps: Vec<Step>,
     labels: Vec<(String, StepIndex)>,
-    /// Labels that steps name, resolved once all are known: step, offset, name.
+    /// Labels that steps name, which are resolved after all labels are known: step, offset, name.
     next: Vec<(usize, usize, String)>,
     on_timeout: Vec<(usize, usize, String)>,
 }
@@ -282,7 +282,7 @@ impl<'a> Reader<'a> {
         let mut own = Names::default();
         if counting == Counting::Uncounted {
             std::mem::swap(&mut own, &mut self.names);
-            // Known names keep their slots; the counts of the copy do not matter.
+            // Known names keep their slots. The counts of the copy are not used.
             self.names = own.clone();
         }
         let mut keywords = Keywords { names: &mut self.names, environment: self.environment, notes: Vec::new() };

@@ -16,8 +16,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the distribution of a `pause`: by name, by an old attribute, or `milliseconds`; `None`: the default
-    /// pause of the run.
+    /// Returns the distribution of a `pause`, which is given by name, by an old attribute, or by `milliseconds`.
+    /// Returns `None` for the default pause of the run.
     pub(super) fn pause_distribution(&self, element: &Element, check: bool) -> Result<Option<Distribution>, Fault> {
         let has = |name: &str| self.attribute(element, name).is_some();
         let distribution = if let Some(named) = self.named(element)? {

@@ -340,7 +340,7 @@ fn method(text: &[u8]) -> Method {
     Method { text: text.into(), known: strowger_message::Method::of(text) }
 }
 
-/// Returns the start line of a message to send: its first word must be literal, and a space must follow.
+/// Returns the start line of a message to send. Its first word must be literal, and a space must follow.
 fn start(template: &Template) -> Result<Start, Fault> {
     let literal = literal_start(template);
     let Some(space) = memchr::memchr(b' ', literal) else {

@@ -59,7 +59,8 @@ fn each_document_is_read_or_refused_with_a_place() {
     assert!(read > list.len() / 2, "{read} of {} were read", list.len());
 }
 
-/// True if a message can come from a template: its texts occur in order, whatever the keywords wrote.
+/// Returns whether a message can come from a template: the texts of the template occur in order, whatever the keywords
+/// wrote.
 fn written_from(message: &[u8], pieces: &[Piece]) -> bool {
     // Offsets of the message after the pieces so far, and whether the last one wrote nothing at the start of a line.
     let mut places = BTreeSet::from([(0, false)]);

@@ -148,7 +148,7 @@ const LATER: [&str; 9] = [
     "zero-length",
 ];
 
-/// Mutated documents get the same verdict from SIPp and from us.
+/// Checks that mutated documents get the same verdict from SIPp and from this crate.
 #[test]
 #[ignore = "runs SIPp on each document: make test-sipp-corpus"]
 fn broken_documents_are_refused_as_sipp_refuses_them() {

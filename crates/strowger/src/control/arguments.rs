@@ -22,7 +22,7 @@ pub(crate) struct ServerArgument {
 
 /// Show the state of the running server: listeners, load, registrations, calls.
 ///
-/// Speaks to the server by its control socket, as the user of the server or root.
+/// Connects to the control socket of the server, which only the user of the server and root may do.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -39,8 +39,8 @@ pub(crate) struct StatusArguments {
 
 /// List, show and end the calls that the running server tracks.
 ///
-/// It tracks calls if its configuration has dialogs.track = true. A list is read page by page while calls go on: one
-/// that begins or ends meanwhile is seen or not.
+/// The server tracks calls if its configuration has dialogs.track = true. A list is read page by page while calls
+/// continue: a call that begins or ends meanwhile may be in the list or not.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -77,7 +77,7 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
     Show(CallArguments),
-    /// End a call: both parties get a BYE; callees that still ring get a CANCEL, and their caller a 487.
+    /// End a call: both parties get a BYE. Callees that still ring get a CANCEL, and their caller gets a 487.
     #[command(after_long_help = "\
 Examples:
   strowger calls end 8f2c0a51d3b4e6f8
@@ -110,8 +110,8 @@ pub(crate) struct CallArguments {
 
 /// List, show and search the data sets that the rules of the running server use.
 ///
-/// Its configuration names them and their files; `strowger reload` reads these again. The output is the data that the
-/// server uses now.
+/// The configuration of the server names the sets and their files; `strowger reload` reads these files again. The
+/// output is the data that the server uses now.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -156,7 +156,7 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, or it is not in the set, 2 the command line
 cannot be used, 3 no server reached.")]
     Search(SearchSetArguments),
-    /// Read sets again from their files and databases, without the rest of the configuration.
+    /// Read sets again from their files and databases, without the other parts of the configuration.
     #[command(after_long_help = "\
 What cannot be read or is wrong is named with its place and cure, and all sets stay as they
 were. Calls go on; a request that is under way ends by the data with which it came.
@@ -173,7 +173,7 @@ Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 
 #[derive(Debug, Args)]
 pub(crate) struct ReloadSetsArguments {
-    /// Name of the set [default: all that have their entries outside of the configuration].
+    /// Name of the set [default: all sets whose entries are outside the configuration].
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
     #[command(flatten)]
@@ -209,7 +209,7 @@ pub(crate) struct SearchSetArguments {
 
 /// Show the calls that count under the limits of the running server, and the users, groups or URIs with the most calls.
 ///
-/// Its configuration has the limits ([[call_limit]]). The list is read part by part while calls go on.
+/// The configuration of the server has the limits ([[call_limit]]). The list is read part by part while calls continue.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -224,7 +224,7 @@ pub(crate) struct LimitsArguments {
     /// Only this limit.
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Only the calls of this key: a user, a group, an address or a URI, as the limit counts them.
+    /// Show only the calls of this key: a user, a group, an address or a URI, as the limit counts them.
     #[arg(long, value_name = "KEY", requires = "name")]
     pub key: Option<String>,
     /// Number of keys of each limit, those with the most calls.
@@ -257,7 +257,7 @@ pub(crate) struct CachesArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CachesCommand {
-    /// List the caches, that of subscribers among them: entries, hits, misses, errors, and whether servers are reached.
+    /// List the caches, including that of subscribers: entries, hits, misses, errors, and whether servers are reached.
     #[command(after_long_help = "\
 Examples:
   strowger caches list
@@ -266,7 +266,8 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
     List(ServerArgument),
-    /// Show the cached answers about a user: whether it exists, and its algorithms; nothing that proves the password.
+    /// Show the cached answers about a user: whether the user exists, and the algorithms of its passwords, but nothing
+    /// that proves a password.
     #[command(after_long_help = "\
 Examples:
   strowger caches user alice@example.org
@@ -345,7 +346,7 @@ pub(crate) struct CacheEntryArguments {
     pub server: ServerArgument,
 }
 
-/// Show the state of the accounting rows, and the number that waits in the spool; or write these now.
+/// Show the state of the accounting rows, and the number of rows that wait in the spool; or write these rows now.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_long_help = "\
@@ -377,7 +378,7 @@ cannot be used, 3 no server reached.")]
     /// Try again to write the rows that the database refused for their values.
     ///
     /// Such rows wait in the quarantine, a file next to the spool, until the table is repaired. A row that is written
-    /// leaves it; one that is refused again stays, with the new reason.
+    /// is removed from the quarantine; a row that is refused again is kept, with the new reason.
     #[command(after_long_help = "\
 Examples:
   strowger accounting retry
@@ -405,7 +406,7 @@ pub(crate) struct BanArguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BanCommand {
-    /// List the banned sources; an IPv6 network is shown by its first address.
+    /// List the banned sources. An IPv6 network is shown by its first address.
     #[command(after_long_help = "\
 Examples:
   strowger ban list
@@ -475,12 +476,12 @@ pub(crate) struct LevelArguments {
     pub server: ServerArgument,
 }
 
-/// Let the running server read its configuration and its certificates again, as SIGHUP does.
+/// Make the running server read its configuration and its certificates again, as SIGHUP does.
 ///
-/// The configuration is taken whole, or refused with the place and the cure of each mistake; the server then keeps the
-/// one that it has. Calls continue; a request in progress keeps the configuration with which it started. Keys that need
-/// a restart are named (`strowger check --keys` lists them). The server reads the file that it was started with:
-/// `--config` with another one is refused.
+/// The server accepts the whole configuration, or refuses it with the place and the cure of each mistake and keeps the
+/// present one. Calls continue; a request in progress keeps the configuration with which it started. The output names
+/// changed keys that need a restart (`strowger check --keys` lists these keys). The server reads the file with which it
+/// was started: a different file in `--config` is refused.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -497,7 +498,7 @@ pub(crate) struct ReloadArguments {
 
 /// Shut the running server down gracefully, as SIGTERM does.
 ///
-/// New calls and registrations get 503; calls that are being set up have server.drain_timeout.
+/// New calls and registrations get 503. Calls that are being set up may complete within server.drain_timeout.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

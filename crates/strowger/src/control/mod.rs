@@ -34,7 +34,7 @@ use crate::output::{self, CommandOutcome};
 /// Timeout of an answer of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Timeout of a reload: each database of a set has its own `timeout`.
+/// Timeout of a reload, which is long because each database of a set has its own `timeout`.
 const LONGEST_RELOAD: Duration = Duration::from_secs(75);
 
 /// Extra time beyond the drain timeout of the server.
@@ -84,7 +84,7 @@ pub(crate) fn ban(arguments: &BanArguments) -> anyhow::Result<CommandOutcome> {
     }
 }
 
-/// All banned sources, read page by page.
+/// Reads all banned sources, page by page.
 fn banned(client: &mut Client) -> anyhow::Result<Vec<Ban>> {
     let (mut all, mut from) = (Vec::new(), None);
     loop {
@@ -163,7 +163,7 @@ fn reach(
     reach_at(argument.socket.as_ref(), &argument.config, speak)
 }
 
-/// Speaks to the server at this socket, or to the server of a configuration.
+/// Connects to the server at this socket, or to the server of a configuration.
 fn reach_at(
     socket: Option<&PathBuf>,
     config: &ConfigArgument,
@@ -196,11 +196,11 @@ fn reach_at(
     }
 }
 
-/// Control socket of a configuration. `None`, after a report, if the configuration is wrong and its server does not
-/// run.
+/// Returns the control socket of a configuration. Returns `None`, after a report, if the configuration is wrong and its
+/// server does not run.
 fn socket_of(choice: &Choice) -> anyhow::Result<Option<PathBuf>> {
-    // The server runs with an earlier version of the file, which may have a fault now. Files that it names, such as
-    // sets, need not be read.
+    // The server runs with an earlier version of the file, and the present version may have a fault. Files that the
+    // configuration names, such as sets, need not be read.
     if let Some(socket) = choice.file().and_then(preflight::control_socket_of).filter(|socket| socket.exists()) {
         return Ok(Some(socket));
     }
@@ -249,7 +249,7 @@ fn ago(at: u64) -> String {
     format!("{} ago", duration(now.saturating_sub(at) / 1_000))
 }
 
-/// Outcome of a command: its own, if the server was reached.
+/// Returns the outcome of a command if the server was reached, otherwise that of the attempt to reach it.
 fn outcome(reached: CommandOutcome, outcome: CommandOutcome) -> CommandOutcome {
     if reached == CommandOutcome::Done { outcome } else { reached }
 }

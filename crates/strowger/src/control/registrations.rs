@@ -11,7 +11,8 @@ use crate::output::{self, CommandOutcome};
 
 /// List who is registered with the running server, and where; end registrations.
 ///
-/// The list is read page by page while calls go on: a registration that comes or goes meanwhile is seen or not.
+/// The list is read page by page while calls continue: a registration that is added or removed meanwhile may be in the
+/// list or not.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -45,8 +46,9 @@ enum RegistrationsCommand {
     ///
     /// New calls to the user do not reach its phones; existing calls continue. Without CONTACT the route tokens of the
     /// user end too: its phones need the password for the next request within a call or subscription, except BYE and
-    /// ACK. A phone that has the password of the user registers again when it is due: change the password (`strowger
-    /// user passwd`) or remove the user before, in the table of another program too.
+    /// ACK. A phone that has the password of the user registers again when its registration is due for renewal. To
+    /// prevent this, first change the password (`strowger user passwd`) or remove the user, also in the table of
+    /// another program if the users are there.
     #[command(after_long_help = "\
 Examples:
   strowger registrations remove alice@example.org
@@ -63,7 +65,7 @@ struct RemoveArguments {
     /// The user.
     #[arg(value_name = "NAME@DOMAIN", value_parser = address_of_record)]
     user: AddressOfRecord,
-    /// Only the registration with this contact, as `strowger registrations` shows it [default: all].
+    /// End only the registration with this contact, as `strowger registrations` shows it [default: all].
     #[arg(value_name = "CONTACT")]
     contact: Option<String>,
     #[command(flatten)]
@@ -93,7 +95,8 @@ fn remove(arguments: &RemoveArguments) -> anyhow::Result<CommandOutcome> {
     })
 }
 
-/// Ends the registrations of a user whose password was changed. The server asks its database again first, so no phone registers with the old password.
+/// Ends the registrations of a user whose password was changed. First the server reads its database again, so that no phone registers with
+/// the old password.
 pub(crate) fn end_registrations(config: &ConfigArgument, user: &AddressOfRecord) -> anyhow::Result<CommandOutcome> {
     let user = user.to_string();
     reach_at(None, config, |client| {

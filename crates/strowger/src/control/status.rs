@@ -120,7 +120,7 @@ pub(super) fn table(status: &Status) -> String {
     text
 }
 
-/// Value of a metric; a name without labels gives the sum of all its samples.
+/// Returns the value of a metric. For a name without labels it returns the sum of all its samples.
 fn sum(metrics: &BTreeMap<String, f64>, name: &str) -> f64 {
     let is_of = |sample: &str| sample == name || sample.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));
     metrics.iter().filter(|(sample, _)| is_of(sample)).map(|(_, value)| value).sum()

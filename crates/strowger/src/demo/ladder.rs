@@ -45,7 +45,7 @@ pub(super) struct Rung {
     lanes: (Party, Party),
 }
 
-/// Rungs of these messages, in order. Others than SIP messages are left out: no phone of the demo sends any.
+/// Returns the rungs of the SIP messages among these steps, in order. A phone of the demo sends nothing else.
 pub(super) fn rungs(steps: &[Step]) -> Vec<Rung> {
     let first = steps.first().map(|step| step.at);
     let mut index = Index::new();
@@ -101,7 +101,7 @@ pub(super) fn draw(rungs: &[Rung]) -> String {
     out
 }
 
-/// `── INVITE 1 ──────▶` or `◀─ 407 INVITE 1 ────`, as long as the gap.
+/// Draws `── INVITE 1 ──────▶` or `◀─ 407 INVITE 1 ────`, as long as the gap.
 fn arrow(rung: &Rung, rightward: bool) -> String {
     let (number, method) = rung.cseq.split_once(' ').unwrap_or((&rung.cseq, ""));
     let label = match rung.status {

@@ -17,7 +17,7 @@ use super::server::DOMAIN;
 use crate::load::{Interrupted, Screen};
 use crate::output;
 
-/// User that answers the load; it is not one of the two phones, which would ring.
+/// User that answers the load. The two phones of the demo do not, because they would ring.
 pub(super) const CALLEE: (&str, &str) = ("carol", "lighthouse");
 
 /// Duration of each call in milliseconds.
@@ -28,7 +28,8 @@ pub(super) struct Calls {
     ended: Ended,
 }
 
-/// Makes calls, and shows their progress on standard error: a screen on a terminal, elsewhere one line per second.
+/// Makes calls, and shows their progress on standard error: as a screen on a terminal, otherwise as one line per
+/// second.
 pub(super) fn run(server: SocketAddr, seconds: u32, rate: u32, quiet: bool) -> anyhow::Result<Calls> {
     let target = server.to_string().parse().context("an address is a target")?;
     let user = |(name, password): (&str, &str)| User { name: name.into(), password: password.into() };
@@ -79,27 +80,27 @@ impl Calls {
         self.totals().counter(Counter::CallsOutgoing)
     }
 
-    /// Calls that did not complete: failed ones, and those cut off.
+    /// Counts the calls that did not complete: failed calls, and calls that were cut off.
     pub(super) fn failures(&self) -> u64 {
         self.made() - self.totals().counter(Counter::CallsSuccessful).min(self.made())
     }
 
-    /// Reasons of failed calls.
+    /// Lists the reasons of failed calls.
     pub(super) fn reasons(&self) -> String {
         report::failures(self.totals()).join(", ")
     }
 
-    /// Messages that the generator retransmitted.
+    /// Returns the number of messages that the generator retransmitted.
     pub(super) fn retransmissions(&self) -> u64 {
         self.totals().counter(Counter::RetransmissionsSent)
     }
 
-    /// Percentile in milliseconds of the delay from the INVITE to the 200.
+    /// Returns a percentile, in milliseconds, of the delay from the INVITE to the 200.
     pub(super) fn delay(&self, percentile: f64) -> f64 {
         self.totals().delays(Delay::Response).percentile(percentile).map_or(0.0, |us| us as f64 / 1e3)
     }
 
-    /// Successful calls per second of the time in which calls began.
+    /// Returns the successful calls per second of the time in which calls began.
     pub(super) fn per_second(&self) -> f64 {
         Rate::Successful.of(self.totals()).unwrap_or(0.0)
     }
@@ -108,12 +109,12 @@ impl Calls {
         Report::new(&self.ended.run, &[], &Thresholds::default())
     }
 
-    /// True if the generator itself kept up.
+    /// Returns whether the generator itself kept up.
     pub(super) fn valid(&self) -> bool {
         self.report().valid()
     }
 
-    /// Verdict of the report, one line each with its tone; INVALID is followed by the reasons.
+    /// Returns the verdict of the report, one line each with its tone; the reasons follow INVALID.
     pub(super) fn verdict(&self) -> Vec<(Tone, String)> {
         let report = self.report();
         let lines = report.verdict().into_iter().map(|line| (line.tone, format!("{}: {}", line.title, line.text)));

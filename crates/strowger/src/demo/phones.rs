@@ -1,5 +1,5 @@
-//! The two phones: one user agent on two sockets, on shards of its own. The state of a call or registration moves with
-//! the bucket of its Call-ID.
+//! The two phones: one user agent on two sockets, with shards of its own. The state of a call or registration moves
+//! with the bucket of its Call-ID.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,7 @@ use strowger_net::{Listener, Net, NetSettings, Node, Service};
 
 use super::server::DOMAIN;
 
-/// Name and password of the caller and of the callee; each uses the listener with its index.
+/// Names and passwords of the caller and of the callee. Each uses the listener with its index.
 pub(super) const USERS: [(&str, &str); 2] = [("alice", "wonderland"), ("bob", "builder")];
 
 /// Expiry in seconds that a phone requests.
@@ -77,7 +77,7 @@ pub(super) enum PhoneCommand {
 pub(super) enum PhoneEvent {
     /// The final answer of the registrar, and the messages that led to it.
     Registered(Result<u32, u16>, Vec<Step>),
-    /// The call is over or was given up; with its messages.
+    /// The call is over or was given up. Carries its messages.
     Called(Call, Vec<Step>),
     /// Ctrl-C was pressed.
     Interrupted,
@@ -101,12 +101,12 @@ pub(super) struct Call {
     ended: bool,
     /// True when its BYE has reached the callee.
     taken_down: bool,
-    /// Status that refused it; 408 if no answer came.
+    /// Status with which the call was refused; 408 if no response was received.
     pub refused: Option<u16>,
 }
 
 impl Call {
-    /// True if the call passed all steps.
+    /// Returns whether the call passed all steps.
     pub(super) const fn succeeded(&self) -> bool {
         self.answered && self.confirmed && self.ended && self.taken_down
     }
@@ -135,7 +135,7 @@ fn start_with(settings: NetSettings, server: SocketAddr, news: Sender<PhoneEvent
     std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed)).context("no randomness")?;
     let interrupted = news.clone();
     let node = net.spawn(move |shard, _| {
-        // The callee rings at once, so it need not send a 100 of its own.
+        // The callee rings immediately, so it need not send a 100.
         let settings = UserAgentSettings {
             name: b"Strowger demo".to_vec(),
             trying: false,
@@ -166,8 +166,8 @@ enum Action {
 /// The parts of both phones in this shard.
 pub(super) struct Phones {
     endpoint: Endpoint,
-    /// Accounts remember the last challenge that they answered. The callee must not see the credentials of a phone for
-    /// the registrar, so calls have an account of their own.
+    /// Accounts remember the last challenge that they answered. Calls have accounts of their own, because the callee
+    /// must not see the credentials of a phone for the registrar.
     registering: [AccountKey; 2],
     calling_as: AccountKey,
     server: SocketAddr,
@@ -199,7 +199,7 @@ struct CallTask {
 }
 
 impl Task {
-    /// True if the task moves with the contents of this record.
+    /// Returns whether the task moves with the contents of this record.
     fn is_in(&self, record: &EndpointRecord) -> bool {
         match &self.what {
             What::Registration(key) => record.has_registration(*key),
@@ -207,7 +207,7 @@ impl Task {
         }
     }
 
-    /// The task with the keys of another shard.
+    /// Replaces the keys of the task by those of another shard.
     fn moved(mut self, keys: &MovedCalls) -> Self {
         match &mut self.what {
             What::Registration(key) => *key = keys.registration(*key).unwrap_or(*key),
@@ -356,7 +356,7 @@ impl Phones {
         }
     }
 
-    /// A refresh, much later, is not reported.
+    /// Reports the result of a registration, once: a refresh, much later, is not reported.
     fn registered(&mut self, result: Result<u32, u16>) {
         if let Some(task) = self.task.take_if(|task| matches!(task.what, What::Registration(_))) {
             let _ = self.news.send(PhoneEvent::Registered(result, task.steps));
@@ -454,7 +454,7 @@ mod tests {
         }
     }
 
-    /// The number of shards changes while the phones register, ring, talk and hang up.
+    /// Changes the number of shards while the phones register, ring, talk and hang up.
     #[test]
     fn a_call_continues_while_shards_come_and_go() {
         let subject = DemoServer::start(&USERS).unwrap();

@@ -33,7 +33,7 @@ impl DemoServer {
     /// Creates the database with its users and starts the server.
     ///
     /// # Errors
-    /// There is no folder, no database or no port.
+    /// No folder, database or port can be made.
     pub(super) fn start(users: &[(&str, &str)]) -> anyhow::Result<Self> {
         let folder = TempDir::with_prefix("strowger-demo-").context("no temporary folder can be made")?;
         let source = Source { file: "demo", text: CONFIGURATION, folder: folder.path(), ..Source::default() };
@@ -49,7 +49,7 @@ impl DemoServer {
         Ok(Self { server: Server::start(config)?, _folder: folder })
     }
 
-    /// UDP address of the server.
+    /// Returns the UDP address of the server.
     pub(super) fn udp(&self) -> SocketAddr {
         let policy = self.server.policy();
         let listeners = policy.config.listeners.iter().zip(self.server.addresses());
@@ -60,25 +60,25 @@ impl DemoServer {
             .expect("the configuration has one by UDP")
     }
 
-    /// All listeners, as `udp 127.0.0.1:40000`.
+    /// Lists all listeners, as `udp 127.0.0.1:40000`.
     pub(super) fn listeners(&self) -> Vec<String> {
         let policy = self.server.policy();
         let listeners = policy.config.listeners.iter().zip(self.server.addresses());
         listeners.map(|(listener, address)| format!("{} {address}", listener.transport.text())).collect()
     }
 
-    /// Processor time of the shards so far, without the writer of the database.
+    /// Returns the processor time of the shards so far, without the writer of the database.
     pub(super) fn busy(&self) -> Duration {
         let handle = self.server.handle();
         (0..handle.most()).filter_map(|shard| handle.busy(shard)).sum()
     }
 
-    /// Messages that were retransmitted by either side's timers.
+    /// Returns the number of messages that the timers of either side retransmitted.
     pub(super) fn retransmissions(&self) -> u64 {
         self.server.counts().retransmissions
     }
 
-    /// Number of bindings.
+    /// Returns the number of bindings.
     pub(super) fn bindings(&self) -> usize {
         self.server.bindings()
     }

@@ -21,7 +21,7 @@ pub(super) struct Figures<'a> {
 }
 
 impl Figures<'_> {
-    /// Processor time per call in microseconds.
+    /// Returns the processor time per call in microseconds.
     fn cpu_per_call(&self) -> f64 {
         self.cpu.as_secs_f64() * 1e6 / self.calls.made().max(1) as f64
     }
@@ -96,7 +96,7 @@ impl Figures<'_> {
     }
 }
 
-/// Resident memory of this process in bytes.
+/// Returns the resident memory of this process in bytes.
 pub(super) fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

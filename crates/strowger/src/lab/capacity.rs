@@ -21,8 +21,9 @@ use crate::output::{self, Refusal, code, usage};
 
 /// Find the capacity of a SIP server and the cause of its limit, within three minutes.
 ///
-/// First it looks for obstacles. Then it searches by trials of 2 s: at most 1 % of the attempts may fail, and 95 % of
-/// those that succeed may wait at most 300 ms. At the end it offers 0.9 of the limit for 30 s. The answer is one sentence.
+/// First the command looks for obstacles. Then it searches by trials of 2 s, in which at most 1 % of the attempts may
+/// fail, and 95 % of the successful attempts may take at most 300 ms. At the end it offers 0.9 of the limit for 30 s. The
+/// answer is one sentence.
 ///
 /// Without further options it sends OPTIONS. With --users it registers users. With --pair, --callee or a user in the target it makes calls.
 #[derive(Debug, Args)]
@@ -49,13 +50,13 @@ pub(crate) struct CapacityArguments {
     /// The server: a host, host:port, [IPv6]:port, a SIP URI, or TRANSPORT://host.
     #[arg(value_name = "TARGET")]
     pub target: Target,
-    /// Users with passwords, one a line: user;password. They register, or call.
+    /// Users with passwords, one a line: user;password. They register, or make calls.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub users: Option<PathBuf>,
     /// Make calls whose both ends are here: through the server to an answering side in this process.
     #[arg(long)]
     pub pair: bool,
-    /// Make calls to this user; with --pair it registers at the server first, and answers here.
+    /// Make calls to this user, who with --pair first registers at the server, and answers on this machine.
     #[arg(long, value_name = "USER[:PASSWORD]", value_parser = users::one)]
     pub callee: Option<User>,
     /// The domain of the users [default: the target's host].
@@ -70,7 +71,8 @@ pub(crate) struct CapacityArguments {
     /// Process of the server on this machine, whose threads are sampled [default: the one that has bound the port].
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Host of the server, by its name for ssh: the process that has bound the port there is sampled, by a login that may see it.
+    /// Host of the server, by its name for ssh. The process that has bound the port on that host is sampled, with a login that
+    /// may see it.
     #[arg(long, value_name = "HOST", value_parser = hosts::name, conflicts_with = "pid")]
     pub server: Option<String>,
     /// Command that reaches the host, such as "ssh -F FILE".
@@ -85,10 +87,10 @@ pub(crate) struct CapacityArguments {
     /// Write the result as JSON; - is standard output, and sentence and table go to standard error.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
-    /// Write the report as one self-contained HTML page; - as with --json.
+    /// Write the report as one self-contained HTML page; - has the same meaning as with --json.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// No progress and no table: the sentence alone.
+    /// Print only the sentence, without progress and table.
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -215,7 +217,7 @@ fn exit_code(capacity: &Capacity, is_written: bool) -> u8 {
     }
 }
 
-/// Writes the reports. False: one could not be written.
+/// Writes the reports. Returns false if one of them could not be written.
 fn write(
     arguments: &CapacityArguments,
     request: &CapacityRequest,

@@ -10,7 +10,7 @@ use super::plan::PlanArguments;
 use super::{print, shipped};
 use crate::output::{self, Refusal};
 
-/// Check an experiment: every fault of its file with line and cure, then its plan and time.
+/// Check an experiment: report every fault of its file with line and cure, then its plan and time.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -12,8 +12,9 @@ use crate::output::Refusal;
 
 /// Compare a run with the run before it, and report the differences.
 ///
-/// Trials of equal systems, axes and loads are paired. A difference is claimed if the interval of the ratio, divided by the floors of both
-/// runs, excludes 1, and the difference is 3 % at least. Nothing is claimed if the floors differ by more than 15 % or the machines differ.
+/// Trials of equal systems, axes and loads are paired. The ratio of two values is divided by the ratio of the floors of both runs. A
+/// difference is claimed if the interval of the result excludes 1 and the difference is 3 % or more. Nothing is claimed if the floors
+/// differ by more than 15 % or the machines differ.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -52,7 +53,7 @@ pub(super) fn run(arguments: &CompareArguments) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::from(decision.exit_code()))
 }
 
-/// Identity of the machines of a run.
+/// Describes the machines of a run, so that two runs can be compared.
 fn machine(of: &Description) -> String {
     let identity = |machine: &Machine| {
         format!("{}, {} cores, {} bytes, {}", machine.processor, machine.cores, machine.memory, machine.kernel)

@@ -10,8 +10,8 @@ use crate::output::{Refusal, code};
 
 /// Examine this machine: missing programs, settings and programs that spoil a run, and the rate of the generator.
 ///
-/// It looks for the programs of the shipped experiments, reads settings of the kernel, watches the machine for two seconds, and makes calls
-/// over loopback for five seconds at most. It changes nothing.
+/// The command looks for the programs of the shipped experiments, reads settings of the kernel, watches the machine for two seconds, and
+/// makes calls over loopback for five seconds at most. It changes nothing.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &DoctorArguments) -> Result<ExitCode, Refusal> {
     })
 }
 
-/// Table of findings by area, each that is not good with its effect and cure on lines of their own.
+/// Writes the table of findings by area. A finding that is not good has its effect and cure on lines of their own.
 fn table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
     let mut out = String::new();

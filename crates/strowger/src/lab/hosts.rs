@@ -14,14 +14,15 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Hosts")]
 pub(crate) struct HostArguments {
-    /// Host that calls, by its name for ssh [default: this machine]; several share the load. ADDRESS is that of its SIP traffic.
+    /// Host that calls, by its name for ssh [default: this machine]. Several hosts share the load. ADDRESS is the address of the
+    /// host's SIP traffic.
     #[arg(long, value_name = "HOST[=ADDRESS]", value_parser = named)]
     pub caller: Vec<Named>,
-    /// Host that answers [default: this machine]; several take turns.
+    /// Host that answers [default: this machine]. Several hosts take turns.
     #[arg(long, value_name = "HOST[=ADDRESS]", value_parser = named)]
     pub answerer: Vec<Named>,
-    /// Host of the servers, and of the databases and caches beside them [default: this machine]; of a server that runs already the one
-    /// on which it is sampled.
+    /// Host of the servers, and of the databases and caches beside them [default: this machine]. For a server that runs already: the
+    /// host on which it is sampled.
     #[arg(long, value_name = "HOST[=ADDRESS]", value_parser = named)]
     pub server: Option<Named>,
     /// Command that reaches hosts, such as "ssh -F FILE".

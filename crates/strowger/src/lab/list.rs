@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &ListArguments) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Length of time in seconds, minutes or hours, as many as are read easily.
+/// Formats a duration in seconds, minutes or hours, in the unit that is read easily.
 pub(super) fn length(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {

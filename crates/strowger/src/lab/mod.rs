@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
     output::exit_code(result)
 }
 
-/// Refusal before anything was measured.
+/// Returns the refusal for an error that occurred before anything was measured.
 fn before(error: Error) -> Refusal {
     match error {
         Error::Interrupted => Refusal(code::INTERRUPTED, error.to_string()),
@@ -109,7 +109,7 @@ fn before(error: Error) -> Refusal {
     }
 }
 
-/// Cores of this machine, by which axes may be bounded.
+/// Returns the number of cores of this machine, which may bound axes.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -138,7 +138,7 @@ fn print(text: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Refusal of a folder: one without a run is an error of usage, a changed one proves nothing.
+/// Returns the refusal for a folder: a folder without a run is an error of usage, a changed folder proves nothing.
 fn of_folder(error: FolderError) -> Refusal {
     let code = match error {
         FolderError::NoRun(_) => code::USAGE,

@@ -52,7 +52,7 @@ fn window(text: &str) -> Result<Duration, String> {
 }
 
 impl PlanArguments {
-    /// Values that replace values of the experiment.
+    /// Returns the values that replace values of the experiment.
     pub(super) fn overrides(&self) -> Overrides {
         let mut overrides = Overrides {
             loads: self.load.clone(),

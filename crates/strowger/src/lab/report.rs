@@ -10,7 +10,7 @@ use strowger_report::printable;
 use super::{of_folder, print};
 use crate::output::{Refusal, code, usage};
 
-/// Make the report of a run: one HTML page, with JSON and CSV beside it.
+/// Make the report of a run: one HTML page, with JSON and CSV in the same folder.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -32,7 +32,7 @@ pub(crate) struct ReportArguments {
     /// of its plan, or had to make trials again.
     #[arg(long)]
     pub whole: bool,
-    /// Folder of the files [default: that of the run].
+    /// Folder of the files [default: the folder of the run].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
 }
@@ -63,7 +63,7 @@ pub(super) fn run(arguments: &ReportArguments) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::from(code))
 }
 
-/// Exit code of a report: a missed gate, or nothing valid.
+/// Returns the exit code of a report: for a missed gate, or for a report without valid trials.
 fn exit_code(report: &Report<'_>) -> u8 {
     if report.is_void() {
         code::INVALID

@@ -25,7 +25,8 @@ use crate::output::{self, Refusal, code, usage};
 
 /// Run an experiment: each trial of its plan becomes a row in the folder of the run.
 ///
-/// The plan and its time are printed first. An invalid trial is made again, three times at most. Ctrl-C leaves a valid part, and --resume continues it.
+/// The plan and its time are printed first. An invalid trial is repeated, three times at most. After Ctrl-C the rows so far are a valid
+/// part of the run, which --resume continues.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -55,11 +56,12 @@ pub(crate) struct RunArguments {
     /// Name of a shipped experiment, or a file.
     #[arg(value_name = "EXPERIMENT", value_hint = ValueHint::FilePath)]
     pub experiment: String,
-    /// System to measure [default: all of the experiment]; several are possible. PATH is a program, a folder with a driver.toml, or
-    /// the address of a server that runs.
+    /// System to measure [default: all systems of the experiment]. The option may be given several times. PATH is a program, a
+    /// folder with a driver.toml, or the address of a server that runs.
     #[arg(long, value_name = "NAME[=PATH]", value_parser = system)]
     pub system: Vec<(String, Option<String>)>,
-    /// System to leave out, by its name or its driver's; several are possible. An experiment that does not have it runs as it is.
+    /// System to leave out, by its name or its driver's name. The option may be given several times. An experiment without this
+    /// system is unchanged.
     #[arg(long, value_name = "NAME", conflicts_with = "system")]
     pub without: Vec<String>,
     #[command(flatten)]
@@ -70,8 +72,8 @@ pub(crate) struct RunArguments {
     /// Go on with the run in the folder, at the first trial that it lacks.
     #[arg(long)]
     pub resume: bool,
-    /// Keep the server, and the databases and caches beside it, to the first N cores of their machine, and the generator to the others
-    /// [default: half of a machine of four cores or more].
+    /// Limit the server, and the databases and caches beside it, to the first N cores of their machine, and the generator to the other
+    /// cores [default: half of the cores on a machine with four or more].
     #[arg(long, value_name = "N")]
     pub server_cores: Option<u32>,
     #[command(flatten)]
@@ -161,7 +163,7 @@ fn leave_out(experiment: &mut Experiment, names: &[String]) -> Result<(), Refusa
     Ok(())
 }
 
-/// Experiment of a file, or the shipped one of this name, and its text.
+/// Reads the experiment of a file, or the shipped one of this name, and returns it with its text.
 fn read(name: &str) -> Result<(Experiment, String), Refusal> {
     if !Path::new(name).is_file() && !name.contains(['/', '.']) {
         return shipped(name).map(|(experiment, text)| (experiment, text.to_owned()));
@@ -204,7 +206,8 @@ fn describe(
     }
 }
 
-/// Creates the folder of a new run, or opens the folder of a resumed one and advances the schedule to its last row. Returns its rows, too.
+/// Creates the folder of a new run, or opens the folder of a resumed run and advances the schedule to its last row. Also returns the rows
+/// of the run.
 fn open(
     root: &Path,
     resume: bool,

@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &ShowArguments) -> Result<ExitCode, Refusal> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Text of a shipped file.
+/// Returns the text of a shipped file.
 fn text(name: &str) -> Result<&'static str, Refusal> {
     let (folder, file) = name.split_once('/').unwrap_or((name, "driver.toml"));
     if let Some((_, files)) = system::SHIPPED.iter().find(|(system, _)| *system == folder) {

@@ -35,10 +35,10 @@ pub(crate) struct StackArguments {
     /// The same threads call and answer.
     #[arg(long)]
     pub itself: bool,
-    /// Processes that measure at the same time, each with these threads. Their rates are added.
+    /// Number of processes that measure at the same time, each with this number of threads. Their rates are added.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub processes: u8,
-    /// Requests or calls under way at a time, of all processes.
+    /// Number of requests or calls in progress at a time, of all processes together.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub outstanding: u32,
     /// Load before the window, in seconds.
@@ -110,7 +110,7 @@ fn measured(arguments: &StackArguments) -> Result<Figures, Refusal> {
     stack::exchanges(&Setting { work, transport, threads, is_itself, outstanding, warm_up, window }).map_err(failed)
 }
 
-/// Words of one of several processes.
+/// Returns the command-line words for one of several processes.
 fn words(arguments: &StackArguments, outstanding: u32) -> Vec<String> {
     let what = arguments.what.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     let mut words = vec!["lab".to_owned(), "stack".to_owned(), what];

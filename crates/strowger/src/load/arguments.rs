@@ -20,8 +20,8 @@ use crate::cli::whole;
 
 /// Make SIP traffic, and measure the results.
 ///
-/// With a target alone it makes ten calls a second for ten seconds and prints a table. Calls begin on schedule,
-/// whatever happens to the calls before them, and every report says whether the generator itself kept up.
+/// With only a target, it makes ten calls a second for ten seconds and prints a table. Calls begin on schedule,
+/// whatever the state of earlier calls, and every report says whether the generator itself kept up.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_long_help = "\
@@ -73,18 +73,19 @@ pub(crate) struct LoadArguments {
     pub traffic: Traffic,
     #[command(flatten)]
     pub output: Output,
-    /// Both ends run here: calls go through the target to an answering side in this process. With --callee it registers first,
-    /// and unregisters at the end.
+    /// Run both ends here: calls go through the target to an answering side in this process. With --callee that side registers
+    /// first, and unregisters at the end.
     #[arg(long, help_heading = "Traffic")]
     pub pair: bool,
-    /// Time that Ctrl-C leaves for the answers to CANCEL and BYE; if users only receive calls, for these to end.
+    /// Time after Ctrl-C in which CANCEL and BYE may be answered. If users only receive calls, the time in which these
+    /// calls may end.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = period::duration, help_heading = "Run")]
     pub grace: Duration,
     /// Print the messages of the first call and end. Nothing is sent to the target.
     #[arg(long, help_heading = "Run")]
     pub dry_run: bool,
     /// Begin without the few OPTIONS that test whether the target answers and whether something limits the rate. A
-    /// scenario of SIPp that answers (`sipp -sn uas`) takes each of them for a call, which fails.
+    /// scenario of SIPp that answers (`sipp -sn uas`) takes each of these OPTIONS for a call, which fails.
     #[arg(long, help_heading = "Run")]
     pub no_preflight: bool,
 }
@@ -107,7 +108,7 @@ pub(crate) struct MeasuresArguments {
     pub part: Option<String>,
 }
 
-/// Make reports from raw logs; several generators' logs become one run.
+/// Make reports from raw logs. The logs of several generators become one run.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -140,8 +141,8 @@ pub(crate) struct UasArguments {
     /// The port.
     #[arg(long, short, default_value_t = 5060, value_parser = whole::<u16>(0..=65_535))]
     pub port: u16,
-    /// Local address, which also appears in messages; :: listens on every IPv6 address [default: every IPv4 address,
-    /// and in messages that by which others reach this machine].
+    /// Local address, which also appears in messages; :: listens on every IPv6 address [default: every IPv4 address;
+    /// messages then have the address by which other machines reach this one].
     #[arg(long, value_name = "IP")]
     pub source: Option<IpAddr>,
     #[arg(long, value_name = "TRANSPORT", default_value = "udp", value_parser = transport)]
@@ -176,7 +177,7 @@ pub(crate) struct Schedule {
     /// Calls in all.
     #[arg(long, short = 'm', value_name = "N", value_parser = period::count)]
     pub calls: Option<u64>,
-    /// Calls open at once, at most; more wait, and the wait is counted.
+    /// Maximum number of calls open at a time. Further calls wait, and their wait is counted.
     #[arg(long, short = 'l', value_name = "N", value_parser = period::count)]
     pub concurrent: Option<u64>,
     /// Time during which new calls start [default: 10s, or until all calls are made].
@@ -192,11 +193,12 @@ pub(crate) struct Schedule {
     #[arg(long, value_name = "HOW", default_value = "fixed", value_parser = arrivals)]
     pub arrivals: Arrivals,
     /// The moment of the first call: a date and time with its zone (2026-12-01T09:30:00Z), or +5s for five seconds from
-    /// now. So several generators with synchronous clocks begin together.
+    /// now. With a date and time, several generators with synchronous clocks begin together.
     #[arg(long, value_name = "MOMENT", value_parser = start_at)]
     pub start_at: Option<SystemTime>,
-    /// Length of a first part of the schedule that warms the server up: its calls run, but count in no total,
-    /// percentile, requirement or verdict. A call belongs to it if it falls due in it, however long it lasts.
+    /// Length of a first part of the schedule that warms the server up: its calls are made, but count in no total,
+    /// percentile, requirement or verdict. A call belongs to the warm-up if it falls due in it, however long the call
+    /// lasts.
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = period::duration)]
     pub warm_up: Duration,
     /// Seed of the random numbers, so that a run can be repeated.
@@ -210,31 +212,33 @@ pub(crate) struct Traffic {
     /// call, register, re-register, register-then-call, register-then-receive, options, message or mix [default: call].
     #[arg(long, short, value_name = "NAME", conflicts_with = "scenario")]
     pub workload: Option<Workload>,
-    /// Shares of a mix in per cent: call, register, options and message. A kind that is not named has none; calls have
-    /// the rest to 100. It makes a mix of the workload [default: call=70,register=20,options=5,message=5].
+    /// Shares of a mix in per cent: call, register, options and message. A kind that is not named has no share; calls
+    /// have the share that remains to 100. This option sets the workload to mix [default:
+    /// call=70,register=20,options=5,message=5].
     #[arg(long, value_name = "NAME=PERCENT,...", conflicts_with = "scenario")]
     pub mix: Option<Mix>,
-    /// A SIPp document that makes the calls. Several are possible, each with its share of the calls behind a colon: FILE:70 and FILE:30.
+    /// A SIPp document that makes the calls. The option may be given several times, each with a share of the calls after a colon:
+    /// FILE:70 and FILE:30.
     #[arg(long, visible_alias = "sf", value_name = "FILE[:SHARE]", value_hint = ValueHint::FilePath)]
     pub scenario: Vec<String>,
     /// Refuse a document that runs commands in a shell.
     #[arg(long, requires = "scenario")]
     pub no_exec: bool,
-    /// Data for [field0] and so on of the document; several are possible.
+    /// Data for [field0] and so on of the document. The option may be given several times.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "scenario")]
     pub inf: Vec<PathBuf>,
     /// A value for [NAME] of the document, as NAME=VALUE.
     #[arg(long, value_name = "NAME=VALUE", value_parser = key, requires = "scenario")]
     pub key: Vec<(String, String)>,
-    /// udp, tcp, tls, ws or wss [default: that of the target, or udp].
+    /// udp, tcp, tls, ws or wss [default: the transport of the target, or udp].
     #[arg(long, short, value_name = "TRANSPORT", value_parser = transport)]
     pub transport: Option<Transport>,
-    /// Sockets and connections: one for all calls of a generator, per-user, or per-call, each with a port of its own; or a
-    /// number of generators, each on a thread of its own.
+    /// Sockets and connections: one for all calls of a generator, per-user, or per-call, each with a port of its own. A
+    /// number instead sets the number of generators, each with a thread of its own.
     #[arg(long, value_name = "HOW", default_value = "one", value_parser = apart)]
     pub connections: Apart,
-    /// Sockets and connections of per-user and per-call at once, at most; then calls share them [default: what the system
-    /// allows].
+    /// Maximum number of sockets and connections that per-user and per-call open at once; further calls share them
+    /// [default: the number that the system allows].
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=u64::from(u32::MAX)))]
     pub max_sockets: Option<u32>,
     /// Send everything to this address; the target stays in the messages.
@@ -246,13 +250,14 @@ pub(crate) struct Traffic {
     /// The calling user and its password.
     #[arg(long, value_name = "USER:PASSWORD", value_parser = users::one, conflicts_with = "users")]
     pub auth: Option<User>,
-    /// Users with passwords, one a line: user;password. A document takes its data by --inf.
+    /// Users with passwords, one a line: user;password. A document takes its data from --inf instead.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "scenario")]
     pub users: Option<PathBuf>,
-    /// The called user, if the target names none; with --pair it registers at the target first, and answers here.
+    /// The called user, if the target names none. With --pair this user registers at the target first, and answers
+    /// here.
     #[arg(long, value_name = "USER[:PASSWORD]", value_parser = users::one)]
     pub callee: Option<User>,
-    /// Expiry in seconds of a registration; those of users who are called here are removed at the end.
+    /// Expiry of a registration in seconds. Registrations of users who are called here are removed at the end.
     #[arg(long, value_name = "SECONDS", default_value_t = 3_600, value_parser = whole::<u32>(0..=u64::from(u32::MAX)))]
     pub expires: u32,
     /// Address in Contact of registrations [default: the address of the socket, which differs for each connection].
@@ -261,10 +266,10 @@ pub(crate) struct Traffic {
     /// Ringing time of the answering side of --pair.
     #[arg(long, value_name = "TIME", value_parser = period::duration)]
     pub ring: Option<Duration>,
-    /// Timeout of an answer; then its call ends [default: 32s; of a document: none].
+    /// Timeout of an answer, after which its call ends [default: 32s; for a document: none].
     #[arg(long, value_name = "TIME", value_parser = period::duration)]
     pub timeout: Option<Duration>,
-    /// Addresses to send from, in turn; several are possible, with commas or one by one.
+    /// Addresses to send from, in turn. Several addresses are separated by commas, or given by several options.
     #[arg(long, value_name = "IP", value_delimiter = ',')]
     pub source: Vec<IpAddr>,
     /// The port to send from [default: any].
@@ -280,7 +285,8 @@ pub(crate) struct Traffic {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "TLS")]
 pub(crate) struct Certificates {
-    /// Certificate authorities for the servers to which this side connects; without them any certificate is accepted.
+    /// Certificate authorities for the servers to which this side connects. Without this option any certificate is
+    /// accepted.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tls_ca: Option<PathBuf>,
     /// Certificate of the answering side.
@@ -296,18 +302,20 @@ pub(crate) struct Certificates {
 pub(crate) struct Output {
     #[command(flatten)]
     pub reports: Reports,
-    /// A requirement that ends the run once it fails: a count when it passes its bound, all others over the last 10 s,
-    /// once 20 calls have ended in them. It is also required at the end; several are possible.
+    /// A requirement that ends the run when it fails. A count fails as soon as it passes its bound; any other measure
+    /// is judged over the last 10 s, if 20 calls have ended in them. It is also required at the end. The option may be
+    /// given several times.
     #[arg(long, value_name = "MEASURE<VALUE", help_heading = "Output")]
     pub abort_on: Vec<String>,
-    /// Write the raw log of results: every report can be made from it later, and several logs can be combined.
+    /// Write the raw log of results. Every report can be made from it later, and several logs can be combined.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Output")]
     pub log: Option<PathBuf>,
-    /// Keep the messages of the first N calls that fail: table, JSON, page and log show them as ladders. They are shown
-    /// as they were sent, digest responses included.
+    /// Keep the messages of the first N calls that fail. The table, the JSON, the page and the log show them as
+    /// ladders. The messages are shown as they were sent, including digest responses.
     #[arg(long, value_name = "N", default_value = "0", hide_default_value = true, value_parser = whole::<u16>(0..=1_000), help_heading = "Output")]
     pub keep_failed: u16,
-    /// Microseconds by which the clock of this machine is ahead of the clock of --start-at and the log; negative: behind.
+    /// Microseconds by which the clock of this machine is ahead of the clock of --start-at and the log; negative if it is
+    /// behind.
     #[arg(
         long,
         value_name = "MICROSECONDS",
@@ -325,19 +333,19 @@ pub(crate) struct Output {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct Reports {
-    /// Requirement on the results, such as 'srd.p95<200ms' or 'ser>=99.9%'; several are possible.
+    /// Requirement on the results, such as 'srd.p95<200ms' or 'ser>=99.9%'. The option may be given several times.
     #[arg(long, value_name = "MEASURE<VALUE")]
     pub require: Vec<String>,
-    /// Write the report as JSON; - is standard output, and the table goes to standard error.
+    /// Write the report as JSON. With - it goes to standard output, and the table goes to standard error.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
-    /// Write the series as CSV, one line a second; - as with --json.
+    /// Write the series as CSV, one line a second; - has the same meaning as with --json.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
-    /// Write the report as one self-contained HTML page; - as with --json.
+    /// Write the report as one self-contained HTML page; - has the same meaning as with --json.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// Maximum number of lines of the series: in a longer run each covers 2, 4, 8 seconds and so on.
+    /// Maximum number of lines of the series. In a longer run each line covers 2, 4, 8 seconds and so on.
     #[arg(long, value_name = "N", default_value_t = 3_600, value_parser = whole::<u32>(2..=u64::from(u32::MAX)))]
     pub series: u32,
     /// No screen and no table; files are written, errors and missed requirements printed.
@@ -354,7 +362,7 @@ pub(crate) struct Bounds {
     /// Calls that fell due, had a free place, and were not begun by the end of a window.
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
     pub max_rate_error: f64,
-    /// The lag of calls, of timers within calls and of sending, its 99th percentile [default: by the delays, see
+    /// The 99th percentile of the lag of calls, of timers within calls and of sending [default: by the delays, see
     /// --lag-share].
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     pub max_lag: Option<f64>,
@@ -436,7 +444,7 @@ impl Bounds {
         }
     }
 
-    /// Length of a window in seconds.
+    /// Returns the length of a window in seconds.
     pub(super) fn window(&self) -> u64 {
         self.window.as_secs().max(1)
     }

@@ -17,7 +17,7 @@ pub(super) const NO_CALL_YET: &str = "interrupted before the first call: there i
 pub(crate) struct Interrupted(Arc<AtomicU32>);
 
 impl Interrupted {
-    /// Counts from now on until the process ends; the third interruption ends it at once.
+    /// Counts interruptions until the process ends. The third interruption ends the process at once.
     ///
     /// # Errors
     /// No thread can be started.
@@ -53,7 +53,7 @@ impl Interrupted {
     }
 
     /// Runs slow work before the first call (DNS, connections, registrations), unless Ctrl-C interrupts it. `work` can
-    /// ask whether that happened, and then has `patience` to end.
+    /// ask whether it was interrupted, and then has `patience` to end.
     pub(super) fn run_unless_interrupted<T: Send + 'static>(
         &self,
         patience: Duration,

@@ -92,7 +92,7 @@ fn load(arguments: LoadArguments) -> Result<ExitCode, Refusal> {
     drive(plan, &output, &requirements, notes, &interrupted)
 }
 
-/// Requirements, read before anything is sent; those that end the run go into the plan.
+/// Reads the requirements before anything is sent; those that end the run are added to the plan.
 fn required(plan: &mut Plan, output: &Output) -> Result<Vec<Requirement>, Refusal> {
     let timers = campaign::timers(plan).map_err(usage)?;
     let mut requirements = reports::requirements("--require", &output.reports.require, &timers).map_err(usage)?;
@@ -163,7 +163,8 @@ fn preflight(plan: &Plan, quiet: bool) -> Result<Vec<String>, Refusal> {
         None => target.resolve(plan.transport).map_err(usage)?,
     };
     let rate = profile::peak(&plan.profile).clamp(10.0, 200.0);
-    // A limiter counts the probes too: send no more of them than common ones (pike: 16 messages in 2 s) allow, twice.
+    // A limiter counts the probes too: twice the number of probes must stay within common limits (pike: 16 messages in
+    // 2 s).
     let probes = ((rate / 10.0) as usize).clamp(3, 8);
     let probing = Probing {
         target,

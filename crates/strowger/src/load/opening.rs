@@ -8,7 +8,7 @@ use strowger_load::engine::pace::Part;
 use strowger_load::report::rfc3339;
 use strowger_measure::{ReceiveBuffer, Unit, several};
 
-/// One line that describes the run.
+/// Describes the run in one line.
 pub(super) fn opening(campaign: &Campaign) -> String {
     let plan = campaign.plan();
     let transport = plan.transport.text();
@@ -50,7 +50,7 @@ pub(super) fn opening(campaign: &Campaign) -> String {
     format!("{}: {schedule} to {place} by {transport}{pair}{begin}", plan.title())
 }
 
-/// Sentence on receive buffers that the kernel did not grant in full, before it costs datagrams.
+/// Returns a sentence on receive buffers that the kernel did not grant in full, before they cost datagrams.
 pub(super) fn small<'a>(buffers: impl Iterator<Item = &'a ReceiveBuffer>) -> Option<String> {
     let small: Vec<&ReceiveBuffer> = buffers.filter(|buffer| buffer.got < buffer.asked).collect();
     let first = small.first()?;

@@ -141,7 +141,7 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     Ok(plan)
 }
 
-/// Duration in which calls begin, if known.
+/// Returns the duration in which calls begin, if it is known.
 fn length(plan: &Plan) -> Option<Duration> {
     let of_profile = profile::length(&plan.profile).map(Duration::from_micros);
     let rate = match plan.profile[..] {
@@ -154,7 +154,7 @@ fn length(plan: &Plan) -> Option<Duration> {
     of_profile.into_iter().chain(of_calls).min()
 }
 
-/// Options of the command line with their values, without secrets.
+/// Returns the options of the command line with their values, without secrets.
 fn settings(words: impl IntoIterator<Item = OsString>) -> BTreeMap<String, String> {
     let command = Cli::command();
     let load = command.find_subcommand("load").map(|load| load.get_arguments().cloned().collect::<Vec<_>>());
@@ -178,7 +178,7 @@ fn settings(words: impl IntoIterator<Item = OsString>) -> BTreeMap<String, Strin
     settings
 }
 
-/// Files for TLS, checked before anything is opened. `answers`: true for a side to which others connect.
+/// Reads and checks the files for TLS before anything is opened. `answers`: true for a side to which others connect.
 pub(super) fn trust(certificates: &Certificates, transport: Transport, answers: bool) -> Result<Trust, Refusal> {
     let Certificates { tls_ca, tls_cert, tls_key } = certificates;
     for (path, inside, what) in [
@@ -201,7 +201,7 @@ pub(super) fn trust(certificates: &Certificates, transport: Transport, answers: 
     Ok(Trust { authorities: tls_ca.clone(), identity: tls_cert.clone().zip(tls_key.clone()) })
 }
 
-/// Milliseconds as in the plan: seven weeks at most.
+/// Converts a duration to milliseconds, as the plan has them: seven weeks at most.
 pub(super) fn milliseconds(length: Option<Duration>) -> u32 {
     length.map_or(0, |length| u32::try_from(length.as_millis()).unwrap_or(u32::MAX))
 }

@@ -70,7 +70,7 @@ pub(super) fn check_early(
     Ok(())
 }
 
-/// True if both name the same existing file.
+/// Returns whether both paths name the same existing file.
 fn is_same(one: &Path, other: &Path) -> bool {
     one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
@@ -129,7 +129,7 @@ pub(super) fn write(run: &Run, requirements: &[Requirement], words: &Reports, ad
     ExitCode::from(exit_code(&report, failed))
 }
 
-/// Columns of a terminal; unbounded for a file or pipe.
+/// Returns the number of columns of a terminal; unbounded for a file or pipe.
 fn columns(terminal: &Term) -> usize {
     terminal.size_checked().map_or(usize::MAX, |(_, columns)| usize::from(columns))
 }
@@ -146,8 +146,8 @@ fn put(text: &str) -> bool {
     }
 }
 
-/// Exit code: INVALID takes precedence over a missed requirement, and this over failed calls, because figures that are
-/// not the server's do not judge it.
+/// Returns the exit code. INVALID takes precedence over a missed requirement, because its figures do not judge the
+/// server; a missed requirement takes precedence over failed calls.
 fn exit_code(report: &Report<'_>, unwritten: bool) -> u8 {
     let run = report.run();
     let begun: u64 = [Counter::CallsOutgoing, Counter::CallsIncoming].iter().map(|of| run.totals.counter(*of)).sum();

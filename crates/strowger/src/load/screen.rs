@@ -1,5 +1,5 @@
-//! Progress of a run on standard error: on a terminal a few lines that are redrawn, elsewhere a line per second if
-//! there is something new.
+//! Progress of a run on standard error: on a terminal a few lines that are redrawn, otherwise a line for each second in
+//! which something has changed.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -44,15 +44,16 @@ impl Screen {
         Self { term, lines: 0, drawn: None, told: 0, seen: 0, last: (String::new(), 0), quiet, keys: false, indent }
     }
 
-    /// True if there is something to show after this time and number of complete seconds. The caller computes the
-    /// figures only then.
+    /// Returns whether there is something to show after this time and number of complete seconds. The caller computes
+    /// the figures only if the result is true.
     pub(crate) fn is_due(&mut self, elapsed: Duration, complete: u64) -> bool {
         let fresh = std::mem::replace(&mut self.seen, complete) < complete;
         !self.quiet
             && match &self.term {
                 Some(_) => self.drawn.is_none_or(|at| at.elapsed() >= DRAW),
                 // Figures belong to complete seconds of the wall clock, which end within the seconds of the run: a line
-                // is printed when one has ended. If none ends, it is printed later with the known figures.
+                // is printed when such a second has ended. If none ends, the line is printed later with the known
+                // figures.
                 None => elapsed.as_secs_f64() - self.told as f64 >= if fresh { 0.4 } else { 2.0 },
             }
     }
@@ -86,7 +87,7 @@ impl Screen {
         }
     }
 
-    /// Line of this second, if it has news.
+    /// Returns the line of this second, if it differs from the last line or that line is old.
     fn next(&mut self, live: &Live) -> Option<String> {
         let figures = figures(live);
         let ends = live.planned.is_some() || live.calls.is_some();
@@ -98,7 +99,7 @@ impl Screen {
         Some(line)
     }
 
-    /// Sets whether keys are read; the screen then names them.
+    /// Sets whether keys are read. If so, the screen names the keys.
     pub(crate) const fn set_keys(&mut self, keys: bool) {
         self.keys = keys;
     }
@@ -108,7 +109,7 @@ impl Screen {
         self.drawn = None;
     }
 
-    /// True if the screen draws on a terminal.
+    /// Returns whether the screen draws on a terminal.
     pub(crate) const fn is_drawn(&self) -> bool {
         self.term.is_some()
     }

@@ -8,8 +8,8 @@ const MORE: &str = "...";
 /// Bytes that remain of each text in a shortened JSON line.
 const TEXT: usize = 200;
 
-/// Shortens the line to at most `most` bytes, its line end included; a JSON line stays valid. `None` if that is
-/// impossible.
+/// Shortens the line to at most `most` bytes, including its line end. A JSON line stays valid. Returns `None` if that
+/// is impossible.
 pub(super) fn shortened(line: &[u8], format: LogFormat, most: usize) -> Option<Vec<u8>> {
     let text = str::from_utf8(line).ok()?;
     match format {
@@ -35,7 +35,7 @@ pub(super) fn shortened(line: &[u8], format: LogFormat, most: usize) -> Option<V
     }
 }
 
-/// The first `most` bytes, without a partial character.
+/// Returns the first `most` bytes, without a partial character.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

@@ -1,5 +1,5 @@
-//! Text lines without colours, as a server writes them: equal to those of the library, at 0.56 of the instructions for
-//! a "call begun". The library spends the rest on colours that are off and on the calendar.
+//! Text lines without colours. The lines are equal to those of the library, but a "call begun" takes 0.56 of the
+//! library's instructions. The library spends the difference on colours that are switched off, and on the calendar.
 
 use std::cell::Cell;
 use std::fmt::{self, Debug};

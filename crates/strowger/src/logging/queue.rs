@@ -1,8 +1,8 @@
 //! Queue of log lines between the threads that write them and standard error.
 //!
-//! A writer only waits until its line is in memory. A thread of its own deals with standard error: a full disk, a pipe
-//! whose reader has gone or does not read. A line that finds no room in the queue, or cannot be written, is lost and
-//! counted; the count is logged when writing works again.
+//! A thread that logs only waits until its line is in memory. A separate thread writes to standard error, which may be
+//! a full disk, or a pipe whose reader has gone or does not read. A line that does not fit into the queue, or cannot be
+//! written, is lost and counted; the count is logged when writing works again.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Maximum length of a line in bytes.
 pub(super) const LONGEST_LINE: usize = 2_048;
 
-/// Minimum time that a line waits for others to be written with it.
+/// Minimum time that a line waits, so that other lines are written with it.
 const LINGER: Duration = Duration::from_millis(20);
 
 /// Interval of writes under a steady flow of lines: each write takes the processor from a shard.
@@ -46,7 +46,7 @@ struct Waiting {
     writing: bool,
     /// True while the writer sleeps until it is notified.
     idle: bool,
-    /// Threads that wait in [`Queue::flush`]: a pause between two attempts ends at once.
+    /// Number of threads that wait in [`Queue::flush`]. If there are any, a pause between two attempts ends at once.
     flushing: usize,
 }
 
@@ -67,7 +67,8 @@ impl Queue {
     /// # Errors
     /// There is no descriptor or thread left.
     pub(super) fn to_standard_error(most: usize, report: fn(u64, Option<&io::Error>)) -> io::Result<Arc<Self>> {
-        // A descriptor of its own: a thread that prints by `std::io::stderr` must not wait for a lock that the writer holds.
+        // A separate descriptor, so that a thread that prints by `std::io::stderr` does not wait for a lock that the writer
+        // holds.
         let output = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let queue = Arc::new(Self::new(most));
         let mut writer = Writer { queue: queue.clone(), output, torn: false, taken: None, error: None, report };
@@ -122,7 +123,7 @@ impl Queue {
         waiting.flushing -= 1;
     }
 
-    /// Number of lost lines so far, and of failed attempts to write.
+    /// Returns the number of lost lines so far, and of failed attempts to write.
     pub(super) fn lost(&self) -> (u64, u64) {
         (self.lost.load(Relaxed), self.write_errors.load(Relaxed))
     }
@@ -182,8 +183,8 @@ impl<O: Write> Writer<O> {
         }
     }
 
-    /// Takes all waiting lines, [`LINGER`] after the first one and [`SPACING`] after the last time, or as soon as the
-    /// queue is half full. So lines in succession are taken together, and only the first of them wakes this thread.
+    /// Takes all waiting lines, [`LINGER`] after the first line and [`SPACING`] after the last call, or as soon as the
+    /// queue is half full. So consecutive lines are taken together, and only the first of them wakes this thread.
     fn take(&mut self) -> Vec<u8> {
         let mut waiting = self.queue.waiting();
         while waiting.lines.is_empty() {

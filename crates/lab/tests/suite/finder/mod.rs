@@ -22,7 +22,7 @@ struct Found {
 }
 
 impl Found {
-    /// Relative difference of the limit to the capacity.
+    /// Returns the relative difference of the limit to the capacity.
     fn error(&self) -> f64 {
         (self.limit.load / self.capacity - 1.0).abs()
     }

@@ -9,7 +9,7 @@ use strowger_lab::finder::{
 };
 use strowger_lab::row::{Check, Reason, Validity};
 
-/// Rates that the search asks for, and its end.
+/// Returns the rates that the search asks for, and its end.
 fn rates(mut finder: Rfc7502, server: &mut dyn Server) -> (Vec<f64>, Finding, f64) {
     let mut rates = Vec::new();
     loop {
@@ -23,7 +23,8 @@ fn rates(mut finder: Rfc7502, server: &mut dyn Server) -> (Vec<f64>, Finding, f6
     }
 }
 
-/// The sequence by hand: up by a tenth, rounded down, until 176 fails; then down by a tenth and up again until ten repeats.
+/// Checks the sequence that was computed by hand: up by a tenth, rounded down, until 176 fails; then down by a tenth and up
+/// again until ten successes bring no higher rate.
 #[test]
 fn the_rfc_raises_and_lowers_by_a_tenth_until_ten_repeats() {
     let (rates, finding, load) = rates(Rfc7502::new(Rfc7502Settings::default()), &mut Fixed(170.0));
@@ -60,7 +61,7 @@ fn the_rfc_ends_where_nothing_is_carried_or_the_rate_cannot_rise() {
     assert_eq!((found.limit.method, found.limit.beyond), (Method::Rfc7502, Some(173.0)));
 }
 
-/// A search neither offers more than it may, nor goes down without end.
+/// Checks that a search does not exceed its highest rate, and ends at its lowest rate.
 #[test]
 fn the_rfc_has_a_highest_and_a_lowest_rate() {
     let settings = Rfc7502Settings { most: 150.0, ..Rfc7502Settings::default() };
@@ -71,7 +72,8 @@ fn the_rfc_has_a_highest_and_a_lowest_rate() {
     assert_eq!((finding, found.iter().all(|rate| *rate >= 10.0)), (Finding::Nothing, true), "{found:?}");
 }
 
-/// All sessions are established by a generator that was late, and the rate is met: the RFC counts sessions.
+/// Checks that a trial is carried if a late generator established all sessions and met the rate, because the RFC counts
+/// sessions.
 #[test]
 fn the_rfc_takes_a_late_generator_for_no_failure_and_a_missed_rate_for_one() {
     let of = |check, achieved| {
@@ -90,7 +92,7 @@ fn the_rfc_takes_a_late_generator_for_no_failure_and_a_missed_rate_for_one() {
     assert_eq!(of(Check::Generator, 30.0), 90.0);
 }
 
-/// A point: load, CPU, RRD, SRD, packet delay (ms), failed calls in per cent.
+/// Creates a point: load, CPU, RRD, SRD, packet delay (ms), failed calls in per cent.
 fn point(load: f64, cpu: f64, [rrd, srd, packet]: [f64; 3], isa: f64) -> Point {
     let mut outcome = TrialOutcome::default();
     let figures = [
@@ -108,7 +110,8 @@ fn point(load: f64, cpu: f64, [rrd, srd, packet]: [f64; 3], isa: f64) -> Point {
     Point { load, outcome }
 }
 
-/// Steps of 60 calls, as the methodology describes its B2BUA: the CPU is full from 660 calls on, delays leap between 600 and 660.
+/// Returns steps of 60 calls, as the methodology describes its B2BUA: the CPU is full from 660 calls on, delays leap between 600
+/// and 660.
 fn b2bua() -> Vec<Point> {
     (1..=12)
         .map(|n| {

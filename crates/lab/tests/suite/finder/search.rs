@@ -49,7 +49,7 @@ fn a_capacity_is_found_where_delays_rise_slowly() {
     assert_eq!(within(&found, 0.05), 20, "{found:#?}");
 }
 
-/// The server loses 2 to 3 % of its capacity while it is searched.
+/// Searches on a server that loses 2 to 3 % of its capacity during the search.
 #[test]
 fn a_capacity_is_found_while_the_server_slowly_degrades() {
     let server = |fresh| Leaking { fresh, served: 0.0, seconds: 3_000.0 };
@@ -74,7 +74,7 @@ fn a_server_that_leaks_is_called_unstable() {
     assert!(found.iter().all(|found| found.limit.finding == Finding::Unstable), "{found:#?}");
 }
 
-/// Around each trial the generator starts and ends, for a second and a half.
+/// Checks the time of a brief search, including a second and a half for start and end of the generator in each trial.
 #[test]
 fn a_brief_search_answers_within_three_minutes() {
     let brief = |server: &mut dyn Server| search(&mut Search::new(Settings::brief(), Goal::calls()), server);
@@ -88,7 +88,8 @@ fn a_brief_search_answers_within_three_minutes() {
     }
 }
 
-/// A capacity that falls is soon below the load: how far above it a trial is cannot be judged.
+/// Runs a search for each seed. The capacity of a leaking server is soon below the load of earlier trials, so that the
+/// distance of a trial from it cannot be judged.
 fn searches_of_leaks(make: impl Fn(Random) -> Box<dyn Server>) -> Vec<Found> {
     (0..SEEDS).map(|seed| default_search(&mut *make(Random::new(seed)))).collect()
 }

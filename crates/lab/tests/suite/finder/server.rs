@@ -5,10 +5,10 @@ use strowger_lab::finder::TrialOutcome;
 
 /// Server with a known capacity.
 pub(super) trait Server {
-    /// Load that the server carries now, in calls a second.
+    /// Returns the load that the server carries now, in calls a second.
     fn capacity(&self) -> f64;
 
-    /// Outcome of a trial.
+    /// Returns the outcome of a trial.
     fn serve(&mut self, load: f64, duration: Duration) -> TrialOutcome;
 }
 
@@ -21,7 +21,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Number from 0 to 1.
+    /// Returns a random number from 0 to 1.
     pub(super) fn share(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -34,7 +34,7 @@ impl Random {
         low + self.share() * (high - low)
     }
 
-    /// Capacity whose logarithm is uniform.
+    /// Draws a capacity whose logarithm is uniform.
     pub(super) fn capacity(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()
     }
@@ -44,7 +44,7 @@ impl Random {
     }
 }
 
-/// Figures of calls that failed (a share from 0 to 1) and of delays in milliseconds: all, first and last third.
+/// Creates the figures of failed calls (a share from 0 to 1) and of delays in milliseconds: all, first and last third.
 pub(super) fn outcome(failed: f64, [p95, first, last]: [f64; 3]) -> TrialOutcome {
     let mut outcome = TrialOutcome::default();
     let figures = [
@@ -80,7 +80,8 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// The 95th percentile of the time in a stationary M/M/1 system is ln 20 / (service rate - load): 300 ms at the capacity.
+    /// Creates a server by its capacity. The 95th percentile of the time in a stationary M/M/1 system is ln 20 / (service
+    /// rate - load): 300 ms at the capacity.
     pub(super) fn new(capacity: f64, random: Random) -> Self {
         Self { service_rate: capacity + 20.0_f64.ln() / 0.3, random }
     }

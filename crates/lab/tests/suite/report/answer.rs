@@ -33,7 +33,7 @@ fn two_systems_are_compared() {
     );
 }
 
-/// An echo is named, and nothing is compared with it.
+/// Checks that an echo is named, and that nothing is compared with it.
 #[test]
 fn an_echo_is_no_rival() {
     let (experiment, rows) = shipped("connections-idle", Profile::Quick, &["echo", "strowger", "kamailio"]);
@@ -82,7 +82,8 @@ fn limits_are_named_with_their_causes() {
     assert!(answer(&experiment, &rows).1.starts_with("CPU of the server, of all cores: kamailio "));
 }
 
-/// A search that carried the highest load of its experiment found no limit, and each part of the report says so.
+/// Checks that each part of a report describes the limit as a lower bound if the search carried the highest load of its
+/// experiment.
 #[test]
 fn the_highest_offered_load_is_a_lower_bound() {
     let (experiment, mut rows) = shipped("rfc7502", Profile::Standard, &["strowger"]);

@@ -168,7 +168,8 @@ fn the_registration_storm_is_whole() {
     assert_table(&storm, "storm", 6, &columns);
 }
 
-/// A point over time is the median of the trials at the end of its second; one that is missing is named.
+/// Checks that a point over time is the median of the trials at the end of its second, and that a missing point is
+/// named.
 #[test]
 fn values_over_time_are_medians_of_each_second() {
     let (experiment, _) = Experiment::shipped("registration-storm").expect("it is shipped");
@@ -228,7 +229,7 @@ fn the_stack_is_whole() {
     assert_eq!(published, [(Some("1"), 592.0), (Some("2"), 1_064.0), (Some("4"), 1_443.0)]);
 }
 
-/// What the plan promises is there, and is missed where it is not.
+/// Checks that a report has everything that its plan promises, and that a missing part is reported.
 #[test]
 fn each_profile_of_each_experiment_shows_what_its_plan_promises() {
     for (name, _) in SHIPPED {
@@ -247,7 +248,7 @@ fn each_profile_of_each_experiment_shows_what_its_plan_promises() {
     }
 }
 
-/// The same system of another version, as `--system NAME=PATH` adds it.
+/// Shows the same system in another version, as `--system NAME=PATH` adds it.
 #[test]
 fn a_system_of_the_command_line_is_shown_too() {
     let (experiment, _) = Experiment::shipped("relay").expect("it is shipped");
@@ -263,7 +264,7 @@ fn a_system_of_the_command_line_is_shown_too() {
     });
 }
 
-/// A limit belongs to no load: beside several fixed loads it is shown once.
+/// Checks that a limit is shown only once beside several fixed loads, because it belongs to none of them.
 #[test]
 fn limits_are_shown_once() {
     let text = "title = \"t\"\n[call]\ndocument = \"call\"\n[load]\nvalues = [100, 200]\nfinder = \"search\"\n[[system]]\n\
@@ -295,7 +296,7 @@ fn what_is_missing_is_named() {
     assert!(empty.contains(&"figure memory: no data".into()) && empty.contains(&"figure cost".into()), "{empty:?}");
 }
 
-/// Value, interval, scaled load and penalty of the stress tests, as their table has them.
+/// Checks value, interval, scaled load and penalty of the stress tests, as their table has them.
 #[test]
 fn values_are_medians_and_penalties_are_against_the_named_row() {
     let (experiment, _) = Experiment::shipped("stress").expect("it is shipped");

@@ -38,7 +38,7 @@ fn a_gate_is_a_ratio_of_one_run() {
     assert!(sum.is_met == Some(true) && sum.value.is_some_and(|value| (value - 0.2).abs() < 1e-9), "{sum:?}");
 }
 
-/// A share above 100 % needs no more digits than others.
+/// Checks that a share above 100 % has no more digits than other shares.
 #[test]
 fn a_gate_shows_shares_above_the_whole() {
     let (experiment, _) = Experiment::shipped("stack").expect("it is shipped");
@@ -79,7 +79,8 @@ fn a_gate_without_valid_trials_is_not_judged() {
     );
 }
 
-/// Experiment of two systems, one of them optional, with these gates, and the rows of its profile quick: `change` sees each.
+/// Judges an experiment of two systems, one of them optional, with these gates. `change` may change each row of its profile
+/// quick.
 fn judged(gates_of: &str, systems: &[&str], change: impl Fn(&mut Row)) -> Vec<GateVerdict> {
     let text = format!(
         "title = \"t\"\n[call]\ndocument = \"call\"\n[load]\nvalues = [1000]\n[[axis]]\nname = \"cache\"\nvalues = [\"none\", \"local\"]\n\

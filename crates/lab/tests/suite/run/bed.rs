@@ -98,7 +98,7 @@ pub(super) fn schedule(profile: Profile) -> Schedule {
     Schedule::new(experiment, profile, plan)
 }
 
-/// Rows of the trials at fixed loads.
+/// Returns the rows of the trials at fixed loads.
 pub(super) fn fixed(rows: &[Row]) -> impl Iterator<Item = &Row> {
     rows.iter().filter(|row| row.load.value == 90.0 && row.limit.is_none())
 }

@@ -35,7 +35,7 @@ fn whole(path: &Path, profile: Profile, bed: &mut Bed) -> (Schedule, Vec<Row>) {
     (schedule, recorded.rows)
 }
 
-/// A window that begins before each user has its connection would measure connects.
+/// Checks the warm-up: a window that begins before each user has its connection would measure connects.
 #[test]
 fn users_connect_before_the_window() {
     let warm_up = |name: &str, axis: &str, value: AxisValue| {

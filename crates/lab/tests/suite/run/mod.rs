@@ -10,7 +10,7 @@ use strowger_lab::experiment::Overrides;
 use strowger_lab::row::{Digest, Load, LoadUnit, Profile, Row, System};
 use strowger_lab::run::{Description, FORMAT, Machine, SystemUsed};
 
-/// Description of a run of one system.
+/// Returns the description of a run of one system.
 fn description() -> Description {
     let strowger = SystemUsed {
         name: "strowger".into(),
@@ -35,7 +35,7 @@ fn description() -> Description {
     }
 }
 
-/// Row at this load.
+/// Returns a row at this load.
 fn row(load: f64) -> Row {
     let load = Load { value: load, unit: LoadUnit::Calls };
     Row::new("mine", System::new("strowger", "0.1.0"), load, Profile::Quick, b"configuration")

@@ -19,7 +19,7 @@ window = "5s"
 repetitions = 2
 "#;
 
-/// Orders of the trials with more lines of the profile, and the time of each in the plan.
+/// Returns the orders of the trials if the profile has these further lines, with the time of each in the plan.
 fn orders(lines: &str) -> Vec<(NextTrial, Duration)> {
     let (experiment, _) =
         Experiment::read("mine.toml", &format!("{EXPERIMENT}{lines}")).unwrap_or_else(|report| panic!("{report}"));
@@ -56,7 +56,8 @@ fn the_load_goes_on_after_the_window() {
     }
 }
 
-/// A pause of half a minute in each of ten repetitions would take longer than their windows.
+/// Checks that only the first repetitions read memory: a pause of half a minute in each of ten repetitions would take
+/// longer than their windows.
 #[test]
 fn memory_is_read_in_the_first_repetitions_alone() {
     for (lines, first, others) in [
@@ -72,7 +73,8 @@ fn memory_is_read_in_the_first_repetitions_alone() {
     }
 }
 
-/// Cost of a registration is compared with that of a registration that costs nothing but its transport.
+/// Checks that the floor makes registrations if the experiment does, so that the cost of a registration is compared
+/// with a registration that costs only its transport.
 #[test]
 fn the_floor_registers_where_the_experiment_does() {
     for (unit, wanted) in

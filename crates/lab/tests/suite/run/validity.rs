@@ -21,7 +21,7 @@ fn values_at_the_bounds_are_valid() {
     assert_eq!(reasons(&evidence, &figures), []);
 }
 
-/// A server that an event kills has no samples until it runs again; a longer gap is a fault.
+/// Checks that a server that an event kills may lack samples until it runs again, and that a longer gap is a fault.
 #[test]
 fn an_ordered_restart_is_no_fault() {
     let (mut evidence, figures) = sound();

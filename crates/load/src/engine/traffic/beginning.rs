@@ -43,7 +43,8 @@ impl Traffic {
         (self.waiting, self.opens_at) = (false, u64::MAX);
     }
 
-    /// Sets the number of users. New ones are idle; others finish their calls first.
+    /// Sets the number of users. A new user is idle. A user who is still in a call from an earlier, larger number
+    /// finishes that call first.
     pub(super) fn set_users(&mut self, users: u32) {
         self.idle_users.retain(|&(user, _)| user <= users);
         for user in self.users + 1..=users {
@@ -73,7 +74,7 @@ impl Traffic {
         self.drive(slot, out, |runner| runner.initialise());
     }
 
-    /// Begins a call of the schedule; a place for it is free.
+    /// Begins a call of the schedule, for which a place is free.
     pub(super) fn begin(&mut self, intended: u64, user: u32, out: &mut Outbox) {
         let run = &*self.shard.run;
         let Some(address) = run.sending_address.or(run.target) else { return };
@@ -123,8 +124,8 @@ impl Traffic {
         out: &mut Outbox,
     ) {
         let mut target = arrival.reply();
-        // Responses go back to the source of the request (RFC 3261 section 18.2.2); SIPp's go to the destination of all
-        // messages.
+        // Responses are sent to the source of the request (RFC 3261 section 18.2.2), whereas SIPp sends them to the
+        // destination of all messages.
         let run = &self.shard.run;
         if let Some(address) = run.sending_address.filter(|_| !run.retransmission.rfc3261) {
             target.address = address;
@@ -201,8 +202,8 @@ impl Traffic {
         }
     }
 
-    /// Returns the time of the next wake-up for a call. Each call has its own wake-up as long as these are
-    /// [`Load::gather`](crate::engine::run::Load) apart in the mean; at higher rates several calls begin together.
+    /// Returns the time of the next wake-up for a call. Each call has its own wake-up if the mean interval is at least
+    /// [`Load::gather`](crate::engine::run::Load); at higher rates several calls begin together.
     pub(super) fn next_begin(&self) -> Option<u64> {
         let next = self.pace.next()?;
         match self.shard.run.load.step.clamp(1, 1_000) {

@@ -27,7 +27,7 @@ pub(super) fn repetitions(run: &Run, main: &Script, aside: Option<&Arc<Script>>)
     if is_ready_answerer(main, aside) && !run.transport.is_reliable() { REPETITIONS } else { 0 }
 }
 
-/// True if a document of this program answers the calls of peers.
+/// Returns whether a document of this program answers the calls of peers.
 fn is_ready_answerer(main: &Script, aside: Option<&Arc<Script>>) -> bool {
     let answering = &aside.map_or(main, |script| script).scenario;
     answering.ready && answering.role == Role::Server
@@ -78,8 +78,8 @@ impl Traffic {
         }
     }
 
-    /// Answers a request that would begin a call without one, and retransmissions of it (RFC 3261 sections 8.2.7 and
-    /// 21.5.4). Returns false if it begins nothing.
+    /// Answers a request that would begin a call, and its retransmissions, without beginning one (RFC 3261 sections
+    /// 8.2.7 and 21.5.4). Returns false if the request begins no call.
     #[cold]
     pub(super) fn refuse(&mut self, hash: u64, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
         let Start::Request { method, .. } = self.shard.index.start() else { return false };
@@ -206,7 +206,7 @@ impl Traffic {
         }
     }
 
-    /// True if all calls share one connection under SIPp's rules for its end.
+    /// Returns whether all calls share one connection under SIPp's rules for its end.
     pub(super) fn reconnects(&self) -> bool {
         let sockets = &self.shard.run.sockets;
         self.makes_calls() && sockets.each == Each::Run && sockets.reconnect.is_some()
@@ -217,8 +217,8 @@ impl Traffic {
     pub(super) fn lose_connection(&mut self, ending: Ending, out: &mut Outbox) {
         let Some(reconnect) = self.shard.run.sockets.reconnect else { return };
         let last = reconnect.most.is_some_and(|most| self.reconnected >= most);
-        // A connection that the peer closed cleanly is no error, a broken one is. As in SIPp, one loss too many ends
-        // the run.
+        // A connection that the peer closed cleanly is no error, a broken connection is one. As in SIPp, the run ends
+        // when the permitted number of losses is exceeded.
         let broke = ending == Ending::Broken && !self.finished;
         if broke {
             let via = self.shard.run.transport.via();
@@ -256,7 +256,7 @@ impl Traffic {
                 self.drive(slot, out, |runner| runner.lose_connection(ending));
             }
         }
-        // A round follows at once and may find the run finished.
+        // The next round follows immediately and may find the run finished.
         self.tick = self.shard.ms;
     }
 

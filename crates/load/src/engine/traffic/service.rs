@@ -186,7 +186,7 @@ impl Service for Traffic {
         }
     }
 
-    /// None: all work is done in [`Service::end`].
+    /// Returns `None`: all work is done in [`Service::end`].
     fn deadline(&mut self) -> Option<u64> {
         None
     }
@@ -247,8 +247,8 @@ impl Service for Traffic {
     fn unsent(&mut self, _: Now, token: u64, cause: Unsent, out: &mut Outbox) {
         let (slot, generation) = (token as u32, (token >> 32) as u32);
         let Some(call) = self.calls.get(slot as usize) else { return };
-        // A refused connection is the other side's doing; a failed handshake may be ours. The counters of all sockets,
-        // not the shards, count messages that this machine did not send.
+        // The peer is the cause of a refused connection; this process may be the cause of a failed handshake. Messages
+        // that this machine did not send are counted by the counters of all sockets, which do not belong to shards.
         let shook = matches!(cause, Unsent::TlsHandshake | Unsent::WebSocketHandshake);
         if call.target.transport.is_reliable() && !shook {
             self.shard.recorder.send_failed(SendFailure::Remote);

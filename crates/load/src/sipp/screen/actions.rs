@@ -31,8 +31,9 @@ fn one_line(text: &str) -> String {
     text.replace('\r', "\\r").replace('\n', "\\n")
 }
 
-/// Descriptions of actions: those of SIPp 3.6.1, with its numbers of the kinds, if they tell the action. Where SIPp
-/// prints `unknown action type`, `divide` for a comparison, or 0 for a variable, the words are ours.
+/// Descriptions of actions. They are those of SIPp 3.6.1, with its numbers of the kinds, if these identify the action.
+/// Where SIPp prints `unknown action type`, `divide` for a comparison, or 0 for a variable, the description differs
+/// from SIPp's.
 struct Words<'a>(&'a Variables);
 
 impl Words<'_> {
@@ -214,8 +215,8 @@ mod tests {
         assert_eq!(names, ["remote_port", "date", "last_cseq_number"]);
     }
 
-    /// Expected lines: read on a terminal from SIPp 3.6.1, which cuts them at 80 columns; descriptions that it lacks
-    /// are ours.
+    /// Compares with lines that SIPp 3.6.1 showed on a terminal, where it cuts them at 80 columns. Descriptions that
+    /// SIPp lacks are those of this program.
     #[test]
     fn actions_read_as_in_sipp() {
         let long = |name: &str, text: &str| format!("{name}[{text:<32}]");

@@ -155,7 +155,7 @@ pub(crate) fn generate(pattern: &[u8], numbers: &mut Numbers, text: &mut Vec<u8>
         let mut writer = Writer { pattern, at: 0 };
         while writer.at < pattern.len() {
             writer.alternation(numbers, text);
-            // An unmatched ) stands for itself.
+            // An unmatched ) is a literal character.
             if writer.at < pattern.len() {
                 text.push(b')');
                 writer.at += 1;

@@ -1,4 +1,4 @@
-//! Progress of a run on standard error: a bar on a terminal, else a line for each row.
+//! Progress of a run on standard error: a bar on a terminal, otherwise a line for each row.
 
 use std::time::Instant;
 

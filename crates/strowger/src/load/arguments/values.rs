@@ -41,7 +41,7 @@ pub(super) fn apart(text: &str) -> Result<Apart, String> {
     }
 }
 
-/// Parses `1%`, `80`. A number that could be meant as a share of one needs its sign.
+/// Parses `1%` or `80`. A number below 1 without a sign is refused, because it could be meant as a share of one.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
     let percent: Option<f64> = number.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
