@@ -13,7 +13,7 @@ pub fn of_thread() -> Duration {
     Duration::from_nanos(stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first is a number"))
 }
 
-/// Processor time of all threads of this process so far, to the microsecond.
+/// Returns the processor time of all threads of this process so far, to the microsecond.
 pub fn of_process() -> Duration {
     usage(libc::RUSAGE_SELF)
 }

@@ -165,8 +165,8 @@ impl Testimony {
         self.late_p99 < Duration::from_millis(1) && self.late_most + self.queued.most < Duration::from_millis(2)
     }
 
-    /// True if the generator waited for a core so long and so often that more than one in a hundred of its actions was more than 2 ms
-    /// late, while its peer was quick: the wait spoilt the figures.
+    /// Returns whether the generator waited for a core so long and so often that more than one in a hundred of its
+    /// actions was more than 2 ms late, while its peer was quick: the wait spoilt the figures.
     pub fn is_starved(&self) -> bool {
         self.queued.long > 0.05 && self.peers.long < 0.01
     }

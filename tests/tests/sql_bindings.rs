@@ -69,7 +69,7 @@ fn load(engine: &mut impl BindingEngine, now: u64) -> (Kept, u64) {
     (kept, highest.expect("it can be read"))
 }
 
-/// A binding with few fields.
+/// Returns a binding with few fields.
 const fn of(aor: &[u8]) -> Binding<'_> {
     Binding { aor, uri: b"later", expires_at: 2_000, ..Binding::EMPTY }
 }

@@ -64,7 +64,7 @@ fn start(setup: Setup) -> Server {
     server
 }
 
-/// Processor time of the server, and memory that it keeps, while `work` sends `n` messages.
+/// Returns the processor time of the server, and memory that it keeps, while `work` sends `n` messages.
 fn measured(server: &mut Server, n: u32, mut work: impl FnMut(u32)) -> (Duration, u64) {
     let (time, memory) = (server.process().run_time(), server.process().pss());
     (0..n).for_each(&mut work);
@@ -78,7 +78,7 @@ fn options(wire: &Wire) -> Request {
     Request::new("OPTIONS", "sip:example.org", wire.transport().name(), wire.local())
 }
 
-/// Text of this length that repeats `value`.
+/// Returns the text of this length that repeats `value`.
 fn long(value: &str, bytes: usize) -> String {
     value.repeat(bytes / value.len())
 }
@@ -286,7 +286,7 @@ fn forwarded(table: &mut Table, n: u32) {
     }
 }
 
-/// Phones of one user that read and never respond.
+/// Returns the phones of one user that read and never respond.
 fn silent_phones(server: &Server, contact: usize) -> Vec<Wire> {
     let mut phones: Vec<Wire> = (0..10).map(|_| server.connect(Tcp)).collect();
     for phone in &mut phones {
@@ -435,7 +435,7 @@ fn half_frame(address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// Beginning of a TLS record with a declared length of 16 KB.
+/// Returns the beginning of a TLS record with a declared length of 16 KB.
 fn half_record() -> Vec<u8> {
     let mut bytes = vec![22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3];
     bytes.resize(16_000, 0);

@@ -215,7 +215,7 @@ impl Ends {
     }
 }
 
-/// Answer of the callee to a request.
+/// Returns the answer of the callee to a request.
 fn answer(request: &str, status: &str, body: &str) -> String {
     let is_copied =
         |line: &&str| ["Via:", "From:", "Call-ID:", "CSeq:", "Record-Route:"].iter().any(|name| line.starts_with(name));

@@ -97,7 +97,7 @@ impl Generator {
         }
     }
 
-    /// Command line, in the syntax of SIPp, on one core.
+    /// Returns the command line, in the syntax of SIPp, on one core.
     fn command(self, options: &Options, core: u32) -> Command {
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]);
@@ -277,7 +277,7 @@ fn cost(options: &Options, bars: &mut Vec<Bar>) -> Result<Value, String> {
     }))
 }
 
-/// The highest rate without loss, and the cost of both sides there. A rate is given up after two attempts.
+/// Returns the highest rate without loss, and the cost of both sides there. A rate is given up after two attempts.
 fn highest(generator: Generator, options: &Options, rates: &[u64]) -> Result<(u64, f64), String> {
     let mut best = None;
     'rates: for &rate in rates {

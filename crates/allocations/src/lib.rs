@@ -29,12 +29,12 @@ thread_local! {
     static MOST: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Allocations by the calling thread so far.
+/// Returns the allocations by the calling thread so far.
 pub fn of_thread() -> u64 {
     THREAD.get()
 }
 
-/// Allocations so far by all threads that were not set aside at the time.
+/// Returns the allocations so far by all threads that were not set aside at the time.
 pub fn of_process() -> u64 {
     PROCESS.load(Relaxed)
 }
@@ -67,7 +67,7 @@ fn count(bytes: isize, allocation: bool) {
     });
 }
 
-/// A size as a difference; no allocation is greater than `isize::MAX`.
+/// Returns a size as a difference; no allocation is greater than `isize::MAX`.
 const fn difference(size: usize) -> isize {
     size.cast_signed()
 }

@@ -43,7 +43,7 @@ impl Count {
     }
 }
 
-/// Value of a field in the log; `None` for 0.
+/// Returns the value of a field in the log; `None` for 0.
 pub fn counted(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }

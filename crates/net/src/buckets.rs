@@ -35,7 +35,7 @@ pub(crate) struct Buckets {
     leaving: [u8; BUCKETS],
 }
 
-/// Shard of a bucket when `shards` share all buckets; the packet filter computes the same.
+/// Returns the shard of a bucket when `shards` share all buckets; the packet filter computes the same.
 pub(crate) const fn share(bucket: u8, shards: usize) -> u8 {
     ((bucket as usize * shards) >> 8) as u8
 }

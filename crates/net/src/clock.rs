@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strowger_core::Now;
 
-/// Zero of [`Now::mono`]: the same for all shards of the process.
+/// Returns the zero of [`Now::mono`]: the same for all shards of the process.
 fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)

@@ -25,7 +25,7 @@ pub const fn is_dedicated(flow: Flow) -> bool {
     flow.slot & DEDICATED != 0
 }
 
-/// Index of a dedicated socket in its shard: small numbers, which are reused.
+/// Returns the index of a dedicated socket in its shard: small numbers, which are reused.
 pub const fn index(flow: Flow) -> usize {
     (flow.slot & !DEDICATED) as usize
 }

@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Errors of both sides of a handshake, client first; none if it succeeds.
+    /// Returns the errors of both sides of a handshake, client first; none if it succeeds.
     fn shake(client: &Client, server: &Server) -> [Option<String>; 2] {
         let client = ClientConnection::new(client.load().unwrap(), "localhost".try_into().unwrap()).unwrap();
         let server = ServerConnection::new(server.load().unwrap()).unwrap();

@@ -16,7 +16,7 @@ const LONGEST_HEAD: usize = 8_192;
 /// Longest time for the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
-/// Settings of hyper for a connection with one request.
+/// Returns the settings of hyper for a connection with one request.
 pub(crate) fn builder() -> http1::Builder {
     let mut http = http1::Builder::new();
     http.keep_alive(false).max_buf_size(LONGEST_HEAD).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);

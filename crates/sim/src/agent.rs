@@ -50,7 +50,7 @@ impl Line {
         Self { address, transport, listens: true, alias: false, translated: false, proves: None, claims: None }
     }
 
-    /// True if the agent is reached only over a connection that it made itself.
+    /// Returns whether the agent is reached only over a connection that it made itself.
     pub const fn is_one_way(&self) -> bool {
         self.transport.is_reliable() && !self.listens
     }
@@ -91,7 +91,7 @@ pub struct Agent {
     problem: Option<String>,
 }
 
-/// Transaction user of a sent request, by its number.
+/// Returns the transaction user of a sent request, by its number.
 fn user(number: usize) -> TransactionUser {
     TransactionUser::new(Role::UserAgent(Id { slot: number as u32, generation: 1 }))
 }
@@ -152,7 +152,7 @@ impl Agent {
         self.registration.tries_again = false;
     }
 
-    /// True if the agent's password is not that of the user whose name it gives.
+    /// Returns whether the agent's password is not that of the user whose name it gives.
     pub fn guesses(&self) -> bool {
         self.password.ends_with('?')
     }
@@ -225,12 +225,12 @@ impl Agent {
         &self.presence
     }
 
-    /// True if the agent's process restarts at some moment.
+    /// Returns whether the agent's process restarts at some moment.
     pub const fn restarts(&self) -> bool {
         self.restarts
     }
 
-    /// True if one of its calls goes to an address without a host, or to a wrong host.
+    /// Returns whether one of its calls goes to an address without a host, or to a wrong host.
     pub fn calls_where_no_phone_is(&self) -> bool {
         self.sent.iter().any(|s| s.to.contains("void") || s.to.contains("desk"))
     }
@@ -249,7 +249,8 @@ impl Agent {
         self.problem.get_or_insert_with(|| format!("{name}: {what}"));
     }
 
-    /// Host in its own URIs; a browser, or a phone on a connection, has none that can be reached.
+    /// Returns the host that the agent writes into its own URIs. A browser, or a phone on a connection, writes a host
+    /// that cannot be reached.
     fn host(&self) -> String {
         match self.line.transport {
             Transport::Ws => format!("{}.invalid", self.line.address.ip().to_string().replace('.', "-")),
@@ -297,7 +298,7 @@ impl Agent {
         }
     }
 
-    /// Target of a URI with an address.
+    /// Returns the target of a URI with an address.
     fn target(&self, uri: &[u8]) -> Option<Target> {
         let uri = Uri::parse(uri).ok()?;
         let uri = uri.sip()?;

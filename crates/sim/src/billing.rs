@@ -89,7 +89,7 @@ pub fn trace(seed: u64) -> (Result<Money, String>, Vec<String>) {
     (result, world.trace.unwrap_or_default())
 }
 
-/// Command that shows the world of a failed seed.
+/// Returns the command that shows the world of a failed seed.
 pub fn replay(seed: u64) -> String {
     format!(
         "STROWGER_SIM_SEED={seed} cargo test --locked --package strowger-tests --test simulate -- --exact \

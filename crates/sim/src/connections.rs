@@ -86,7 +86,7 @@ pub enum Way {
 }
 
 impl Connections {
-    /// Path of a host's message to this target.
+    /// Returns the path of a host's message to this target.
     pub fn way(&self, host: usize, target: &Target) -> Way {
         if let Some(flow) = target.flow {
             if let Some(at) = self.by_flow.get(&(host, flow)).filter(|at| self.leads(**at, target)) {
@@ -102,7 +102,7 @@ impl Connections {
         self.directory.get(&key).map_or(Way::Dial(target), |at| Way::Over(*at))
     }
 
-    /// True if this end leads to the target.
+    /// Returns whether this end leads to the target.
     fn leads(&self, at: EndId, target: &Target) -> bool {
         let connection = &self.all[at.connection as usize];
         let (end, peer) = (&connection.ends[at.side], &connection.ends[1 - at.side]);
@@ -170,7 +170,8 @@ impl Connections {
         network.put(end.last, Arriving::Message { at: to, bytes: bytes.to_vec() });
     }
 
-    /// Receiving host, flow, transport and sender's address of an arrival; `None` if the connection has ended.
+    /// Returns the receiving host, flow, transport and sender's address of an arrival; `None` if the connection has
+    /// ended.
     pub fn arrives(&self, at: EndId) -> Option<(usize, Flow, Transport, SocketAddr)> {
         let connection = &self.all[at.connection as usize];
         let (end, peer) = (&connection.ends[at.side], &connection.ends[1 - at.side]);
@@ -193,18 +194,18 @@ impl Connections {
         }
     }
 
-    /// Connections that a host believes open, oldest first.
+    /// Returns the connections that a host believes open, oldest first.
     pub fn of(&self, host: usize) -> &[EndId] {
         self.open.get(host).map_or(&[], |open| open)
     }
 
-    /// Hosts at both ends, that of this end first.
+    /// Returns the hosts at both ends, that of this end first.
     pub fn hosts(&self, at: EndId) -> [usize; 2] {
         let ends = &self.all[at.connection as usize].ends;
         [ends[at.side].host, ends[1 - at.side].host]
     }
 
-    /// Flow of this end at its host.
+    /// Returns the flow of this end at its host.
     pub fn flow(&self, at: EndId) -> Flow {
         self.all[at.connection as usize].ends[at.side].flow
     }

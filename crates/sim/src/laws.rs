@@ -111,7 +111,7 @@ impl Laws {
         Ok(())
     }
 
-    /// Number of answers to an INVITE that came after its sender had a failure.
+    /// Returns the number of answers to an INVITE that came after its sender had a failure.
     pub fn late_answers(&self) -> usize {
         self.wire.late_answers()
     }
@@ -153,12 +153,12 @@ impl Laws {
     }
 }
 
-/// Key of a transaction of a host.
+/// Returns the key of a transaction of a host.
 fn key(host: SocketAddr, branch: &[u8], method: &[u8]) -> Vec<u8> {
     [host.to_string().as_bytes(), branch, method].join(&b' ')
 }
 
-/// True if the key is of this host.
+/// Returns whether the key is of this host.
 fn is_of(host: SocketAddr, key: &[u8]) -> bool {
     let host = host.to_string();
     key.strip_prefix(host.as_bytes()).is_some_and(|rest| rest.first() == Some(&b' '))

@@ -23,7 +23,7 @@ pub struct Conditions {
 impl Conditions {
     pub const PERFECT: Self = Self { loss: 0, doubling: 0, reordering: 0, delay: (1, 1), outage: (0, 0) };
 
-    /// Random network conditions (weather): up to 30 % of each fault.
+    /// Returns random network conditions (weather): up to 30 % of each fault.
     pub fn random(random: &mut Random) -> Self {
         if random.chance(200) {
             return Self::PERFECT;
@@ -36,7 +36,7 @@ impl Conditions {
         Self { loss, doubling, reordering, delay: (shortest, shortest + random.between(0, 100)), outage }
     }
 
-    /// True if so little is lost that retransmissions always succeed in the end.
+    /// Returns whether so little is lost that retransmissions always succeed in the end.
     pub const fn is_fair(&self) -> bool {
         self.loss <= 100 && !self.has_outage()
     }
@@ -99,7 +99,7 @@ impl Network {
         &self.conditions
     }
 
-    /// Delay in ms of a message that is sent now.
+    /// Returns the delay in ms of a message that is sent now.
     pub const fn delay(&mut self) -> u64 {
         self.random.between(self.conditions.delay.0, self.conditions.delay.1)
     }
@@ -129,12 +129,12 @@ impl Network {
         self.under_way.insert((due, self.sent), what);
     }
 
-    /// Time of the next arrival.
+    /// Returns the time of the next arrival.
     pub fn deadline(&self) -> Option<u64> {
         self.under_way.keys().next().map(|(due, _)| *due)
     }
 
-    /// Next arrival, if its time has come.
+    /// Removes and returns the next arrival, if its time has come.
     pub fn next(&mut self, now: u64) -> Option<Arriving> {
         let entry = self.under_way.first_entry().filter(|e| e.key().0 <= now)?;
         Some(entry.remove())

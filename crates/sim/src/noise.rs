@@ -10,7 +10,7 @@ const NEEDED: [&str; 5] = ["Via:", "CSeq:", "From:", "To:", "Call-ID:"];
 /// Source of broken messages.
 const SOURCE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 66)), 5060);
 
-/// True for the source of broken messages: messages to it or from it have no meaning.
+/// Returns whether this is the source of broken messages: messages to it or from it have no meaning.
 pub(crate) fn is_source(address: SocketAddr) -> bool {
     address.ip() == SOURCE.ip()
 }

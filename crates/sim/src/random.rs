@@ -17,7 +17,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from `from` to `to`, both included.
+    /// Returns a number from `from` to `to`, both included.
     pub const fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.u64() % (to - from + 1)
     }

@@ -34,17 +34,17 @@ const fn address(last: u8) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 1, last)), 5060)
 }
 
-/// Public address; those of the loopback interface are never banned.
+/// Returns a public address with this last octet. Loopback addresses would not do, because they are never banned.
 fn outside(last: u8) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, last], 5060))
 }
 
-/// An address behind a translator.
+/// Returns an address behind a translator.
 fn private(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 168, 7, last], 5060))
 }
 
-/// Random moments in this period, the latest first.
+/// Returns random moments in this period, the latest first.
 fn moments(random: &mut Random, count: u64, from: u64, to: u64) -> Vec<u64> {
     let mut moments: Vec<u64> = (0..count).map(|_| random.between(from, to)).collect();
     moments.sort_unstable_by(|a, b| b.cmp(a));
@@ -286,7 +286,7 @@ fn guesser(random: &mut Random, home: SocketAddr, passwords: bool) -> Agent {
     guesser
 }
 
-/// Times and kinds of failures of a host's connections.
+/// Returns the times and kinds of failures of a host's connections.
 fn breaks(random: &mut Random) -> Vec<(u64, Break)> {
     let times = if random.chance(200) { random.between(1, 3) } else { 0 };
     let at = moments(random, times, 1_500, 80_000);
@@ -326,7 +326,7 @@ pub fn trace(seed: u64) -> (Result<Weather, String>, Vec<String>) {
     (result, world.trace.unwrap_or_default())
 }
 
-/// Command that shows the world of a failed seed.
+/// Returns the command that shows the world of a failed seed.
 pub fn replay(seed: u64) -> String {
     format!(
         "STROWGER_SIM_SEED={seed} cargo test --locked --package strowger-tests --test simulate -- --exact \

@@ -55,7 +55,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Key of the lease in its table.
+    /// Returns the key of the lease in its table.
     fn key(self) -> String {
         match self {
             Self::Bindings => "bindings".into(),
@@ -489,7 +489,7 @@ fn literal(text: &str) -> String {
 
 const TABLE: &str = "strowger_lease";
 
-/// Table of leases.
+/// Returns the table of leases.
 pub(crate) fn table() -> OwnTable {
     let column = |(name, kind)| Column { name, kind, is_optional: false };
     let columns = [

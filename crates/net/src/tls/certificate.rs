@@ -42,7 +42,7 @@ impl Certificate {
     }
 }
 
-/// Error about this file.
+/// Returns the error about this file.
 pub(super) fn bad(path: &Path, why: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.display()))
 }

@@ -398,7 +398,7 @@ fn the_end_of_a_connection_is_reported_to_the_senders() {
     }
 }
 
-/// Certificate and key of "localhost" and 127.0.0.1, and the folder that holds them.
+/// Returns the certificate and key of "localhost" and 127.0.0.1, and the folder that holds them.
 pub(crate) fn identity() -> (tempfile::TempDir, tls::Server) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -78,7 +78,7 @@ fn receive(controller: &UdpSocket) -> String {
     String::from_utf8_lossy(&buffer[..n]).into_owned()
 }
 
-/// An address at which no program listens.
+/// Returns an address at which no program listens.
 fn closed(ip: &str) -> SocketAddr {
     UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap()
 }

@@ -52,7 +52,7 @@ impl Controlled {
     }
 }
 
-/// Key under which the calls of this user, group, address or URI count: a user of a domain has no scheme.
+/// Returns the key under which the calls of this user, group, address or URI count: a user of a domain has no scheme.
 fn counted_key(key: &str, identity: &Identity) -> String {
     match Uri::parse(key.as_bytes()) {
         Ok(uri @ (Uri::Sip(_) | Uri::Tel(_))) => {

@@ -84,7 +84,7 @@ fn described(way: &HttpRoute, parameter: &Parameter) -> Value {
     })
 }
 
-/// Name of the operation for generated programs: `delete_calls_id`.
+/// Returns the name of the operation for generated programs: `delete_calls_id`.
 fn id(way: &HttpRoute) -> String {
     let words = way.path.split(['/', '-']).skip(2).map(|part| part.trim_matches(['{', '}']));
     std::iter::once(way.method.to_lowercase().as_str()).chain(words).collect::<Vec<_>>().join("_")

@@ -129,7 +129,7 @@ impl ServerNames {
     }
 }
 
-/// Host in the form of a certificate: IPv6 without brackets.
+/// Returns the host in the form of a certificate: IPv6 without brackets.
 fn bare(host: &str) -> String {
     host.trim_matches(['[', ']']).to_owned()
 }

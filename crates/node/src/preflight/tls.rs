@@ -120,7 +120,7 @@ mod tests {
     use strowger_config::Report;
     use strowger_config::Severity::{self, Error, Warning};
 
-    /// Certificates of these names, and their keys.
+    /// Returns the certificates of these names, and their keys.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         for (file, names) in [

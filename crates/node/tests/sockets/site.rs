@@ -21,7 +21,8 @@ pub(crate) struct Site {
     folder: TempDir,
 }
 
-/// Loopback address of this site only: its ports are free, and no other program takes them during a restart.
+/// Returns the loopback address of this site only: its ports are free, and no other program takes them during a
+/// restart.
 fn own_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let (process, n) = (std::process::id().to_be_bytes(), NEXT.fetch_add(1, Relaxed).to_be_bytes());
@@ -85,7 +86,7 @@ impl Site {
         self.server.as_ref().expect("it runs")
     }
 
-    /// Path of the control socket.
+    /// Returns the path of the control socket.
     pub(crate) fn control_socket(&self) -> PathBuf {
         self.config().control_socket().expect("it has a database")
     }
@@ -102,12 +103,12 @@ impl Site {
         self.server = Some(start(self.program.clone(), self.config()));
     }
 
-    /// A phone of this user of `example.org`.
+    /// Returns a phone of this user of `example.org`.
     pub(crate) fn phone(&self, user: &str) -> Phone {
         self.phone_of(&format!("sip:{user}@example.org"))
     }
 
-    /// A phone of a foreign user.
+    /// Returns a phone of a foreign user.
     pub(crate) fn foreign_phone(&self) -> Phone {
         self.phone_of("sip:mallory@example.net")
     }

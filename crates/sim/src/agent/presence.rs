@@ -41,12 +41,12 @@ impl Presence {
         }
     }
 
-    /// True if the agent could be reached during this whole period.
+    /// Returns whether the agent could be reached during this whole period.
     pub fn is_reachable(&self, from: u64, to: u64) -> bool {
         covers(&self.reachable, from, to)
     }
 
-    /// True if the agent's server knew during this whole period that it could not be reached.
+    /// Returns whether the agent's server knew during this whole period that it could not be reached.
     pub fn is_lost(&self, from: u64, to: u64) -> bool {
         covers(&self.lost, from, to)
     }

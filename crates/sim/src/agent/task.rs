@@ -37,7 +37,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// True if the task belongs to a call that has begun.
+    /// Returns whether the task belongs to a call that has begun.
     pub(super) const fn is_of_call(&self) -> bool {
         matches!(
             self,

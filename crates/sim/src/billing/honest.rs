@@ -206,7 +206,7 @@ impl Honest {
         self.notes[self.sessions[at].note].ended.is_none()
     }
 
-    /// Open session of a request.
+    /// Returns the open session of a request.
     fn session_of(&self, said: &Received) -> Option<usize> {
         let (call_id, own, peer) = (said.call_id(), said.tag("To"), said.tag("From"));
         (0..self.sessions.len()).find(|at| {

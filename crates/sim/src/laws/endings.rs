@@ -131,7 +131,7 @@ fn given_up_after_moves(world: &World) -> u64 {
     moved.flat_map(ServerHost::transactions).map(|transactions| transactions.counts().timeouts).sum()
 }
 
-/// Number of failures without ACK; checks the counters of all transactions.
+/// Returns the number of failures without ACK; checks the counters of all transactions.
 fn transactions(world: &World, incidents: &Incidents, whole: &Tally, is_good: bool) -> Result<u64, String> {
     let conditions = *world.conditions();
     let mut no_acks = 0;

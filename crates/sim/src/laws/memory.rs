@@ -68,7 +68,7 @@ pub(super) struct Memory {
     hosts: HashMap<SocketAddr, Kept>,
 }
 
-/// Key of the server or client transaction of a request.
+/// Returns the key of the server or client transaction of a request.
 fn key(side: &[u8], message: &Message<'_>) -> Option<Vec<u8>> {
     let (via, cseq) = (message.via().ok()?, message.cseq().ok()?);
     Some([side, via.branch.unwrap_or_default(), cseq.method_text].join(&b' '))

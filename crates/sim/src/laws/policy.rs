@@ -13,7 +13,7 @@ pub(super) struct Policies {
     came: Recent<BTreeSet<u32>>,
 }
 
-/// Value of a key of a configuration.
+/// Returns the value of a key of a configuration.
 fn said<'a>(config: &'a str, key: &str) -> Option<&'a str> {
     let line = config.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))?;
     Some(line.trim_matches('"'))

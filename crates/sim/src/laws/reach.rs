@@ -40,7 +40,7 @@ pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// True if the call is for this agent: of two with one name, an address in the URI selects one.
+/// Returns whether the call is for this agent: of two with one name, an address in the URI selects one.
 fn is_for(call: &Called<'_>, agent: &Agent) -> bool {
     let is_by_address = call.to.contains(";transport=");
     agent.name() == call.user && (!is_by_address || call.to.contains(&format!("@{};", agent.address())))

@@ -64,7 +64,7 @@ impl<V> Recent<V> {
 }
 
 impl<V: Default> Recent<V> {
-    /// Value of this name, created if missing.
+    /// Returns the value of this name, created if missing.
     pub(crate) fn of(&mut self, key: Vec<u8>) -> &mut V {
         if let Some(value) = self.old.remove(&key) {
             self.young.insert(key.clone(), value);

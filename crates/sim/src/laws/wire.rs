@@ -118,12 +118,13 @@ impl Wire {
         Ok(())
     }
 
-    /// True if this host may mistake a copy of the request for another request, and has not answered a copy yet.
+    /// Returns whether this host may mistake a copy of the request for another request, and has not answered a copy
+    /// yet.
     fn is_copied(&self, host: SocketAddr, key: &[u8], reliable: bool) -> bool {
         (reliable || self.stateless.contains(&host)) && self.copies.get(key).is_some_and(|copies| *copies > 0)
     }
 
-    /// Number of answers that came too late for their callers, who need not acknowledge them.
+    /// Returns the number of answers that came too late for their callers, who need not acknowledge them.
     pub(super) fn late_answers(&self) -> usize {
         self.late.len()
     }

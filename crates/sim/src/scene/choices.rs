@@ -155,8 +155,8 @@ const WAYS: [(&str, &str); 5] = [
     ("caller", "from.uri"),
 ];
 
-/// Configuration of limits: every call counts under a limit of all with the settings `all`, and under each of the
-/// others, which always have room. `shared` applies to every limit.
+/// Returns the configuration of limits: every call counts under a limit of all with the settings `all`, and under each
+/// of the others, which always have room. `shared` applies to every limit.
 fn counted(all: &str, shared: &str) -> String {
     let mut text = format!(
         "[[source]]\nname = \"group\"\nnetworks = [\"127.0.1.8/29\"]\n[[call_limit]]\nname = \"all\"\n{all}\n{shared}\n"
@@ -168,7 +168,7 @@ fn counted(all: &str, shared: &str) -> String {
     text + &format!("[[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"{}\"]\n", names.join("\", \""))
 }
 
-/// Configuration of limits that two servers count together.
+/// Returns the configuration of limits that two servers count together.
 fn counted_together(manners: &CountManners) -> String {
     let without = if manners.refuses { "refuse" } else { "local" };
     let shared = format!("status = {LIMITED}\ncache = \"counts\"\nservers = [0, 1]\nwithout_cache = \"{without}\"");
@@ -179,7 +179,7 @@ fn counted_together(manners: &CountManners) -> String {
 /// A limit above the number of calls.
 pub(super) const UNLIMITED: u32 = 1_000;
 
-/// Settings of two servers that count together, if they do.
+/// Returns the settings of two servers that count together, if they do.
 pub(super) fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
     let Choices { calm, two, shares_users, record_route, reloads, .. } = *choices;
     let manners = CountManners {
@@ -193,7 +193,7 @@ pub(super) fn counts(random: &mut Random, choices: &Choices) -> Option<CountMann
     (two && shares_users && record_route && !reloads && random.chance(400)).then_some(manners)
 }
 
-/// Mailbox for failed calls to bob, with its limit of concurrent calls, if there is one.
+/// Returns the mailbox for failed calls to bob, with its limit of concurrent calls, if there is one.
 pub(super) fn mailbox(random: &mut Random, choices: &Choices) -> Option<Mailbox> {
     let most = random.between(1, 2) as u32;
     // Only calls whose end the server sees can be counted.

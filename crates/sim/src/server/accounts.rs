@@ -82,7 +82,7 @@ impl Accounts {
         }
     }
 
-    /// True if a record of this call was written.
+    /// Returns whether a record of this call was written.
     pub(super) fn has_record(&self, call_id: &str) -> bool {
         self.records.contains_key(call_id)
     }

@@ -49,7 +49,7 @@ impl ServerHost {
         }
     }
 
-    /// Time of an answer of the journal to a shard, not before an earlier answer.
+    /// Returns the time of an answer of the journal to a shard, not before an earlier answer.
     fn in_order(&self, shard: usize, due: u64) -> u64 {
         let is_of = |due: &Due| matches!(due, Due::Answer(to, EngineInput::Written(_)) if *to == shard);
         let last = self.process.due.iter().rev().find(|(_, due)| is_of(due)).map_or(0, |((at, _), _)| *at);
@@ -274,7 +274,7 @@ mod tests {
         SocketAddr::from(([127, 0, 1, last], 5060))
     }
 
-    /// A server without passwords that persists calls, and ends them after two seconds.
+    /// Returns a server without passwords that persists calls, and ends them after two seconds.
     fn server(killed: u64) -> ServerHost {
         let config = "domains = [\"home.example\"]\nregistrar.authenticate = false\nregistrar.durability = \"none\"\n\
                       auth.calls = false\nauth.secret = \"the secret of a site\"\nproxy.relay_for = \"everyone\"\n\

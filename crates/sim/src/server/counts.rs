@@ -85,7 +85,7 @@ impl Times {
         Self { interval: interval.as_millis() as u64, lifetime: lifetime.as_millis() as u64 }
     }
 
-    /// Greatest age of a value that counts: as old as allowed when it was read, and as old again since.
+    /// Returns the greatest age of a value that counts: as old as allowed when it was read, and as old again since.
     const fn oldest(self) -> u64 {
         2 * self.lifetime + self.interval + 3 * TIMEOUT
     }
@@ -96,7 +96,7 @@ impl Past {
         self.own.get(scope).and_then(VecDeque::back).map_or(0, |(_, count)| *count)
     }
 
-    /// Least and greatest number of calls since this moment.
+    /// Returns the least and greatest number of calls since this moment.
     fn range(&self, scope: &LimitScope, from: u64) -> (u32, u32) {
         let Some(counts) = self.own.get(scope) else { return (0, 0) };
         let first = counts.iter().rfind(|(at, _)| *at < from).map_or(0, |(_, count)| *count);
@@ -104,8 +104,8 @@ impl Past {
         since.fold((first, first), |(least, most), count| (least.min(count), most.max(count)))
     }
 
-    /// Longest time between recent complete exchanges, and since the last one. The start counts as an exchange, because
-    /// the server began without calls.
+    /// Returns the longest time between recent complete exchanges, and since the last one. The start counts as an
+    /// exchange, because the server began without calls.
     fn pause(&self, now: u64, lifetime: u64) -> u64 {
         let from = now.saturating_sub(2 * lifetime);
         let begun = || std::iter::once(START.mono).chain(self.whole.iter().copied());
@@ -199,7 +199,7 @@ impl State {
         }
     }
 
-    /// Bounds of a server's view of the other's calls.
+    /// Returns the bounds of a server's view of the other's calls.
     fn bounds(&self, node: u16, scope: &LimitScope, now: u64, times: Times) -> Bounds {
         let others = || self.servers.iter().filter(|(other, _)| **other != node).map(|(_, past)| past);
         let pause = self.servers.values().map(|past| past.pause(now, times.lifetime)).max().unwrap_or(0);
@@ -251,7 +251,7 @@ impl ServerHost {
         self.site.counting.clone()
     }
 
-    /// Time of the next exchange of counts.
+    /// Returns the time of the next exchange of counts.
     pub(super) fn next_exchange(&self) -> Option<u64> {
         let sharing = self.process.sharing.as_ref().filter(|sharing| sharing.asked.is_none())?;
         let until = self.site.counting.state().until;

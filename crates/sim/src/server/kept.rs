@@ -222,7 +222,7 @@ impl Kept {
         }
     }
 
-    /// True if a BYE left at this moment, or so long before that its transaction may have ended then.
+    /// Returns whether a BYE left at this moment, or so long before that its transaction may have ended then.
     fn has_bye_before(&self, cdr: &Cdr, end: u64) -> bool {
         let byes = self.byes.get(cdr.call_id.as_bytes());
         byes.is_some_and(|moments| moments.iter().any(|at| (*at..=at + 33_000).contains(&end)))

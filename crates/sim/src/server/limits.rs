@@ -43,7 +43,7 @@ pub(super) struct RoutedCalls {
 }
 
 impl Mailbox {
-    /// Configuration of a server for it.
+    /// Returns the lines of a server's configuration for this mailbox.
     pub fn rules(self) -> String {
         let [first, second] = self.addresses;
         let limits = format!("call_limits = [\"{BOXES}\"]\n");
@@ -73,7 +73,7 @@ impl Mailbox {
         )
     }
 
-    /// Limit scope of a call that is routed there.
+    /// Returns the limit scope of a call that is routed there.
     fn scope(self, address: SocketAddr) -> LimitScope {
         let value = match self.limit {
             BoxLimit::Failure | BoxLimit::Group => String::new(),
@@ -114,7 +114,7 @@ impl ServerHost {
 }
 
 impl RoutedCalls {
-    /// State of calls that another process had routed.
+    /// Returns the state of calls that another process had routed.
     pub(super) fn of(last: HashMap<Vec<u8>, SocketAddr>) -> Self {
         Self { last, ..Self::default() }
     }

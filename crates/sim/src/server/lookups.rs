@@ -136,7 +136,7 @@ impl Lookups {
         sink
     }
 
-    /// Tickets that returned since the last call.
+    /// Returns the tickets that returned since the last call.
     pub(super) fn results(&self) -> Vec<TicketResult> {
         std::mem::take(&mut self.state().results)
     }
@@ -153,7 +153,7 @@ impl Lookups {
         }
     }
 
-    /// True if a tick is due.
+    /// Returns whether a tick is due.
     pub(super) fn is_busy(&self) -> bool {
         self.cache.gauges().in_flight > 0
     }
@@ -176,7 +176,7 @@ impl Lookups {
     }
 }
 
-/// True if a found entry is valid at `now`, whatever the database does.
+/// Returns whether a found entry is valid at `now`, whatever the database does.
 fn is_good(settings: &ReadThroughSettings, read_at: u64, now: u64) -> bool {
     let lifetime = settings.found_ttl + settings.serve_stale;
     !settings.serve_stale.is_zero() && now.saturating_sub(read_at) < lifetime.as_millis() as u64

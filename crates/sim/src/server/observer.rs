@@ -39,8 +39,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// Number of expected log lines of the call. Two calls that are not concluded count as one; when answered, each has
-    /// its callee's tag.
+    /// Returns the number of expected log lines of the call. Two calls that are not concluded count as one; when
+    /// answered, each has its callee's tag.
     fn open(&self) -> usize {
         usize::from(self.begun > self.concluded) + self.answered.saturating_sub(self.ended) as usize
     }
@@ -112,7 +112,7 @@ impl PartialEq for Forwarded {
 impl Eq for Forwarded {}
 
 impl Observer {
-    /// Least and greatest number of forwarded requests.
+    /// Returns the least and greatest number of forwarded requests.
     pub(super) fn requests(&self) -> (usize, usize) {
         (self.count, self.count + self.copies)
     }
@@ -347,7 +347,7 @@ impl Observer {
         }
     }
 
-    /// Number of forwarded INVITEs of the call of this response.
+    /// Returns the number of forwarded INVITEs of the call of this response.
     fn requests_of(&mut self, bytes: Option<&[u8]>) -> u32 {
         match bytes.filter(|bytes| self.index.parse(bytes, &Limits::default()).is_ok()) {
             Some(bytes) => self.invites.get(&caller_of(&Message::new(bytes, &self.index))).copied().unwrap_or(0),
@@ -355,7 +355,7 @@ impl Observer {
         }
     }
 
-    /// Status and source of a received response to an INVITE.
+    /// Returns the status and source of a received response to an INVITE.
     fn came(&mut self, input: Input<'_>) -> (Option<u16>, Option<IpAddr>) {
         let Input::Message(arrival, bytes) = input else { return (None, None) };
         if self.index.parse(bytes, &Limits::default()).is_err() {
@@ -385,7 +385,8 @@ impl Observer {
         }
     }
 
-    /// True if a final response with this status was sent to the caller with this Call-ID, whose INVITE was forwarded.
+    /// Returns whether a final response with this status was sent to the caller with this Call-ID, whose INVITE was
+    /// forwarded.
     pub(super) fn has_said(&self, call_id: &[u8], status: u16) -> bool {
         self.finals.get(call_id).is_some_and(|finals| finals.iter().any(|(_, said)| *said == status))
     }
@@ -409,13 +410,13 @@ impl Observer {
         })
     }
 
-    /// Number of calls without a logged end.
+    /// Returns the number of calls without a logged end.
     pub(super) const fn open(&self) -> usize {
         self.open
     }
 }
 
-/// Call-ID and caller's tag.
+/// Returns the Call-ID and the caller's tag of a message.
 fn caller_of(message: &Message<'_>) -> Vec<u8> {
     let call_id = message.call_id().map_or(&b""[..], |id| id.text);
     let tag = message.from().ok().and_then(|from| from.tag).unwrap_or_default();

@@ -46,12 +46,12 @@ impl Writer {
         Self { linger, patience, ..Self::default() }
     }
 
-    /// Number of rows that are not known to be written.
+    /// Returns the number of rows that are not known to be written.
     pub(super) fn open(&self) -> usize {
         self.waiting.len() + self.group.as_ref().map_or(0, Vec::len)
     }
 
-    /// Time of the next group: short, unless the table is locked.
+    /// Returns the time of the next group: short, unless the table is locked.
     fn takes(&self, random: &mut Random) -> u64 {
         if random.chance(100) { random.between(0, self.patience) } else { random.between(0, 20.min(self.patience)) }
     }

@@ -64,7 +64,7 @@ impl Hostile {
         format!("<sip:mallory@{host}>")
     }
 
-    /// Header lines of a request that creates or refreshes a session.
+    /// Returns the header lines of a request that creates or refreshes a session.
     fn lines(&mut self, phone: usize) -> String {
         let mut lines = format!("Contact: {}\r\n", self.contact(phone));
         if self.random.chance(self.habits.forges) {
