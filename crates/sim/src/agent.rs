@@ -140,19 +140,19 @@ impl Agent {
         }
     }
 
-    /// Registers at this server, whatever its outbound proxy is.
+    /// Registers the agent at this server, even if its outbound proxy is another server.
     pub fn register_with(&mut self, server: SocketAddr) {
         self.registrar.address = listens_at(server, self.line.transport);
     }
 
-    /// Makes it try a wrong password, in requests of one sender or of many.
+    /// Makes the agent try a wrong password, in requests of one sender or of many.
     pub fn set_wrong_password(&mut self, is_one_sender: bool) {
         self.password.push('?');
         self.registration.tag = if is_one_sender { "guess".to_owned() } else { String::new() };
         self.registration.tries_again = false;
     }
 
-    /// Returns whether the agent's password is not that of the user whose name it gives.
+    /// Returns whether the agent uses the name of another user, whose password it does not know.
     pub fn guesses(&self) -> bool {
         self.password.ends_with('?')
     }
@@ -180,7 +180,7 @@ impl Agent {
         self.plan(at, Task::Message(self.sent.len() - 1));
     }
 
-    /// Sends `count` messages of one Call-ID and tag at once.
+    /// Plans `count` messages of one Call-ID and tag, all sent at this moment.
     pub fn plan_messages(&mut self, at: u64, to: &str, count: u32) {
         let (tag, call_id) = (format!("{:x}", self.random.u64()), format!("{:016x}@{}", self.random.u64(), self.name));
         for n in 0..count {
@@ -192,18 +192,18 @@ impl Agent {
         }
     }
 
-    /// Restarts its process at this moment: it forgets its calls.
+    /// Plans a restart of the agent's process at this moment: the agent forgets its calls.
     pub fn plan_restart(&mut self, at: u64) {
         self.restarts = true;
         self.plan(at, Task::Restart);
     }
 
-    /// Changes its password at this moment.
+    /// Plans a change of the agent's password at this moment.
     pub fn plan_password(&mut self, at: u64, version: u32) {
         self.plan(at, Task::Password(version));
     }
 
-    /// Sets the answers to its calls, in order; after the last one it accepts each call after a second.
+    /// Sets the answers to incoming calls, in order; after the last one the agent accepts each call after a second.
     pub fn will_answer(&mut self, answers: Vec<CalleeAnswer>) {
         self.answers = answers;
         self.answers.reverse();
@@ -230,7 +230,7 @@ impl Agent {
         self.restarts
     }
 
-    /// Returns whether one of its calls goes to an address without a host, or to a wrong host.
+    /// Returns whether one of the agent's calls goes to an address without a host, or to a wrong host.
     pub fn calls_where_no_phone_is(&self) -> bool {
         self.sent.iter().any(|s| s.to.contains("void") || s.to.contains("desk"))
     }
@@ -330,7 +330,7 @@ impl Agent {
         self.events = events;
     }
 
-    /// Restarts its process.
+    /// Restarts the agent's process.
     fn restart(&mut self, now: Now) {
         self.process += 1;
         self.has_restarted = true;

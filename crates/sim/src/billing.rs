@@ -69,7 +69,7 @@ impl<T> Tasks<T> {
     }
 }
 
-/// Runs the world of one seed.
+/// Runs the world of one seed, and returns the totals.
 ///
 /// # Errors
 /// The violated law, with the messages of that call.
@@ -81,7 +81,7 @@ pub fn run(seed: u64) -> Result<Money, String> {
     })
 }
 
-/// Runs the world of one seed. Returns its messages too.
+/// Runs the world of one seed. Returns the result, and every message of the world.
 pub fn trace(seed: u64) -> (Result<Money, String>, Vec<String>) {
     let mut world = World::new(seed);
     world.trace = Some(Vec::new());

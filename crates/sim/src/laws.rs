@@ -1,7 +1,7 @@
 //! Laws that hold for any network, database and seed: after each step, and when no work is in progress any more.
 //!
-//! Each file has one law, or related ones. `server/observer.rs` has those of a single engine, `server/lookups.rs` those
-//! of look-ups, `server/bindings.rs` those of data on disk.
+//! Each file has one law, or several related laws. `server/observer.rs` has the laws of a single engine,
+//! `server/lookups.rs` the laws of look-ups, `server/bindings.rs` the laws of data on disk.
 
 mod bans;
 mod endings;
@@ -116,7 +116,7 @@ impl Laws {
         self.wire.late_answers()
     }
 
-    /// Records that the host restarts and keeps only the messages that it sends from now on.
+    /// Records that the host restarts: from now on only the messages that it sends later count.
     pub fn restarts(&mut self, host: SocketAddr) {
         self.memory.restarted(host);
     }

@@ -1,5 +1,5 @@
-//! The network between hosts: it loses, duplicates, delays and reorders datagrams by a seed. Streams are only slow,
-//! until they break.
+//! The network between hosts: with a seed it loses, duplicates, delays and reorders datagrams. Streams only have
+//! delays, until they break.
 
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -108,7 +108,7 @@ impl Network {
         &mut self.random
     }
 
-    /// Sends a datagram. `exists`: there is a host at the target. Without one the datagram vanishes.
+    /// Sends a datagram. `exists`: whether there is a host at the target; without a host the datagram vanishes.
     pub fn send(&mut self, now: u64, from: SocketAddr, to: SocketAddr, bytes: &[u8], exists: bool) {
         let copies = 1 + u64::from(self.random.chance(self.conditions.doubling));
         for _ in 0..copies {

@@ -22,7 +22,7 @@ impl Random {
         from + self.u64() % (to - from + 1)
     }
 
-    /// True in this number of a thousand cases.
+    /// Returns true with this probability, in thousandths.
     pub const fn chance(&mut self, thousandths: u64) -> bool {
         self.u64() % 1000 < thousandths
     }

@@ -1,6 +1,6 @@
-//! A host with the engines of a server, one per shard. It takes the part of the shards, the storage threads and the
-//! system, by the clock of the world: buckets move, look-ups and commits take time and fail, the configuration is
-//! reloaded, the process restarts.
+//! A host with the engines of a server, one per shard. The host simulates the shards, the storage threads and the
+//! operating system, with the clock of the world: buckets move, look-ups and commits take time and fail, the
+//! configuration is reloaded, the process restarts.
 
 mod accounts;
 mod background;
@@ -119,7 +119,7 @@ impl ServerHost {
     pub fn new(now: Now, settings: ServerSettings, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let location = Arc::new(LocationTable::new(settings.read(0).location_settings()));
-        // From a seed of its own, so that the rest of the world does not depend on it.
+        // These random numbers have a seed of their own, so that the rest of the world does not depend on them.
         let credentials = Arc::new(Credentials::new(!seed));
         let secret = random.u64().to_le_bytes().repeat(4);
         let site = Site { secret, location, rows: Rows::default(), credentials, counting: Arc::default() };
@@ -238,7 +238,7 @@ impl ServerHost {
         self.problem.get_or_insert_with(|| format!("{here}: {what}"));
     }
 
-    /// Runs a step of a shard and performs its effects.
+    /// Runs a step of a shard and carries out its effects.
     fn work(
         &mut self,
         now: Now,
@@ -330,9 +330,9 @@ impl ServerHost {
         scan::call_id(bytes).map_or(0, |at| self.process.owners[usize::from(call::bucket(hash(at)))])
     }
 
-    /// Moves half of all buckets to the next shard, with all state of their calls: as values, or in bytes as to another
-    /// process. Bytes have no policy, so values are used in worlds that reload the configuration: only they show which
-    /// policy a call follows.
+    /// Moves half of all buckets to the next shard, with all state of their calls: as values, or as bytes like a move
+    /// to another process. A record in bytes has no policy, so worlds that reload the configuration move values: only
+    /// values show which policy a call follows.
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
         (self.has_moved, self.is_moving) = (true, true);
         let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
@@ -382,7 +382,7 @@ impl ServerHost {
         self.keep_bindings(now);
     }
 
-    /// Delivers the answers of the cache of credentials that are due.
+    /// Passes on the answers of the cache of credentials whose time has come.
     fn on_credentials(&mut self, now: Now) {
         if self.settings.credentials.is_none() {
             return;
@@ -434,7 +434,7 @@ impl ServerHost {
     fn check_counters(&self) -> Result<(), String> {
         let (process, counts) = (&self.process, self.counts());
         let (least, most) = process.observer.requests();
-        // The last copy of a request that was given up may come when its transaction is forgotten.
+        // If a request was given up, its last copy may arrive when its transaction is forgotten.
         let most = most as u64 + counts.timeouts;
         if !(least as u64..=most).contains(&counts.forwarded) {
             return Err(format!("{least} to {most} requests were forwarded, {} counted", counts.forwarded));

@@ -35,23 +35,23 @@ pub trait Host {
     /// Returns the node, process and shard of the next connection of this host.
     fn owner(&mut self) -> (u16, u16, u8);
 
-    /// Returns whether it accepts connections for this target: by this transport, from a peer that wants this name
-    /// proved.
+    /// Returns whether the host accepts connections for this target: by this transport, from a peer that wants this
+    /// name proved.
     fn takes(&self, target: &Target) -> bool;
 
-    /// Returns the peers that asked to be reached over a connection, since the last call.
+    /// Returns the peers that have asked, since the last call, to be reached over a connection of this host.
     fn aliases(&mut self) -> Vec<(Flow, Transport, SocketAddr)> {
         Vec::new()
     }
 
     /// Returns whether the host's process has ended and started again since the last call, and has forgotten its past.
-    /// The next process does nothing before this call: all messages sent before it belong to the old process, and so do
-    /// the connections that are ended now.
+    /// The next process does nothing before this call. So all messages that were sent before belong to the old process,
+    /// and so do the connections that are ended now.
     fn has_restarted(&mut self) -> bool {
         false
     }
 
-    /// Records that a connection of this host is dead, though the host does not know it yet.
+    /// Records that a connection of this host is dead before the host notices it.
     fn lost_connection(&mut self, _now: Now) {}
 
     /// Checks the laws after every step.
@@ -173,8 +173,8 @@ impl World {
         self.digest
     }
 
-    /// Puts a translator before the host with this address: it is reached by the first of the public addresses, after
-    /// each of the times by the next one, and by no other.
+    /// Puts a translator before the host with this address. Peers reach the host by the first of the public addresses,
+    /// and after each of the times by the next public address; no other address leads to the host.
     pub fn translate(&mut self, private: SocketAddr, public: impl IntoIterator<Item = (u64, SocketAddr)>) {
         let Some(&at) = self.by_address.get(&private) else { return };
         self.by_address.retain(|_, host| *host != at);
@@ -182,7 +182,7 @@ impl World {
         self.change_addresses();
     }
 
-    /// Breaks a connection of a host at each of these times, if it has any.
+    /// Breaks a connection of a host at each of these times, if the host has a connection.
     pub fn break_connections(&mut self, host: usize, breaks: impl IntoIterator<Item = (u64, Break)>) {
         let breaks: Vec<_> = breaks.into_iter().collect();
         self.has_broken |= !breaks.is_empty();

@@ -125,8 +125,9 @@ impl Agent {
         (count(SentOutcome::Failed(401)), count(SentOutcome::Success))
     }
 
-    /// Returns whether the next REGISTER left before the answer to this one, which RFC 3261 section 10.2 forbids. A
-    /// copy of this one that arrives after the next one has used credentials, and its bindings belong to the next one.
+    /// Returns whether the agent sent its next REGISTER before the answer to this one, which RFC 3261 section 10.2
+    /// forbids. If a copy of this REGISTER arrives after the next one, its credentials have been used already, and the
+    /// bindings belong to the next one.
     fn is_overtaken(&self, sent: &Sent) -> bool {
         let is_next = |next: &Sent| {
             next.kind == SentKind::Register && next.tries > 0 && next.cseq > sent.cseq && next.started < sent.finished
@@ -135,7 +136,7 @@ impl Agent {
         sent.kind == SentKind::Register && is_copied && self.sent.iter().any(is_next)
     }
 
-    /// Returns whether the request is a REGISTER, or left after a REGISTER was confirmed.
+    /// Returns whether the request is a REGISTER, or a REGISTER was confirmed before the request left.
     fn is_of_registered(&self, sent: &Sent) -> bool {
         let is_confirmed = |other: &Sent| {
             other.kind == SentKind::Register

@@ -71,7 +71,7 @@ impl std::ops::AddAssign for Money {
 }
 
 impl Money {
-    /// Checks that many worlds together exercise the laws.
+    /// Checks that many worlds together have exercised every law.
     ///
     /// # Errors
     /// Totals that are too low.
@@ -203,8 +203,8 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Returns whether a dialog of the call continues although the end of the call was written to the table: the
-    /// process was killed before that end reached the folder of calls.
+    /// Returns whether a dialog of the call continues although the end of the call was written to the table. This
+    /// happens if the process was killed before the end of the call reached the folder of calls.
     fn continues_lost_end(&self, period: &Period<'_>, records: &[(&Cdr, Span)]) -> bool {
         let mut of_call = records.iter().filter(|(cdr, _)| cdr.call_id == period.note.call_id);
         of_call.any(|(_, (_, end))| end.is_some_and(|end| moment(end) <= period.begin && self.may_be_lost(moment(end))))
@@ -219,21 +219,23 @@ impl<'a> Story<'a> {
             && period.least <= latest
     }
 
-    /// Returns whether a dialog has the tags of another one, because a caller chose the tag of its callee. Excluded:
-    /// the end of the one may end the record of the other.
+    /// Returns whether a dialog has the tags of another dialog, because a caller chose the tag of its callee. Such
+    /// dialogs are excluded from the law: the end of one dialog may end the record of the other dialog.
     fn has_tags_of_another(&self, period: &Period<'_>) -> bool {
         period.note.is_revived || self.is_mirrored(period)
     }
 
-    /// Returns whether a party continues after the end of its record: it has refused as many BYEs as the server sends.
+    /// Returns whether a party continues after the end of its record, because it has refused as many BYEs as the server
+    /// sends.
     fn is_defied(end: u64, period: &Period<'_>) -> bool {
         period.note.defied.get(MOST_BYES - 1).is_some_and(|last| *last <= end)
     }
 
-    /// Checks that a record has media, and is as long as they are.
+    /// Checks that a record has a period with media, begins with the first of these periods, and ends no later than the
+    /// law allows.
     fn check_record(&self, cdr: &Cdr, (begin, end): Span, periods: &[&Period<'_>]) -> Result<(), String> {
         let Some(first) = periods.iter().map(|period| period.begin).min() else {
-            // Excluded as above: another call has its tags.
+            // Excluded for the same reason: another call has the tags of this call.
             let is_again =
                 |note: &SessionNote| note.call_id == cdr.call_id && note.peer_tag.starts_with(caller_of(cdr));
             let is_lost = self.may_be_lost(moment(begin)) || self.notes.iter().any(|note| is_again(note));
@@ -265,14 +267,14 @@ impl<'a> Story<'a> {
     /// Returns the latest end of the record of this period.
     fn latest(&self, period: &Period<'_>) -> u64 {
         match &period.note.ended {
-            // Excluded: the caller has chosen the tag of its callee, and pays for it. Its BYE before the 2xx may go to
-            // another callee with this tag.
+            // Excluded: the caller has chosen the tag of its callee, and pays for the call. A BYE of the caller before
+            // the 2xx may go to another callee with this tag.
             Some((_, SessionEnd::Bye { .. })) if period.note.is_revived && period.least == period.begin => {
                 period.begin + self.lifetime + SLACK
             }
             // After a BYE that passes before the 2xx of its dialog, the server asks both parties.
             Some((_, SessionEnd::Bye { .. })) if period.least == period.begin => period.end + SLACK,
-            // For the parties both dialogs are one: the server sends its OPTIONS in the other dialog.
+            // Both dialogs have the same tags for the parties, so the server may send its OPTIONS in the other dialog.
             _ if self.is_mirrored(period) => period.end + SLACK,
             // The server asks every callee of such a call that may have taken the tag.
             _ if period.note.is_revived => period.end + SLACK,
@@ -285,7 +287,8 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Returns whether the peer is an honest party. Its tag is no proof: the account may take the tag of an honest one.
+    /// Returns whether the peer is an honest party. The tag of the peer is no proof: the account may use the tag of an
+    /// honest party.
     fn has_honest_peer(&self, period: &Period<'_>) -> bool {
         let SessionNote { call_id, own_tag, peer_tag, .. } = period.note;
         let is_peer =
@@ -293,16 +296,16 @@ impl<'a> Story<'a> {
         self.notes.iter().any(|note| is_peer(note))
     }
 
-    /// Returns whether another call has the tags of this one the other way round.
+    /// Returns whether another call has the tags of this call, exchanged between the two parties.
     fn is_mirrored(&self, period: &Period<'_>) -> bool {
         let (call_id, caller, callee) = tags(period.note);
         self.passed.answers.contains_key(&(call_id, callee, caller))
     }
 
-    /// Checks that events and record agree.
+    /// Checks that the events of a call agree with its record.
     fn check_forms(&self, cdr: &Cdr, span: Span) -> Result<(), String> {
         let by_events = self.ledger.by_events(&cdr.identity);
-        // A kill may have lost one.
+        // One of the two may be missing after a kill.
         let is_lost = !self.passed.kills.is_empty();
         match by_events {
             Some(by_events) if by_events == span => Ok(()),

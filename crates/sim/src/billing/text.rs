@@ -11,7 +11,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// Reads a message. The server sends canonical ones.
+    /// Parses a message. The server sends every message in canonical form.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let mut lines = text.split("\r\n");

@@ -54,7 +54,7 @@ impl<V> Recent<V> {
         self.old.retain(|key, _| is_kept(key));
     }
 
-    /// Forgets entries that were unused for long.
+    /// Forgets entries that were not used for a long time.
     pub(crate) fn turn(&mut self, now: u64) {
         if now >= self.turned + WHILE {
             self.turned = now;

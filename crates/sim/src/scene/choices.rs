@@ -115,8 +115,8 @@ impl Choices {
             let realm = if version > 0 && domain == DOMAIN { *random.pick(&REALMS) } else { domain };
             let algorithms = *random.pick(&["\"MD5\"", "\"SHA-256\", \"MD5\""]);
             let (fork, seconds) = (random.pick(&["parallel", "sequence", "by-q"]), random.between(2, 20));
-            // A limit above the number of calls: each unit must be released. The server counts only calls whose end it
-            // sees.
+            // The limit exceeds the number of calls, so each unit must be released. The server counts only calls whose
+            // end it sees.
             let is_counted = record_route && fixed.contains("dialogs.track = true\n");
             let rules = match &self.counts {
                 Some(manners) => counted_together(manners),
@@ -124,7 +124,8 @@ impl Choices {
                 None => String::new(),
             };
             let mailbox = self.mailbox.filter(|_| domain == DOMAIN).map_or(String::new(), Mailbox::rules);
-            // The log contains the end of a persisted call, but not its beginning, which an earlier process logged.
+            // The log of this process contains the end of a persisted call, but not the beginning, which an earlier
+            // process logged.
             let lines = if self.keeps { 0 } else { 1_000_000 };
             let (cache, caches) = match self.credentials {
                 Some(_) if domain == DOMAIN => {
@@ -155,8 +156,8 @@ const WAYS: [(&str, &str); 5] = [
     ("caller", "from.uri"),
 ];
 
-/// Returns the configuration of limits: every call counts under a limit of all with the settings `all`, and under each
-/// of the others, which always have room. `shared` applies to every limit.
+/// Returns the configuration of limits: every call counts under a limit with the settings `all`, and under each of the
+/// other limits, which always have room. `shared` is added to every limit.
 fn counted(all: &str, shared: &str) -> String {
     let mut text = format!(
         "[[source]]\nname = \"group\"\nnetworks = [\"127.0.1.8/29\"]\n[[call_limit]]\nname = \"all\"\n{all}\n{shared}\n"
@@ -261,7 +262,7 @@ pub(super) fn server(
         answers.1,
         answers.2,
         random.chance(600),
-        // Longer than any call, or so short that the server ends some.
+        // The maximum duration is longer than any call, or so short that the server ends some calls.
         random.pick(&[300, 300, 20]),
         choices.accounting[0],
         choices.accounting[1],

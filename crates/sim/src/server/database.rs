@@ -1,4 +1,4 @@
-//! The database of subscribers behind simulated servers: it takes time, fails now and then, and stops and returns.
+//! The database of subscribers behind simulated servers: it answers after a delay, sometimes fails, and has outages.
 
 use crate::random::Random;
 use std::collections::HashMap;
@@ -110,7 +110,7 @@ impl Database {
         changed.into_iter().flat_map(credentials).collect()
     }
 
-    /// Answers to questions that are asked now, with their time.
+    /// Returns the answers to questions that are asked now, and the time of these answers.
     pub(super) fn ask(&self, random: &mut Random, now: u64, questions: &[Asked]) -> TimedAnswer {
         let due = now + random.between(self.delay.0, self.delay.1);
         let answers = |at: u64| questions.iter().map(|asked| self.look(asked, at)).collect();

@@ -1,5 +1,6 @@
-//! Call limits of a routing rule or a failure rule, in one of three scopes: that failure, a group of gateways, or each
-//! gateway. The count under a limit is the number of open calls that were last routed there. It never exceeds the limit.
+//! Call limits of a routing rule or a failure rule. A limit has one of three scopes: the failure, a group of gateways,
+//! or each gateway. The count under a limit is the number of open calls whose last routing has that limit. The count
+//! never exceeds the limit.
 
 use super::{LIMITED, ServerHost};
 use std::collections::{HashMap, HashSet};
@@ -84,7 +85,7 @@ impl Mailbox {
 }
 
 impl ServerHost {
-    /// Checks the limits after a step of a shard. `has_told`: there were notices of forwarded requests.
+    /// Checks the limits after a step of a shard. `has_told`: whether the step had notices of forwarded requests.
     pub(super) fn check_limits(&mut self, now: Now, out: &Outbox, has_told: bool) {
         let Some(mailbox) = self.settings.mailbox else { return };
         let mut leads = false;

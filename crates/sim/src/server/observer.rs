@@ -162,8 +162,8 @@ impl Observer {
         let before = lines.open();
         match &line.event[..] {
             "call begun" => {
-                // Only one end is logged of two concurrent calls with one Call-ID and tag: a server before this one has
-                // restarted.
+                // Two concurrent calls have one Call-ID and tag if a server before this one has restarted; then only
+                // one end is logged.
                 lines.is_doubled |= lines.begun > lines.concluded;
                 lines.begun += 1;
             }
@@ -262,7 +262,7 @@ impl Observer {
         for report in reports {
             let Notice { context, event } = match report {
                 Report::Notice(notice) if begins_call(notice.context) => notice,
-                // `limits.rs` has the laws of the others.
+                // `limits.rs` has the laws of the other notices.
                 Report::Question(Question { context, choice: Choice::Failing { plan: None, .. }, .. })
                     if begins_call(*context) =>
                 {
@@ -310,13 +310,13 @@ impl Observer {
                     if is_heard && remote.is_some() && by.map(|by| by.address.ip()) != remote {
                         return Err(format!("refused by {by:?}, not by who sent it"));
                     }
-                    // Responses that cannot be forwarded, and requests that could not be sent.
+                    // Some responses cannot be forwarded, and some requests could not be sent.
                     if !is_heard && !matches!(said, 502 | 503) {
                         return Err(format!("refused with {said}, which did not come"));
                     }
                 }
                 NoticeEvent::TimedOut { .. } => told.lost += 1,
-                // `ringing.rs` has its laws.
+                // `ringing.rs` has the laws of these notices.
                 NoticeEvent::BranchEnded { .. } => (),
                 NoticeEvent::Cancelled => cancelled += 1,
                 NoticeEvent::Abandoned => told.concluded += 1,
@@ -391,8 +391,8 @@ impl Observer {
         self.finals.get(call_id).is_some_and(|finals| finals.iter().any(|(_, said)| *said == status))
     }
 
-    /// For each Call-ID: number of forwarded INVITEs, of those that were challenged, and of further attempts of the
-    /// caller with another final response.
+    /// Returns for each Call-ID the number of forwarded INVITEs, the number of those that were challenged, and the
+    /// number of further attempts of the caller that had another final response.
     pub(super) fn invites(&self) -> impl Iterator<Item = (&[u8], u32, u32, u32)> {
         let mut all: HashMap<&[u8], u32> = HashMap::new();
         for (caller, invites) in &self.invites {

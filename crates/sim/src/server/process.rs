@@ -75,7 +75,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Returns the tickets that returned since the last call.
+    /// Takes the tickets that have returned since the last call.
     pub(super) fn written(&self) -> Vec<(usize, u64, Result<(), StoreError>)> {
         std::mem::take(&mut self.written.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -246,8 +246,8 @@ impl Process {
     }
 }
 
-/// Returns the listeners of a configuration, in the order of [`LISTENERS`]. The last one is TLS for the engines but TCP
-/// in the configuration, which would demand certificates; the network simulates these.
+/// Returns the listeners of a configuration, in the order of [`LISTENERS`]. The last listener is TLS for the engines,
+/// but TCP in the configuration: TLS would need certificates, and the network only simulates them.
 pub(super) fn listeners(address: std::net::SocketAddr) -> String {
     let listener = |transport: strowger_core::Transport| {
         let at = crate::world::listens_at(address, transport);

@@ -125,7 +125,7 @@ impl ServerSettings {
         realms
     }
 
-    /// Reads one of its configurations; its responses contain the number.
+    /// Reads one of the server's configurations. Responses under this configuration contain its number.
     ///
     /// # Panics
     /// The configuration is wrong.
