@@ -51,11 +51,11 @@
 //! `control.listen` without its secret. Everything that may fail comes first: check of the file, certificates, name servers. Then the
 //! compiled policy replaces the earlier one as a whole.
 //!
-//! One thread makes policies and frees them, never a shard: the allocator keeps the memory of each thread apart, and a policy with
-//! 100,000 prefixes that one thread makes and another frees would leave a part of it behind each time. That thread also puts changes in
-//! order; the thread of signals waits for none. Rows of data sets are fetched by threads of their own, then the policy thread builds
-//! the sets. Sets with equal entries are shared by policies. A server does not start without the rows of a set; a running one keeps the
-//! earlier rows.
+//! One thread makes policies and frees them, never a shard: the allocator keeps the memory of each thread apart, and a
+//! policy with 100,000 prefixes that one thread makes and another frees would leave a part of it behind each time. That
+//! thread also serializes changes; the thread of signals never waits for a change. Rows of data sets are fetched by
+//! threads of their own, then the policy thread builds the sets. Sets with equal entries are shared by policies. A
+//! server does not start without the rows of a set; a running one keeps the earlier rows.
 //!
 //! `make test-reload` runs the tests of all keys on servers that got their policy by a reload.
 //!

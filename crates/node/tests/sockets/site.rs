@@ -30,8 +30,8 @@ fn own_address() -> SocketAddr {
     SocketAddr::from((ip, 20_000 + u16::from(n[2])))
 }
 
-/// Starts a server with this configuration. With `STROWGER_BY_RELOAD=1` it starts with only the keys that need a restart, and a reload adds the
-/// others: the result must be the same.
+/// Starts a server with this configuration. With `STROWGER_BY_RELOAD=1` the server starts with only the keys that need
+/// a restart, and a reload adds the other keys: the result must be the same.
 fn start(program: Program, config: Config) -> Server {
     if std::env::var_os("STROWGER_BY_RELOAD").is_none_or(|value| value != "1") {
         return Server::start_in(program, config).expect("it starts");
