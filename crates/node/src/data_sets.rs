@@ -1,7 +1,8 @@
 //! Data sets of the rules: read from databases and files, also while the server runs.
 //!
-//! New sets are built outside the shards. Like a policy, all of them together replace the old sets between two rounds. A request uses the sets that were
-//! current at its arrival. If a set cannot be read, its data stay, and the fault is reported; a server does not start without them.
+//! New sets are built outside the shards. Like a policy, all of them together replace the old sets between two rounds.
+//! A request uses the sets that were current at its arrival. If a set cannot be read, its data stay, and the fault is
+//! reported; a server does not start without the data of its sets.
 
 mod refresh;
 mod sources;
