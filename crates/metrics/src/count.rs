@@ -14,7 +14,7 @@ impl Count {
     /// Adds `n`.
     #[inline]
     pub fn add(&self, n: u64) {
-        // One writer: no need for an atomic read-modify-write.
+        // The number has one writer, so no atomic read-modify-write is needed.
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 

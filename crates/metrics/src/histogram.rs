@@ -60,8 +60,8 @@ impl Observed {
         BOUNDS.into_iter().zip(sums)
     }
 
-    /// Returns the bound in microseconds of the bucket that contains this share (0 to 1) of the durations; `None` if
-    /// there is none, or it is beyond the last bound.
+    /// Returns the upper bound in microseconds of the bucket that contains this quantile (0 to 1) of the durations;
+    /// `None` if there are no durations, or the bucket is beyond the last bound.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let rank = (self.count() as f64 * share).ceil().max(1.0);
         self.up_to().find(|(_, count)| *count as f64 >= rank).map(|(bound, _)| bound)

@@ -121,7 +121,8 @@ macro_rules! metrics {
     ) => {
         $(#[$live_meta])*
         #[derive(Debug, Default)]
-        // Alone on its cache lines: each thread that writes has one, and they may lie side by side.
+        // The counters have cache lines of their own: each writing thread has such a structure, and these may be
+        // adjacent in memory.
         #[repr(align(128))]
         $live_vis struct $live { $($(#[doc = $doc])+ $live_vis $name: $crate::Count,)* }
 

@@ -180,7 +180,7 @@ impl Default for UdpSettings {
     }
 }
 
-/// Draws from the entropy with which the standard library keys its tables.
+/// Draws a number from the entropy with which the standard library keys its tables.
 fn random() -> u32 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::hash::RandomState::new().build_hasher();

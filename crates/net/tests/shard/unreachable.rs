@@ -141,7 +141,8 @@ fn each_datagram_of_a_run_is_reported_once_it_was_repeated() {
     );
     let closed = closed("127.0.0.1");
     let text: String = (0..30).map(|i| format!("{closed} gone {i:02}\n")).collect();
-    // A run is quoted once, from its beginning; a service that retransmits unanswered messages gets a report of each.
+    // A report quotes a run once, from its beginning; a service that retransmits unanswered messages gets a report of
+    // each.
     controller.send(text.as_bytes()).unwrap();
     let first = receive(&controller);
     assert!(first.starts_with(&format!("0 {closed} gone 00")), "{first}");
