@@ -1,11 +1,11 @@
 //! Owners of the buckets of calls in the view of one shard, and the moves of buckets.
 //!
 //! To move bucket b from shard A to shard B, the shards proceed as follows: at the end of a round A exports the
-//! bucket's calls into the ring to B, and sends every other shard a *fence*. A shard that gets the fence first empties
-//! its sockets, still sending messages of b to A; then it turns to B and confirms. A passes late messages on to B. Once
-//! all have confirmed, no message of b is on its way to A any more, and A reports to B that b has *settled*. Until then
-//! B works on messages from A and holds back those that arrive by other ways, which are younger. So no message is lost,
-//! and messages by one way stay in order.
+//! bucket's calls into the ring to B, and sends every other shard a *fence*. Each shard that gets the fence empties its
+//! sockets, and still sends messages of b to A; then it records B as the owner and confirms. A passes late messages on
+//! to B. Once all have confirmed, no message of b is on its way to A any more, and A reports to B that b has *settled*.
+//! Until then B works on messages from A and holds back those that arrive by other ways, which are younger. So no
+//! message is lost, and messages by one way stay in order.
 
 use strowger_core::call::BUCKETS;
 

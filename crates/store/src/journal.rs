@@ -12,8 +12,8 @@
 //! tickets comes back with an error: a 500, never a 200. A call may use a binding a few milliseconds before its 200;
 //! that harms no call and saves a second copy of the table.
 //!
-//! A REGISTER query (no Contact) takes its place in the same queue: its list may name a binding that is still being
-//! written, and must not be sent if that write fails.
+//! A REGISTER query (without Contact) waits in the same queue: its answer may list a binding that is still being
+//! written, and must not be sent if this write fails.
 //!
 //! A commit in doubt (lost connection, silent database) counts as failed: its earlier rows are written again with the
 //! next group that works. Only if the process ends before that can a row stay on disk whose REGISTER got a 500.
@@ -22,6 +22,7 @@
 //!
 //! [`BindingEngine`] is the contract of a database. It may block: it lives on one thread of its own and sees groups, so
 //! an engine over a network (MariaDB, PostgreSQL) sends one multi-row statement per group, Redis one pipeline. Order,
+//! linger, bounds, roll-back and tickets are implemented here once for all of them.
 //! linger, bounds, roll-back and tickets are implemented here once for all of them.
 
 mod change;
@@ -169,7 +170,7 @@ impl Journal {
         self.writer.commits()
     }
 
-    /// Tells whether the thread has ended by a panic. If so, every change is refused.
+    /// Tells whether the thread has ended by a panic; then every change is refused.
     pub fn has_ended(&self) -> bool {
         self.writer.has_ended()
     }

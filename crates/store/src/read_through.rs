@@ -257,9 +257,9 @@ pub struct ReadThrough<K: Key> {
 }
 
 impl<K: Key> ReadThrough<K> {
-    /// Starts the threads. `connect` opens a further connection when `first` is busy, and may take long. `changes`
-    /// reports changed answers; without it only the lifetime limits an answer. `clock` is the clock that callers use
-    /// too.
+    /// Starts the threads. `connect` opens another connection when the connections so far are busy, and may take long.
+    /// `changes` reports changed answers; without it only the lifetime limits the use of an answer. `clock` must be the
+    /// clock of the callers.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -300,7 +300,7 @@ impl<K: Key> ReadThrough<K> {
         spawn(&self.threads, format!("{}-{what}", self.shared.settings.name), run)
     }
 
-    /// Adds a receiver of answers. It is called on a thread of the store, and must not block.
+    /// Adds a receiver of answers. `sink` is called on a thread of the store, and must not block.
     pub fn receiver(&self, sink: impl Fn(&[(u64, Result<K::Value, StoreError>)]) + Send + Sync + 'static) -> SinkId {
         self.shared.sinks.add(Arc::new(sink))
     }
@@ -338,7 +338,7 @@ impl<K: Key> ReadThrough<K> {
     }
 
     /// Asks the engine once the round is [flushed](Self::flush). `ticket` comes back once: with the answer, or with an
-    /// error at the deadline. Equal questions in flight are asked once.
+    /// error at the deadline. If an equal question is in flight, it is not asked again.
     ///
     /// # Errors
     /// The queue is full or the threads have stopped; the ticket does not come back.
@@ -358,14 +358,14 @@ impl<K: Key> ReadThrough<K> {
         Ok(())
     }
 
-    /// Sends the questions requested since the last call. Cheap if there are none. Without this call they leave a
-    /// moment later.
+    /// Sends the questions that were requested since the last call. This is cheap if there are none. Without this call
+    /// the questions are sent a moment later.
     pub fn flush(&self) {
         self.shared.flights.flush();
     }
 
-    /// Returns the cached answer to a question, and whether it is usable at `now_ms` without the engine. For display
-    /// only: it counts as no hit.
+    /// Returns the cached answer to a question, and whether the answer is usable at `now_ms` without the engine. This
+    /// is for display only: it counts as no hit.
     pub fn kept<Q>(&self, question: Q, now_ms: u64) -> Option<(K::Value, bool)>
     where
         Q: Copy + Hash + Equivalent<K>,
@@ -373,7 +373,8 @@ impl<K: Key> ReadThrough<K> {
         self.shared.cache.find(self.shared.cache.hash(&question), &question, now_ms)
     }
 
-    /// Voids the answers to these questions, as a notice of the engine does. Returns how many were cached.
+    /// Voids the answers to these questions, as a notice of the engine does. Returns how many of the answers were
+    /// cached.
     pub fn void(&self, keys: &[K]) -> usize {
         self.shared.void(keys)
     }
@@ -384,7 +385,7 @@ impl<K: Key> ReadThrough<K> {
         self.shared.cache.clear();
     }
 
-    /// Tells whether a thread has ended unexpectedly. If so, every question is refused.
+    /// Tells whether a thread has ended unexpectedly; then every question is refused.
     pub fn has_ended(&self) -> bool {
         self.shared.flights.has_stopped()
     }
@@ -434,8 +435,8 @@ impl<K: Key> Drop for ReadThrough<K> {
         let mut results = shared.flights.stop();
         shared.give(&mut results);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        // An engine may hold up its thread: wait for one deadline only, so that a dead database does not delay the end
-        // of the process.
+        // An engine may block its thread: the wait has a limit of one deadline, so that a dead database does not delay
+        // the end of the process.
         let end = Instant::now() + shared.settings.deadline;
         while Instant::now() < end && !threads.iter().all(JoinHandle::is_finished) {
             std::thread::sleep(LOOK);

@@ -1,4 +1,4 @@
-//! Threads beside the askers: one keeps deadlines, one watches for changes.
+//! Threads in addition to the askers: one thread keeps deadlines, another watches for changes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -48,7 +48,8 @@ impl<K: Key> Shared<K> {
         due
     }
 
-    /// Voids the answers to these questions, including those on their way. Returns how many were cached.
+    /// Voids the answers to these questions, including answers on their way. Returns how many of the answers were
+    /// cached.
     pub(super) fn void(&self, keys: &[K]) -> usize {
         let void = |key: &&K| {
             self.flights.void(self.cache.hash(*key), key);
