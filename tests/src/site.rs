@@ -89,7 +89,7 @@ impl Site {
         self.site.free_address()
     }
 
-    /// Lets time pass.
+    /// Advances the virtual clock by this time.
     pub fn wait(&self, time: Duration) {
         self.site.wait(time);
     }

@@ -84,7 +84,7 @@ fn a_call_to_nobody_fails() {
     assert!(uac.log().contains("refused: 404"), "{}", uac.tail());
 }
 
-/// Phones check repeatedly whether the other one still exists (RFC 4028 section 8).
+/// Phones check repeatedly whether the other phone still exists (RFC 4028 section 8).
 #[test]
 fn the_caller_answers_a_new_offer_within_its_call() {
     let examples = examples();

@@ -130,7 +130,7 @@ fn files(folder: &Path, pid: u32) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Replaces each number by `0`, so that two times are equal, and two ports.
+/// Replaces each number by `0`, so that any two times are equal, and any two ports.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for c in line.chars() {

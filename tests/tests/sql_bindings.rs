@@ -140,7 +140,7 @@ fn settings(database: &Database) -> ServerSettings {
     ServerSettings { url: database.url().parse().expect("a URL"), authorities: None }
 }
 
-/// Acquires the lease on the bindings; the error names its holder.
+/// Acquires the lease on the bindings. An error names the holder of the lease.
 fn lease(settings: &ServerSettings) -> Result<Arc<Lease>, String> {
     let holder = Holder { name: "this test".into(), process: String::new(), has_ended: |_| false };
     let leases =

@@ -180,7 +180,7 @@ fn httparse_reads(text: &[u8]) -> bool {
     httparse::parse_headers(text, &mut fields).is_ok_and(|status| status.is_complete())
 }
 
-/// The minimum work of any reader of header lines: counts lines and colons.
+/// Counts lines and colons, which is the minimum work of any reader of header lines. Returns both counts.
 fn lines_and_colons(bytes: &[u8]) -> (usize, usize) {
     let (mut lines, mut colons, mut from) = (0, 0, 0);
     for end in memchr::memchr_iter(b'\n', bytes) {

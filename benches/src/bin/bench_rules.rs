@@ -257,7 +257,7 @@ fn in_the_engine(data: &Data, output: Output) -> Result<Vec<Bar>, String> {
         Ok::<_, String>(Server { engine, now: BEGIN, out: Outbox::new(), calls: 0 })
     };
     let (mut with, mut without) = (start(true)?, start(false)?);
-    // The state is steady after that.
+    // The state of the engine is steady after that.
     for _ in 0..2 {
         with.round(&data.requests)?;
         without.round(&data.requests)?;

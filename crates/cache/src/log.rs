@@ -4,14 +4,15 @@
 //! stored, a key removed. The last change of a key counts. Changes are noted under the lock of their partition, so the
 //! log has the order of changes in memory; a thread takes them from all partitions and writes them as a group.
 //!
-//! Receipts number groups, not changes. The thread first begins the next number, then takes the changes of the
-//! partitions: so the group has every change with an earlier receipt, and one number is the progress of all partitions.
+//! Receipts number groups, not changes. The thread first increments the number, then takes the changes of the
+//! partitions. So the group has every change with an earlier receipt, and one number shows the progress of all
+//! partitions.
 //!
-//! A compaction begins a segment, lets each partition note all its entries again, a few under each lock, between
-//! ongoing changes, and removes the earlier segments, oldest first. So at any time the remaining log has the correct
-//! last change of each key.
+//! A compaction begins a segment. It makes each partition note all its entries again, a few under each lock, between
+//! the changes that continue meanwhile. Then it removes the earlier segments, the oldest first. So at any time the
+//! remaining log has the correct last change of each key.
 //!
-//! If the log cannot be written, or changes arrive faster than it is written, the cache continues in memory. A
+//! If the log cannot be written, or changes arrive faster than they are written, the cache continues in memory. A
 //! compaction is the next attempt to write: at its end the log has the contents of memory, and receipts given meanwhile
 //! are valid.
 //!

@@ -6,11 +6,12 @@
 //! lock, so the order on disk is the order in memory, whichever shards the REGISTERs of an address-of-record came by. A
 //! shard holds its 200 until the ticket of the change comes back.
 //!
-//! If a group cannot be written, none of it is on disk. Then each address-of-record in it is rolled back in memory to
-//! its state before the first failed change (each change carries this state). Every change of that address-of-record
-//! decided before the roll-back fails too, since its premise is gone. So memory and disk agree again, and each of those
-//! tickets comes back with an error: a 500, never a 200. A call may use a binding a few milliseconds before its 200;
-//! that harms no call and saves a second copy of the table.
+//! If a group cannot be written, no change of the group is on disk. Then each address-of-record of the group is rolled
+//! back in memory to its state before the first failed change (each change carries this state). Every change of that
+//! address-of-record that was decided before the roll-back fails too, because it was decided on a state that no longer
+//! exists. So memory and disk agree again, and each ticket of these changes comes back with an error: a 500, never a
+//! 200. A call may use a binding a few milliseconds before its 200; that harms no call and saves a second copy of the
+//! table.
 //!
 //! A REGISTER query (without Contact) waits in the same queue: its answer may list a binding that is still being
 //! written, and must not be sent if this write fails.
@@ -22,7 +23,6 @@
 //!
 //! [`BindingEngine`] is the contract of a database. It may block: it lives on one thread of its own and sees groups, so
 //! an engine over a network (MariaDB, PostgreSQL) sends one multi-row statement per group, Redis one pipeline. Order,
-//! linger, bounds, roll-back and tickets are implemented here once for all of them.
 //! linger, bounds, roll-back and tickets are implemented here once for all of them.
 
 mod change;

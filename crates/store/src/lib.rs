@@ -45,8 +45,9 @@
 //!
 //! A shard asks the cache first ([`read_through`]). On a miss the question goes to the database with a ticket. Equal
 //! questions in flight are asked once. Each shard has its own non-blocking connection to a database server, so a
-//! question and its answer wake no other thread. While this connection is busy, the look-up threads ask, with up to
-//! `store.lookup_connections` batches at a time. SQLite calls block, so with SQLite only these threads ask.
+//! question and its answer wake no other thread. While this connection is busy, the look-up threads send the questions,
+//! with up to `store.lookup_connections` batches at a time. SQLite calls block, so with SQLite only these threads send
+//! questions.
 //!
 //! *Deadlines*: each look-up has one, kept within 50 ms; a missed deadline means 500. After several in a row, further
 //!   look-ups fail at once, and the last question is repeated until the database answers in time.
@@ -61,12 +62,13 @@
 //!
 //! # Registrations
 //!
-//! Under the lock of a partition the registrar decides, the change is applied in memory, and it enters the queue of the
-//! [`journal`]. So disk and memory have one order. A writer thread commits groups; with `durability = "power-loss"` it
-//! syncs. When the commit has returned, the tickets come back and the 200s leave. If a group failed, memory returns to
-//! its earlier state and the 500s leave. So each 200 means a committed change.
+//! Under the lock of a partition the registrar decides, the change is applied in memory, and the change enters the
+//! queue of the [`journal`]. So changes have the same order on disk and in memory. A writer thread commits groups; with
+//! `durability = "power-loss"` it syncs. When the commit has returned, the tickets come back and the 200s are sent. If
+//! a group failed, memory is rolled back to its earlier state and 500s are sent. So each 200 means a committed change.
 //!
-//! Bindings end by a monotonic clock, so a step of the system clock ends none; only the stored rows have system time.
+//! The end of a binding is a time of the monotonic clock, so a step of the system clock ends no binding; only the
+//! stored rows have system time.
 //!
 //! # Where is ...?
 //!

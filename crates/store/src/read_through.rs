@@ -6,18 +6,18 @@
 //! its own connection. A shard may have one more connection for itself, which wakes no thread ([`ReadThrough::local`]).
 //!
 //! *Fresh answers.* A [`Watch`] asks the engine several times a second for changes, on a connection that carries no
-//! questions. A notice voids the answers it names, a new version voids all, so that `strowger user passwd` of another
-//! process takes effect within [`ReadThroughSettings::poll`]. In addition each answer has a lifetime; negative answers
-//! have a shorter one.
+//! questions. A notice voids the answers that it names, and a new version voids all answers, so that `strowger user
+//! passwd` of another process takes effect within [`ReadThroughSettings::poll`]. In addition each answer has a
+//! lifetime; negative answers have a shorter one.
 //!
 //! *Silent engines.* Cached answers outlive their engine (as RFC 8767 does for names): an answer past its lifetime
 //! stays usable for another [`ReadThroughSettings::serve_stale`] if the engine fails or does not answer within
-//! [`ReadThroughSettings::stale_wait`], and is requested again meanwhile. Other questions fail at their deadline; after
-//! [`ReadThroughSettings::breaker_after`] missed deadlines in a row they fail at once, and one question is repeated
-//! until the engine answers in time.
+//! [`ReadThroughSettings::stale_wait`]; meanwhile the answer is requested again. Questions without a cached answer fail
+//! at their deadline. After [`ReadThroughSettings::breaker_after`] consecutive missed deadlines they fail at once, and
+//! one question is repeated until the engine answers in time.
 //!
-//! *Bounded.* Found and absent answers have separate bounds, so that a flood of made-up names cannot push out those of
-//! real users.
+//! *Bounded.* Positive and negative answers have separate bounds, so that a flood of made-up names cannot evict the
+//! answers about real users.
 
 mod asker;
 mod batch;

@@ -58,8 +58,8 @@ pub fn read(path: &Path, query: &str, columns: &[&str], limit: Duration) -> Resu
     Ok(all)
 }
 
-/// Returns the statement that reads each column as text, whatever its type. A name in back quotes is never interpreted
-/// as a text.
+/// Returns the statement that reads each column as text, for columns of every type. A name in back quotes is never
+/// interpreted as a text.
 fn statement(query: &str, columns: &[&str]) -> String {
     let text = |column: &&str| format!("CAST(`{}` AS TEXT)", column.replace('`', "``"));
     let columns: Vec<String> = columns.iter().map(text).collect();

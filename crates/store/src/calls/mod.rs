@@ -3,8 +3,8 @@
 //! A caller stores the state of a number (a call) as bytes, replaces or removes the state, or closes the number with
 //! final bytes, its last words. No caller waits: the last state of each number waits in memory until a thread takes all
 //! of them, at most once in [`Settings::interval`], and has the engine write them in groups. So `kill -9` loses the
-//! changes of that time. A full, slow or unreachable storage loses nothing and costs memory for the changed numbers,
-//! each once: the thread tries again, and writes the state of that time.
+//! changes of at most that interval. If the storage is full, slow or unreachable, no change is lost, and memory holds
+//! the last state of each changed number: the thread tries again, and then writes the present state.
 //!
 //! Last words ([`CallStore::close`]), such as the accounting rows of a call, stay for [`Settings::grace`] before the number is
 //! removed. In this time another consumer can store the same rows. If the process is killed before, the next process gets the last words.
