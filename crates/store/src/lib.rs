@@ -49,13 +49,14 @@
 //! with up to `store.lookup_connections` batches at a time. SQLite calls block, so with SQLite only these threads send
 //! questions.
 //!
-//! *Deadlines*: each look-up has one, kept within 50 ms; a missed deadline means 500. After several in a row, further
-//!   look-ups fail at once, and the last question is repeated until the database answers in time.
+//! *Deadlines*: each look-up has a deadline, kept within 50 ms; if it is missed, the answer is 500. After several
+//!   consecutive missed deadlines, further look-ups fail at once, and the last question is repeated until the database
+//!   answers in time.
 //! *Stale answers*: if the database fails or does not answer within 200 ms, an answer past its lifetime
 //!   stays usable for another `store.serve_stale`, so known users see no outage.
-//! *Changes*: a watch reads which answers have changed. A notice voids one answer, a new version voids all; where a
-//!   database has neither, only the lifetime limits an answer. A voided answer is never used again. SQLite has notices,
-//!   written by triggers, so they cover changes by any program.
+//! *Changes*: a watch reads which answers have changed. A notice voids one answer, and a new version voids
+//!   all answers; for a database without both, only the lifetime limits an answer. A voided answer is never used again.
+//!   SQLite has notices, which triggers write, so they cover changes by any program.
 //! *Shared caches* ([`second_level`]) are asked between memory and database. With `auth.credential_cache`
 //!   ([`credential_cache`]) only REGISTERs are judged by the database; the cache holds the credentials as long as the
 //!   bindings.
