@@ -353,7 +353,7 @@ fn a_name_is_proved_by_each_connection_again() {
             let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
             let connection = ServerConnection::new(Arc::new(config.expect("a certificate"))).expect("a server");
             let mut stream = StreamOwned::new(connection, stream);
-            // One request per connection.
+            // The peer accepts one request per connection.
             let mut buffer = [0; 8_192];
             let Ok(n) = stream.read(&mut buffer) else { continue };
             remembers.lock().expect("no thread panics with it").push(request_uri(&buffer[..n]));

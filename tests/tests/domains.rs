@@ -83,7 +83,7 @@ fn alice_of_each_domain_registers_and_calls_the_other() {
         assert_eq!(code(&with_password_of(domain, wire, &request)), 200);
         server.log_with(&format!("registered aor=alice@{domain}"));
     }
-    // Each reaches the phone of the other, by the password of the caller's domain.
+    // Each phone reaches the other phone, with the password of the caller's domain.
     for _ in 0..2 {
         phones.reverse();
         let [(from, caller), (to, callee)] = &mut phones;

@@ -98,7 +98,7 @@ fn servers_count_their_calls_together() {
         assert!(wait::until(SOON, || !is_full(&first) && !is_full(&second)));
         other.calls();
         assert!(wait::until(SOON, || is_full(&first) && is_full(&second)));
-        // One server dies with its call: its share expires.
+        // One server dies with its call, and its share of the count expires.
         first.kill();
         assert!(wait::until(SOON, || !is_full(&second)));
         first.start();

@@ -1,5 +1,6 @@
-//! Broken messages between the messages of the hosts, from an address of its own: a broken message is truncated, lacks
-//! a mandatory header, or is no SIP at all. A server answers or drops broken messages, and keeps no state for them.
+//! Broken messages in addition to the messages of the hosts, from an address of its own: a broken message is truncated,
+//! lacks a mandatory header, or is no SIP at all. A server answers or drops broken messages, and keeps no state for
+//! them.
 
 use crate::random::Random;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -370,7 +370,7 @@ impl Candidate {
         Ok(this)
     }
 
-    /// Reads the lease and judges its holder. While this process waits for an answer, a failing database does not prove
+    /// Reads the lease and judges its holder. While this process waits for the lease, a failing database does not prove
     /// that the holder is dead.
     fn look(&mut self, holder: &Holder) -> Result<State, OpenError> {
         let select =

@@ -258,7 +258,7 @@ impl Partition {
     /// Returns the entry of a key and the begin of its value.
     ///
     /// # Errors
-    /// There is none. An expired one is returned, to be dropped.
+    /// The key has no live entry. An expired entry is returned, so that the caller drops it.
     #[inline(always)]
     fn alive(&self, hash: u32, key: &[u8], now: u64) -> Result<(u32, Piece<'_>), Option<u32>> {
         match self.look(hash, key) {

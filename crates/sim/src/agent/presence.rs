@@ -46,7 +46,7 @@ impl Presence {
         covers(&self.reachable, from, to)
     }
 
-    /// Returns whether the agent's server knew during this whole period that it could not be reached.
+    /// Returns whether the agent's server knew during this whole period that the agent could not be reached.
     pub fn is_lost(&self, from: u64, to: u64) -> bool {
         covers(&self.lost, from, to)
     }
