@@ -31,7 +31,7 @@ impl Bar {
         Self { aim: Some(aim), ..self }
     }
 
-    /// True if the figure is within the limit.
+    /// Returns whether the figure is within the limit.
     pub fn is_met(&self) -> bool {
         if self.upward { self.seen >= self.demanded } else { self.seen <= self.demanded }
     }

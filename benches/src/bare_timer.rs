@@ -1,4 +1,4 @@
-//! A thread that wakes when calls are due and makes none: the baseline of a generator, which has work to do.
+//! A thread that wakes when calls are due and makes no calls. It is the baseline of a generator, which has work to do.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ pub struct Reached {
     pub lag_p99: f64,
 }
 
-/// Keeps this rate of calls per second on this core for this time.
+/// Wakes for this rate of calls per second on this core for this time. Returns the times that were reached.
 ///
 /// # Panics
 /// The timer's thread panics, or no call falls due in that time.

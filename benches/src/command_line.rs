@@ -83,7 +83,7 @@ pub fn have(programs: &[Program]) -> Result<(), String> {
     Err(format!("missing Debian packages: apt-get install {}", missing.join(" ")))
 }
 
-/// File of this name in the folder of the running program.
+/// Returns the file of this name in the folder of the running program.
 pub fn beside(name: &str) -> PathBuf {
     std::env::current_exe().map_or_else(|_| name.into(), |own| own.with_file_name(name))
 }

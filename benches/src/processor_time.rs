@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use strowger_tests::process::Process;
 
-/// Processor time of this thread so far, to the nanosecond: other work on the machine does not count.
+/// Returns the processor time of this thread so far, to the nanosecond. Other work on the machine does not count.
 ///
 /// # Panics
 /// This is not Linux.
@@ -13,13 +13,13 @@ pub fn of_thread() -> Duration {
     Duration::from_nanos(stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("the first is a number"))
 }
 
-/// Processor time of all threads of this process so far, to the microsecond.
+/// Returns the processor time of all threads of this process so far, to the microsecond.
 pub fn of_process() -> Duration {
     usage(libc::RUSAGE_SELF)
 }
 
-/// Waits for a program started here, and returns its processor time and that of its reaped children, to the
-/// microsecond. No other thread may wait for a program meanwhile.
+/// Waits for the end of a program that was started here. Returns the processor time of the program and of its reaped
+/// children, to the microsecond. No other thread may wait for a program meanwhile.
 ///
 /// # Panics
 /// The program is still running after `limit`.
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// A shell that counts takes time; one that sleeps takes hardly any, however long it runs.
+    /// A shell that counts uses processor time; a shell that sleeps uses hardly any, however long it runs.
     #[test]
     fn the_time_of_a_program_is_its_own() {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,7 +1,8 @@
 //! A stateful proxy with Record-Route: `proxy [ADDR:PORT]`, by default on 127.0.0.1:5060.
 //!
-//! It forwards each request to the address that its Route or Request-URI names. A real one would ask a location table or
-//! DNS there, and decide who may use it; this one is an open relay, for the loopback only.
+//! It forwards each request to the address that its Route or Request-URI names. A real proxy would query a location
+//! table or DNS for this address, and decide who may use the proxy. This example is an open relay, for the loopback
+//! interface only.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -87,7 +88,7 @@ impl Service for Relay {
                     proxy.response(round, context, response, arrival, id);
                 }
             }
-            // A real proxy answers 503 to a request without room, and 400 to one that cannot be read.
+            // A real proxy answers 503 to a request for which it has no room, and 400 to a request that it cannot read.
             _ => (),
         }
     }
@@ -133,7 +134,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let identity = Arc::new(Identity::new(vec![listener], [""; 0], &[]));
         let seed = seed();
-        // Route tokens that it writes into a dialog are valid for a day.
+        // Route tokens that this proxy writes into a dialog are valid for a day.
         let router = Router::new(identity, &seed, 86_400);
         let key = [1, 2].map(|n| u64::from_le_bytes(seed[8 * n..8 * n + 8].try_into().expect("eight bytes")));
         let mut stack = Stack::new(TimerSettings::default(), key, Reading::new(secret));

@@ -62,7 +62,7 @@ impl Telephone {
                     self.up.insert(call, now.mono + self.talk);
                     continue;
                 }
-                // Many telephones confirm after a while that they are still there.
+                // Many telephones confirm after a while that both ends of a call still exist.
                 Event::Offered { call, update: false, .. } => {
                     agent.answer(&mut round, call, OFFER);
                     continue;

@@ -111,8 +111,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Random seed that no peer can guess, for tags and branches: from the keys that the standard library draws for its
-/// tables.
+/// Returns a random seed that no peer can guess, for tags and branches. The seed comes from the keys that the standard
+/// library draws for its tables.
 fn seed() -> [u8; 32] {
     use std::hash::BuildHasher;
     let mut seed = [0; 32];

@@ -49,7 +49,7 @@ pub struct Baresip {
     _folder: TempDir,
 }
 
-/// Returns a free address: baresip takes this port and the next one, for TLS.
+/// Returns a free address. Baresip uses this port, and the next port for TLS.
 pub fn end() -> SocketAddr {
     SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port::pair())
 }
@@ -139,7 +139,8 @@ impl Baresip {
         assert!(self.registers(limit), "baresip is not registered:\n{}", self.process.tail());
     }
 
-    /// Waits until it is registered (true) or gives up (false). Reads its output, since it may not accept commands yet.
+    /// Waits until the phone is registered, and returns true, or until it gives up, and returns false. Reads the output
+    /// of the phone, which may not accept commands yet.
     ///
     /// # Panics
     /// Neither happens before the limit.

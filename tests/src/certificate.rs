@@ -98,7 +98,7 @@ impl Authority {
         self.sign_with(names, |_| ())
     }
 
-    /// Signs a certificate whose parameters `change` may modify.
+    /// Signs a certificate with parameters that `change` may modify.
     ///
     /// # Panics
     /// See [`Authority::sign`].

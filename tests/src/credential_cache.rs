@@ -45,7 +45,7 @@ fn ask(wire: &mut Wire, request: &Request) -> Vec<u8> {
     wire.final_response(SOON).expect("an answer")
 }
 
-/// Returns the status of a request of Alice with this password, and the time of its answer.
+/// Returns the status of a request of Alice with this password, and the time until the answer.
 ///
 /// # Panics
 /// There is no challenge, or no answer.
@@ -91,7 +91,7 @@ pub fn message(server: &Server, password: &str) -> u16 {
     timed(server, writes, password).0
 }
 
-/// Adds Alice, and registers her once the server knows her.
+/// Adds Alice, and registers her once the server knows this user.
 ///
 /// # Panics
 /// The registration fails.

@@ -33,7 +33,7 @@ pub struct Tab {
 }
 
 impl Tab {
-    /// Opens a file and waits until it is loaded. `is_dark`: the reader prefers a dark theme.
+    /// Opens a file and waits until it is loaded. `is_dark`: whether the reader prefers a dark theme.
     ///
     /// # Panics
     /// Chromium is missing or does not answer.
@@ -56,7 +56,7 @@ impl Tab {
             command.arg("--blink-settings=preferredColorScheme=0");
         }
         let process = Process::start("chromium", folder.path(), command.arg("about:blank"));
-        // Opened for both directions, so that it does not wait for a reader.
+        // The pipe is opened for both directions, so that opening it does not wait for a reader.
         let commands = OpenOptions::new().read(true).write(true).open(commands).expect("a pipe");
         let messages = BufReader::new(File::open(messages).expect("a pipe"));
         let (sender, receiver) = channel();

@@ -88,8 +88,8 @@ pub fn invite(uri: &str, wire: &Wire) -> Request {
     Request::new("INVITE", uri, wire.transport().name(), wire.local()).with(contact("caller", wire))
 }
 
-/// Sends the INVITE from one wire to the other, which rings and, if `answers`, accepts. Returns the states of caller
-/// and callee.
+/// Sends the INVITE from one wire to the other, where the phone rings and, if `answers`, accepts the call. Returns the
+/// dialog states of caller and callee.
 ///
 /// # Panics
 /// A message does not arrive.
@@ -143,7 +143,8 @@ fn answer_to(request: &Request, wire: &mut Wire, least: u16) -> Option<Vec<u8>> 
     }
 }
 
-/// Sends the request, which arrives with this method and gets a 200; returns the request as received and the answer.
+/// Sends the request, which must arrive with this method; answers it with 200. Returns the request as received, and the
+/// answer.
 ///
 /// # Panics
 /// The request or the answer does not arrive.

@@ -39,7 +39,7 @@ pub fn challenges(refusal: &[u8]) -> Vec<String> {
     fields(refusal, name)
 }
 
-/// Tells whether the challenges say that the nonce is stale: the password was right, or not checked.
+/// Tells whether the challenges say that the nonce is stale, so that the password was right or was not checked.
 pub fn is_stale(refusal: &[u8]) -> bool {
     let values = challenges(refusal);
     !values.is_empty() && values.iter().all(|value| value.contains("stale=true"))

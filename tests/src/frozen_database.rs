@@ -12,7 +12,7 @@ use crate::server::Server;
 pub struct FrozenDatabase(File);
 
 impl FrozenDatabase {
-    /// Freezes the database of this running server.
+    /// Freezes the database of this running server. Waits for a moment in which no connection reads.
     ///
     /// # Panics
     /// The server has no database, or reads it without a pause.
@@ -20,7 +20,7 @@ impl FrozenDatabase {
         let path = server.folder().join("test.sqlite-shm");
         let file = OpenOptions::new().read(true).write(true).open(path).expect("the database is open");
         let frozen = Self(file);
-        // A reader holds one of them for a moment.
+        // Each reader holds one of these locks for a moment.
         let end = Instant::now() + Duration::from_secs(10);
         while !frozen.lock(libc::F_WRLCK) {
             assert!(Instant::now() < end, "the database is read all the time");

@@ -1,6 +1,6 @@
 //! The whole service in this process, with its shards, sockets and connections, and mutated requests within calls with
-//! valid route tokens and seals: no panic, and each request leaves for a party of the call alone. The entry function
-//! panics on a violation; mutators and cargo-fuzz call it.
+//! valid route tokens and seals. The service must not panic, and must forward each request only to a party of its call.
+//! The entry function panics on a violation; mutators and cargo-fuzz call it.
 
 use std::cell::RefCell;
 use std::net::{SocketAddr, UdpSocket};
@@ -41,8 +41,8 @@ thread_local! {
     static WORLD: RefCell<World> = RefCell::new(World::new());
 }
 
-/// Runs one input. Each request takes a byte that selects it, one for the number of changes, and four bytes for each
-/// change: how, where (two), and with what.
+/// Runs one input. Each request takes one byte that selects the request, one byte for the number of changes, and four
+/// bytes for each change: its kind, its position (two bytes), and its value.
 ///
 /// # Panics
 /// The service failed, or a request left for a peer that is no party of a call.
@@ -103,7 +103,7 @@ impl World {
         let folder = TempDir::with_prefix("strowger-calls-").expect("a folder");
         let at = port::free_address();
         let ws = port::free_address();
-        // Unanswered transactions end soon; names do not resolve.
+        // Unanswered transactions end soon, and names cannot be resolved.
         let text = format!(
             "listen = [\"udp:{at}\", \"tcp:{at}\", \"ws:{ws}\"]\ndomains = [\"example.org\"]\nserver.shards = {SHARDS}\n\
              store.database = \"test.sqlite\"\ntimers.t1 = \"100ms\"\ndns.servers = [\"127.0.0.1\"]\n"
@@ -161,7 +161,8 @@ impl World {
         world
     }
 
-    /// Sets up calls of each kind: a party at the address of its Contact, behind NAT, on a connection; a user or not.
+    /// Sets up calls of each kind: the party is at the address of its Contact, behind NAT, or on a connection, and is a
+    /// user of the server or not.
     fn calls(&mut self, connect: &dyn Fn(Transport) -> Wire) {
         use Transport::{Tcp, Udp, Ws};
         for (user, caller, called, hidden) in [
@@ -192,7 +193,7 @@ impl World {
             };
             let (mut there, mut back) = set_up_with(&mut one, &mut other, &call, true, &lines);
             self.keep(&mut there, &mut back);
-            // Both move: the caller to another socket, the callee to another one in its answer.
+            // Both parties move: the caller to another socket, and the callee to another socket with its answer.
             let (mut moved, moved_too) = (connect(Udp), connect(Udp));
             there.via = ("UDP".into(), moved.local());
             let update = there.request("UPDATE").with(contact("moved", &moved));
@@ -220,7 +221,7 @@ impl World {
         }
     }
 
-    /// Returns the requests of an input; true: it comes by a stream.
+    /// Returns the requests of an input, each with a flag that tells whether it is sent over a stream.
     fn changed(&mut self, mut data: &[u8]) -> Vec<(bool, Vec<u8>)> {
         let mut requests = Vec::new();
         while let ([which, often, rest @ ..], true) = (data, requests.len() < AT_ONCE) {

@@ -109,7 +109,7 @@ pub fn load(words: &[&str]) -> Ran {
     Ran { code: output.status.code().unwrap_or(-1), json, said }
 }
 
-/// Runs a command line that it refuses; returns the exit code and its message.
+/// Runs a command line that the program must refuse. Returns the exit code and the message.
 pub fn refused(words: &[&str]) -> (i32, String) {
     let output = output(words);
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -164,8 +164,8 @@ impl Running {
         self.process.stop_for(length);
     }
 
-    /// Waits until a line reports this second of the run or a later one: seconds without changes have no line, and the
-    /// first one with a line depends on the wall clock. False if the run ended before.
+    /// Waits until a line reports this second of the run or a later second: seconds without changes have no line, and
+    /// the first second with a line depends on the wall clock. Returns false if the run ended before.
     ///
     /// # Panics
     /// No such line comes, and the run does not end.
@@ -177,7 +177,7 @@ impl Running {
         has_come()
     }
 
-    /// Waits until a line reports this second of the run or a later one.
+    /// Waits until a line reports this second of the run or a later second.
     ///
     /// # Panics
     /// The run ends before, or no line comes.
@@ -268,7 +268,7 @@ impl Answers {
         self.running.reach(second);
     }
 
-    /// Ends the answering side by Ctrl-C once pending messages have arrived; returns its report.
+    /// Ends the answering side by Ctrl-C once pending messages have arrived. Returns its report.
     ///
     /// # Panics
     /// The program does not end.
@@ -299,7 +299,7 @@ pub fn certificates(folder: &Path) -> [String; 6] {
     ["--tls-ca".into(), authority, "--tls-cert".into(), chain, "--tls-key".into(), key]
 }
 
-/// Returns the answer to a request by a peer at this address; `line` follows `SIP/2.0 `.
+/// Returns the answer of a peer at this address to a request; `line` follows `SIP/2.0 `.
 pub fn reply(line: &str, request: &str, own: SocketAddr) -> String {
     let kept: String = request
         .lines()
@@ -310,7 +310,7 @@ pub fn reply(line: &str, request: &str, own: SocketAddr) -> String {
     format!("SIP/2.0 {line}\r\n{kept}{to};tag=peer\r\nContact: <sip:{own}>\r\nContent-Length: 0\r\n\r\n")
 }
 
-/// Starts a peer by hand that answers each request by this function: the text after `SIP/2.0 `, or nothing.
+/// Starts a peer by hand that answers each request as `answer` says: with the text after `SIP/2.0 `, or not at all.
 ///
 /// # Panics
 /// No port is free.

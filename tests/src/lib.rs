@@ -50,8 +50,8 @@ pub use strowger_lab::{port, wait};
 pub use strowger_rig::text;
 pub use turn::{alone, in_background, shared, undisturbed};
 
-/// Runs cases that do not measure, each on a thread of its own, a few at a time: they wait more than they compute. With
-/// the environment variable CASE only those whose name contains it.
+/// Runs cases that measure no time, each on a thread of its own, a few at a time, because they wait more than they
+/// compute. With the environment variable CASE only the cases run whose name contains its value.
 ///
 /// # Panics
 /// A case failed; the others run to their end first.

@@ -104,7 +104,7 @@ impl Meter {
         meter
     }
 
-    /// Starts over: counts so far, of this server or an earlier one, are ignored.
+    /// Starts over: counts so far, of this server or an earlier server, are ignored from now on.
     ///
     /// # Panics
     /// See [`Meter::at`].
@@ -129,8 +129,8 @@ impl Meter {
         value(&self.look(), name)
     }
 
-    /// Waits until the metrics have the expected state, and asserts that no other counter has moved that is not
-    /// [traffic](TRAFFIC).
+    /// Waits until the metrics have the expected state, and asserts that no other counter has moved, except those that
+    /// count [traffic](TRAFFIC).
     ///
     /// # Panics
     /// The metrics do not reach this state within twenty seconds, a counter grows by more, or another one moves.
@@ -155,7 +155,7 @@ impl Meter {
         self.expected = found;
     }
 
-    /// Tells whether a metric shows this at some time within `limit`; other metrics may move.
+    /// Tells whether a metric has this value at some time within `limit`; other metrics may move.
     ///
     /// # Panics
     /// There is no metric with this name.
@@ -175,7 +175,7 @@ impl Meter {
         scrape::assert_clean(&scrape::text_over((self.connect)().expect("the server listens")));
     }
 
-    /// Asserts that nothing but traffic has moved since the last reading: no event is counted twice.
+    /// Asserts that only traffic counters have moved since the last reading, so that no event is counted twice.
     ///
     /// # Panics
     /// A counter has moved.
@@ -218,7 +218,7 @@ impl Meter {
     }
 }
 
-/// Marks metrics that no meter observes, since a requirement is missing; a message was printed.
+/// Marks metrics that no meter observes because a requirement is missing; a message was printed.
 pub fn leave_out(names: &[&str]) {
     let names = names.iter().map(|name| ((*name).to_owned(), Seen { moved: true, zero: true }));
     SEEN.lock().unwrap_or_else(PoisonError::into_inner).extend(names);

@@ -89,14 +89,15 @@ impl Mutations {
     /// Creates a sequence from our own seed messages and further ones.
     pub fn new(seed: u64, further: Vec<Vec<u8>>) -> Self {
         let mut seeds: Vec<Vec<u8>> = SEEDS.iter().map(|text| text.as_bytes().to_vec()).collect();
-        // Ours create the transactions; they remain the majority.
+        // Our own seed messages create the transactions, so they remain the majority.
         let copies = 1 + further.len() / seeds.len();
         seeds = seeds.iter().cycle().take(seeds.len() * copies).cloned().collect();
         seeds.extend(further);
         Self { random: Random::new(seed), number: seed << 32, seeds }
     }
 
-    /// Returns the next message: at most 8,000 bytes, some unchanged, one in ten only random bytes.
+    /// Returns the next message of at most 8,000 bytes. Some messages are unchanged, and one in ten consists of random
+    /// bytes only.
     pub fn message(&mut self) -> Vec<u8> {
         let random = &mut self.random;
         self.number += 1;

@@ -89,7 +89,8 @@ struct Manner {
 }
 
 impl NameServer {
-    /// Starts a server with these names; any other does not exist. `None`, with a message, if port 53 cannot be bound.
+    /// Starts a server with these names; any other name does not exist. Returns `None`, with a message, if port 53
+    /// cannot be bound.
     ///
     /// # Panics
     /// Port 53 cannot be bound, and `STROWGER_ALLOW_MISSING` is not 1.
@@ -174,7 +175,7 @@ impl NameServer {
         asked.get(&(name.to_lowercase(), kind)).copied().unwrap_or(0)
     }
 
-    /// Returns the line of configuration that makes the server use it.
+    /// Returns the line of configuration that makes the server use this name server.
     pub fn line(&self) -> String {
         format!("dns.servers = [\"{}\"]", self.ip)
     }
@@ -183,7 +184,7 @@ impl NameServer {
 type Asked = Mutex<BTreeMap<(String, u16), usize>>;
 type Records = HashMap<String, Vec<Record>>;
 
-/// Sends each answer at its time; they are queued in this order.
+/// Starts a thread that sends each answer at its time. Returns its queue, into which answers are put in this order.
 fn later(socket: UdpSocket) -> mpsc::Sender<(Instant, Vec<u8>, SocketAddr)> {
     let (sender, waiting) = mpsc::channel::<(Instant, Vec<u8>, SocketAddr)>();
     std::thread::spawn(move || {

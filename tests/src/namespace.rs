@@ -72,7 +72,7 @@ impl Namespace {
         String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| line.trim().parse().ok()).collect()
     }
 
-    /// Joins two namespaces by a cable: names of the ends and their addresses with prefix.
+    /// Joins two namespaces by a cable. Each end has a name, and an address with its prefix.
     ///
     /// # Panics
     /// The system refuses.
@@ -92,8 +92,8 @@ impl Namespace {
         self.ip(&["route", "add", "default", "via", by]);
     }
 
-    /// Makes it a router that translates the source of packets that leave by `out` to its own address, and rejects
-    /// incoming packets that no host inside requested.
+    /// Makes this namespace a router. It translates the source of packets that leave by `out` to its own address, and
+    /// rejects incoming packets that no host inside requested.
     ///
     /// # Panics
     /// The system refuses.
@@ -126,7 +126,7 @@ impl Namespace {
         ["ip", "netns", "exec", &self.name].map(String::from).to_vec()
     }
 
-    /// Opens a connection from inside.
+    /// Opens a connection from inside the namespace.
     ///
     /// # Errors
     /// Error of the system.
@@ -134,7 +134,7 @@ impl Namespace {
         self.inside(|| TcpStream::connect(address))
     }
 
-    /// Creates sockets inside; they keep this network wherever they are used.
+    /// Creates sockets inside the namespace; they belong to its network wherever they are used.
     ///
     /// # Errors
     /// Error of the system.
@@ -156,7 +156,7 @@ impl Namespace {
         })
     }
 
-    /// Returns a command that runs inside; the caller adds the program and its arguments.
+    /// Returns a command that runs a program inside the namespace; the caller adds the program and its arguments.
     pub fn command(&self) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]);

@@ -12,8 +12,8 @@ use crate::generator::reply;
 /// Datagram that is no message: a peer by hand sends it back.
 const READ: &[u8] = b"have you read all?";
 
-/// Waits until the peer by hand at this address, whose thread calls [`sends_back`] first, has read all earlier
-/// datagrams: an ended program may have sent some a moment ago.
+/// Waits until the peer by hand at this address has read all earlier datagrams, because a program that has ended may
+/// have sent some a moment ago. The thread of the peer must call [`sends_back`] before it handles a datagram.
 ///
 /// # Panics
 /// The peer has not read them within ten seconds.
@@ -24,7 +24,7 @@ pub fn until_read(peer: SocketAddr) {
     socket.recv(&mut [0; READ.len()]).expect("the peer sends it back");
 }
 
-/// Tells whether this is the datagram of [`until_read`], and sends it back.
+/// Tells whether this is the datagram of [`until_read`]; if it is, sends it back.
 pub fn sends_back(socket: &UdpSocket, datagram: &[u8], from: SocketAddr) -> bool {
     datagram == READ && socket.send_to(datagram, from).is_ok()
 }
@@ -60,7 +60,7 @@ impl Seen {
     }
 }
 
-/// Returns the answer of a peer: none to an ACK.
+/// Returns the answer of a peer to a request; `None` for an ACK.
 fn accepted(text: &str, own: SocketAddr) -> Option<String> {
     (!text.starts_with("ACK")).then(|| reply("200 OK", text, own))
 }
@@ -112,7 +112,8 @@ impl Peer {
         Self { address, seen, connections: Arc::default() }
     }
 
-    /// Starts a peer by TCP. `ends`: number of messages after which it closes a connection; 0: never.
+    /// Starts a peer by TCP. `ends`: number of messages after which the peer closes a connection; 0: it never closes
+    /// one.
     ///
     /// # Panics
     /// No port is free.
@@ -161,7 +162,7 @@ impl Connections {
         self.most.fetch_max(open, SeqCst);
     }
 
-    /// Counts the end of a connection, by its last read.
+    /// Counts the end of a connection, by the result of its last read.
     pub fn end(&self, result: std::io::Result<usize>) {
         match result {
             Ok(_) => &self.ended,
@@ -202,7 +203,7 @@ fn serve(
             kept.lock().expect("nobody panics with it").push(Seen { from, text: message });
             number += 1;
             if number == ends {
-                // Lets packets in flight to the peer arrive.
+                // The pause lets packets arrive that are still on their way to the peer.
                 std::thread::sleep(Duration::from_millis(100));
                 return;
             }

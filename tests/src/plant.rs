@@ -1,5 +1,5 @@
-//! Conditions planted around a generator: other programs on its core, its scheduling, the link to its peer. A [`Witness`] measures
-//! whether the machine would have let any program keep time.
+//! Conditions planted around a generator: other programs on its core, its scheduling class, and the link to its peer. A
+//! [`Witness`] measures whether the machine would have let any program keep its schedule.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,7 +44,7 @@ pub fn cores() -> [usize; 2] {
     [first, allowed.get(1).copied().unwrap_or(first)]
 }
 
-/// Binds this thread to a core and sets its scheduling. False if the user may not set it.
+/// Binds this thread to a core and sets its scheduling class. Returns false if the user may not set the class.
 pub fn place_thread(core: usize, scheduling: Scheduling) -> bool {
     // SAFETY: a set and parameters of our own, which the kernel reads; 0 is this thread.
     unsafe {
@@ -65,7 +65,7 @@ pub fn place_thread(core: usize, scheduling: Scheduling) -> bool {
     }
 }
 
-/// Tells whether this user may schedule processes before all others.
+/// Tells whether this user may schedule processes with priority over all others.
 pub fn may_be_real_time() -> bool {
     std::thread::spawn(|| place_thread(cores()[0], Scheduling::RealTime)).join().unwrap_or(false)
 }
@@ -160,13 +160,14 @@ pub struct Queued {
 }
 
 impl Testimony {
-    /// True if the machine delayed no program by more than a generator may always be late. The two waits may follow each other.
+    /// Tells whether the machine delayed no program for longer than a generator may always be late. The two delays may
+    /// follow each other.
     pub fn is_quiet(&self) -> bool {
         self.late_p99 < Duration::from_millis(1) && self.late_most + self.queued.most < Duration::from_millis(2)
     }
 
-    /// True if the generator waited for a core so long and so often that more than one in a hundred of its actions was more than 2 ms
-    /// late, while its peer was quick: the wait spoilt the figures.
+    /// Returns whether the generator waited for a core so long and so often that more than one in a hundred of its
+    /// actions was more than 2 ms late, while its peer was quick: the wait spoilt the figures.
     pub fn is_starved(&self) -> bool {
         self.queued.long > 0.05 && self.peers.long < 0.01
     }
@@ -188,7 +189,7 @@ impl Witness {
                 // Sleeps until the next moment at which it should wake.
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 late.push(due.elapsed());
-                // A delay of the machine hit all programs: the next moment counts from now.
+                // A delay of the machine affects all programs, so the next moment counts from now.
                 due = (due + STEP).max(Instant::now());
             }
             late
@@ -267,14 +268,15 @@ fn waited(schedstat: &File) -> Option<Duration> {
     Some(Duration::from_nanos(text.split_ascii_whitespace().nth(1)?.parse().ok()?))
 }
 
-/// Fate of a datagram on a link, by its number: one copy arrives after each of these delays. Without a delay, the datagram
-/// is lost.
+/// Fate of a datagram on a link, by the number of the datagram: one copy arrives after each of these delays. If there
+/// are no delays, the datagram is lost.
 pub type Fate = fn(u64) -> &'static [Duration];
 
 /// Datagram on its way: time of arrival and number, true if it goes to the peer, and its bytes.
 type InFlight = (Reverse<(Instant, u64)>, bool, Vec<u8>);
 
-/// Starts a link between a caller and this peer that loses, delays and duplicates datagrams. Returns the address for the caller.
+/// Starts a link between a caller and this peer that loses, delays and duplicates datagrams. Returns the address to
+/// which the caller must send.
 ///
 /// # Panics
 /// No port is free.
@@ -333,7 +335,8 @@ pub fn flood(from: &UdpSocket, to: SocketAddr) {
     }
 }
 
-/// Writes a document to this folder whose request is longer than a datagram can be (65,507 bytes). Returns its path.
+/// Writes a document to this folder with a request that is longer than a datagram can be (65,507 bytes). Returns the
+/// path of the document.
 ///
 /// # Panics
 /// The folder cannot be written.

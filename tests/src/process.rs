@@ -103,7 +103,7 @@ impl Process {
         self.signal(libc::SIGCONT);
     }
 
-    /// Sends `kill -9`, and waits until it is gone.
+    /// Sends `kill -9`, and waits until the program has ended.
     pub fn kill(&mut self) {
         self.0.kill();
     }

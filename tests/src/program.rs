@@ -26,7 +26,7 @@ pub const IPTABLES: Program = Program { name: "iptables", package: "iptables" };
 /// Environment variable that lets tests pass without a program or a right; each prints a message.
 pub const ALLOW_MISSING: &str = "STROWGER_ALLOW_MISSING";
 
-/// Tells whether all of these are installed.
+/// Tells whether all of these programs are installed.
 ///
 /// # Panics
 /// One is missing and `STROWGER_ALLOW_MISSING` is not 1; the message names the Debian packages.
@@ -44,11 +44,11 @@ pub fn have(programs: &[Program]) -> bool {
 /// Prints a message that a test, or a part of one, did not run.
 pub fn skipped(reason: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    // Not `eprintln`: the test harness hides the output of a passing test.
+    // This does not use `eprintln`, because the test harness hides the output of a passing test.
     let _ = writeln!(std::io::stderr(), "\n*** SKIPPED {test}: {reason}\n");
 }
 
-/// Reports a missing requirement of the test: fails, or with `STROWGER_ALLOW_MISSING=1` prints what is skipped.
+/// Reports a missing requirement of the test: panics, or with `STROWGER_ALLOW_MISSING=1` prints which test is skipped.
 ///
 /// # Panics
 /// `STROWGER_ALLOW_MISSING` is not 1.

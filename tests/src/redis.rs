@@ -14,7 +14,7 @@ pub fn say(address: SocketAddr, lines: &[&str]) -> Vec<String> {
     let mut say = |line: &&str| {
         stream.write_all(format!("{line}\r\n").as_bytes()).expect("it listens");
         let mut heard = [0; 65_536];
-        // Replies in these tests arrive in one piece.
+        // In these tests each reply arrives in one piece.
         let length = stream.read(&mut heard).expect("it answers");
         String::from_utf8_lossy(&heard[..length]).into_owned()
     };

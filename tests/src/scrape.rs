@@ -10,7 +10,7 @@ use crate::program::{PROMTOOL, have};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Returns the whole answer to a request; empty if the connection was closed without one.
+/// Returns the whole answer to a request; empty if the connection was closed without an answer.
 ///
 /// # Panics
 /// No server listens.

@@ -71,12 +71,12 @@ impl Setup {
         self
     }
 
-    /// Makes it a relay for everyone, without users.
+    /// Makes the server a relay for every peer, without users.
     pub fn relay(self) -> Self {
         self.with("domains = []\nproxy.relay_for = \"everyone\"").in_memory()
     }
 
-    /// Makes it a registrar of `example.org` and 127.0.0.1 without passwords, where any peer may call.
+    /// Makes the server a registrar of `example.org` and 127.0.0.1 without passwords, where any peer may call.
     pub fn open_registrar(self) -> Self {
         self.with(
             "domains = [\"example.org\", \"127.0.0.1\"]\nregistrar.authenticate = false\nauth.calls = false\nproxy.relay_for = \"everyone\"",
@@ -94,7 +94,7 @@ impl Setup {
         self
     }
 
-    /// Runs it inside this network namespace.
+    /// Runs the server inside this network namespace.
     pub fn inside(self, namespace: &Namespace) -> Self {
         self.under(&namespace.words())
     }
@@ -111,7 +111,7 @@ impl Setup {
         self
     }
 
-    /// Puts its folder into this one, since the one for temporary files may be memory.
+    /// Puts the folder of the server into this folder, because the folder for temporary files may be in memory.
     pub fn in_folder(mut self, parent: &Path) -> Self {
         self.parent = Some(parent.to_owned());
         self
@@ -130,7 +130,7 @@ impl Setup {
         Server { process: None, folder, listen, wrap, environment, words, starts: 0 }
     }
 
-    /// Starts its decisions alone: an engine without sockets, with a virtual clock.
+    /// Starts only the decisions of the server: an engine without sockets, with a virtual clock.
     ///
     /// # Panics
     /// The configuration is wrong.
@@ -139,7 +139,7 @@ impl Setup {
         Site::start(&self.text(folder.path()), folder)
     }
 
-    /// Starts another one in the network of this site.
+    /// Starts another server in the network of this site.
     ///
     /// # Panics
     /// The configuration is wrong.
@@ -148,7 +148,8 @@ impl Setup {
         site.beside(&self.text(folder.path()), folder)
     }
 
-    /// Returns the text of the configuration, for a file in this folder; makes a certificate there if it needs one.
+    /// Returns the text of the configuration, for a file in this folder. Creates a certificate in the folder if the
+    /// configuration needs one.
     fn text(&self, folder: &Path) -> String {
         let mut text = String::new();
         let listeners: Vec<String> =
@@ -223,7 +224,7 @@ impl Server {
         self.process().wait_for("\nready", starts, START);
     }
 
-    /// Starts the server without waiting: it may refuse.
+    /// Starts the server without waiting until it is ready; the server may refuse its configuration.
     ///
     /// # Panics
     /// There is no such program.

@@ -107,7 +107,8 @@ impl Sipp {
                 "-nostdin",
                 "-max_socket",
                 "1000",
-                // The largest buffer of the kernel: datagrams dropped before SIPp are no loss of the server's.
+                // The buffer has the largest size that the kernel allows: datagrams dropped before SIPp are no loss of
+                // the server.
                 "-buff_size",
                 "4194304",
                 "-trace_stat",
@@ -123,7 +124,7 @@ impl Sipp {
         Self { process: Process::start(name, folder, &mut command), stat, port }
     }
 
-    /// Starts an answering side, which runs until the drop.
+    /// Starts an answering side, which runs until it is dropped.
     ///
     /// # Panics
     /// See [`Sipp::start`].
@@ -131,7 +132,7 @@ impl Sipp {
         Self::answer_as("uas", folder, scenario, port, transport)
     }
 
-    /// Starts an answering side under this name: two with the same name would write the same files.
+    /// Starts an answering side under this name. Two sides with the same name would write the same files.
     ///
     /// # Panics
     /// See [`Sipp::start`].
@@ -141,8 +142,8 @@ impl Sipp {
         this
     }
 
-    /// Starts a side that calls `target` through `proxy`: a number of calls, or until it is ended, at a rate per
-    /// second. `way` is the transport parameter of the Request-URI.
+    /// Starts a side that calls `target` through `proxy`. It makes a number of calls, or calls until it is ended, at a
+    /// rate per second. `way` is the transport parameter of the Request-URI.
     ///
     /// # Panics
     /// See [`Sipp::start`].
@@ -236,7 +237,8 @@ pub struct CallsUnderWay {
 }
 
 impl Calls {
-    /// Makes all calls. `proxy`: first hop of the caller; `target`: callee, or else the answering SIPp.
+    /// Makes all calls. `proxy`: first hop of the caller. `target`: the callee; without it the callee is the answering
+    /// SIPp.
     ///
     /// # Panics
     /// A call was lost, or SIPp does not run.
@@ -287,8 +289,8 @@ impl CallsUnderWay {
         self.answering.iter().map(|answering| answering.counts().created).collect()
     }
 
-    /// Waits until all calls have ended; without a given number no more begin. Asserts that each was successful.
-    /// Returns their number.
+    /// Waits until all calls have ended; if no number of calls was given, no more calls begin. Asserts that each call
+    /// was successful. Returns their number.
     ///
     /// # Panics
     /// A call failed.
@@ -319,7 +321,7 @@ impl CallsUnderWay {
             errors.join("\n")
         );
         assert_eq!((called.successful, called.failed), (calls, 0), "{story}");
-        // SIPp fails a call whose ACK it did not read in time: that is no loss of the server's.
+        // SIPp fails a call whose ACK it did not read in time; such a call is no loss of the server.
         assert!(answered.failed.max(answered.unexpected) <= dropped.1, "{story}");
         assert_eq!(answered.successful + answered.failed, calls, "{story}");
         calls

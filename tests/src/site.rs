@@ -33,7 +33,7 @@ impl Site {
     /// Starts a server with this text of a configuration.
     ///
     /// # Panics
-    /// It is wrong.
+    /// The configuration is wrong.
     pub(crate) fn start(text: &str, folder: TempDir) -> Self {
         Self { site: strowger_rig::Site::start_in(text, folder.path()), folder }
     }
@@ -89,7 +89,7 @@ impl Site {
         self.site.free_address()
     }
 
-    /// Lets time pass.
+    /// Advances the virtual clock by this time.
     pub fn wait(&self, time: Duration) {
         self.site.wait(time);
     }
@@ -129,7 +129,7 @@ impl Site {
     /// Adopts the present text of its configuration.
     ///
     /// # Panics
-    /// It is wrong.
+    /// The configuration is wrong.
     pub fn reload(&self) {
         self.site.reload();
     }
@@ -151,7 +151,7 @@ impl Site {
     /// Returns its log, and asserts that it contains this text.
     ///
     /// # Panics
-    /// It does not.
+    /// The log does not contain the text.
     pub fn log_with(&self, text: &str) -> String {
         self.site.log_with(text)
     }
@@ -159,7 +159,7 @@ impl Site {
     /// Asserts that it still answers: OPTIONS to the server itself by this transport gets a 200.
     ///
     /// # Panics
-    /// It does not answer.
+    /// The server does not answer.
     pub fn assert_answers(&self, transport: Transport) {
         let uri = format!("sip:{};transport={}", self.address(transport), transport.name());
         let mut wire = self.connect(transport);

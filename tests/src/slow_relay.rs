@@ -56,13 +56,14 @@ impl SlowRelay {
         self.address
     }
 
-    /// Returns how many pieces went to the server: questions, as far as they are sent one by one, and handshakes of
-    /// connections.
+    /// Returns how many pieces the relay has sent to the server: questions, if they are sent one by one, and handshakes
+    /// of connections.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Passes nothing on in either direction, and closes nothing, until [`mend`](Self::mend): like a lost network.
+    /// Stops passing bytes in either direction, without closing a connection, until [`mend`](Self::mend). This acts
+    /// like a lost network.
     pub fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
     }
@@ -81,12 +82,12 @@ impl SlowRelay {
 
 fn hold(is_cut: &AtomicBool) {
     while is_cut.load(Ordering::Relaxed) {
-        // Poll interval: nothing signals the end of the cut.
+        // This is the poll interval, because nothing signals the end of the cut.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Passes bytes on until one end closes; calls `before` for each piece.
+/// Passes bytes on until one end closes its connection; calls `before` for each piece.
 fn pass(mut from: TcpStream, mut to: TcpStream, before: impl Fn()) {
     let mut bytes = [0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut bytes) {

@@ -264,8 +264,8 @@ impl Smuggler {
 
 impl Meant {
     /// Reads the message of a datagram by the documented rules of the server: CRLF or LF ends a line, white space at
-    /// the start of a line continues the previous one, a control octet is a space. `None`: it is ambiguous (a CR alone,
-    /// two different lengths), and no peer may get it.
+    /// the start of a line continues the previous line, and a control octet counts as a space. Returns `None` if the
+    /// message is ambiguous (a CR alone, two different lengths); no peer may get such a message.
     fn read(bytes: &[u8]) -> Option<Self> {
         let from = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
         let mut rest = &bytes[from..];

@@ -32,7 +32,8 @@ impl Took {
         self.elapsed >= bound
     }
 
-    /// Tells whether it took less. On a machine with other work the bound is effectively longer, four times at most.
+    /// Tells whether the fair time is below this bound. On a machine with other work the bound is effectively longer,
+    /// four times at most.
     pub fn is_below(self, bound: Duration) -> bool {
         self.fair < bound
     }
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn an_upper_bound_is_stretched_four_times_at_most() {
         let busy = Stopwatch { begun: Instant::now() - Duration::from_secs(4), waited: Duration::ZERO };
-        // Whether or not this machine has waited longer than that since boot.
+        // This holds whether or not this machine has waited longer than that since boot.
         let took = busy.took();
         assert!(took.is_at_least(Duration::from_secs(4)));
         assert!(took.fair >= took.elapsed / STRETCH && took.fair <= took.elapsed);

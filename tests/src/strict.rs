@@ -144,7 +144,7 @@ fn read(bytes: &[u8]) -> Result<Option<(Strict, usize)>, Fault> {
         headers.push((name, line[colon + 1..].trim_ascii().to_vec()));
     }
     let mut message = Strict { start, headers, body: Vec::new() };
-    // A request may lack some of them, and then so does its answer.
+    // A request may lack some of these header fields, and then its answer lacks them too.
     let least = usize::from(message.method().is_some());
     for (name, compact) in [("From", "f"), ("To", "t"), ("Call-ID", "i"), ("CSeq", "CSeq")] {
         if !(least..=1).contains(&message.all(name, compact).len()) {

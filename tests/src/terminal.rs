@@ -127,7 +127,7 @@ impl Terminal {
         let status = wait::look(SOON, || self.child.try_wait().expect("a child can be asked"));
         let status = status.unwrap_or_else(|| panic!("it does not end:\n{}", self.picture()));
         assert_eq!(settings(&self.line), self.before, "the terminal is not as it was");
-        // A mark after the output of the child: once the reader has it, it has the whole output.
+        // The mark is written after the output of the child, so once the reader has the mark, it has the whole output.
         let mut line = File::from(self.line.try_clone().expect("a descriptor is left"));
         line.write_all(MARK.as_bytes()).expect("the terminal is there");
         assert!(wait::until(SOON, || self.text().contains(MARK)), "the output ends");

@@ -10,21 +10,21 @@ static MACHINE: RwLock<()> = RwLock::new(());
 /// while endless work runs.
 const NICE: i32 = 5;
 
-/// Takes the machine for a test that measures: no other of its program runs meanwhile.
+/// Reserves the machine for a test that measures time: no other test of its program runs meanwhile.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    // A failed test leaves nothing behind that could harm the next.
+    // A failed test leaves no state behind that could disturb the next test.
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a share of the machine for a test that waits most of its time: others of this kind run meanwhile, but none that
-/// measures.
+/// Takes a share of the machine for a test that waits most of its time. Other such tests run meanwhile, but no test
+/// that measures time.
 pub fn shared() -> RwLockReadGuard<'static, ()> {
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a test that measures to the millisecond, and waits most of its time: at first beside others of this kind. If it
-/// fails there, it has the machine for itself. Other programs may still disturb it, so it must pass once in four times.
-/// A fault of the program under test fails all of them.
+/// Runs a test that measures to the millisecond and waits most of its time. It runs at first beside other such tests;
+/// if it fails there, it has the machine for itself. Other programs may still disturb it, so it must pass once in four
+/// attempts. A fault of the program under test fails all attempts.
 ///
 /// # Panics
 /// The test failed each time.
@@ -45,8 +45,8 @@ pub fn undisturbed(test: impl Fn() + RefUnwindSafe) {
     test();
 }
 
-/// Runs work that never pauses: while others wait, it and its children get less of the processor (nice(2)), so that the
-/// deadlines of the others hold.
+/// Runs work that never pauses. While other tests wait, the work and its children get less of the processor (nice(2)),
+/// so that the deadlines of those tests are kept.
 ///
 /// # Panics
 /// The work panicked.

@@ -317,7 +317,7 @@ impl Wire {
         }
     }
 
-    /// Tells whether the peer closes the connection before the limit; discards its input. Never for UDP.
+    /// Tells whether the peer closes the connection before the limit; discards its input. By UDP this returns false.
     pub fn closes(&mut self, limit: Duration) -> bool {
         if let Way::Line(line) = &self.way {
             return line.closes(limit);
@@ -366,7 +366,7 @@ impl Wire {
         closed || tcp.set_nonblocking(false).is_err()
     }
 
-    /// Tells whether there is unread input, including the end of a connection.
+    /// Tells whether there is unread input; the end of a connection counts as input.
     pub fn has_come(&self) -> bool {
         let is_empty = |peeked: io::Result<usize>| matches!(peeked, Err(error) if is_timeout(&error));
         match (&self.way, self.tcp()) {

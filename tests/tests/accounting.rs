@@ -1,4 +1,4 @@
-//! Accounting: the rows of calls, in each format, and exactly one copy of each row despite all failures.
+//! Accounting: the rows of calls in each format. Despite all failures there is exactly one copy of each row.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub(crate) fn rows(server: &Server, table: &str) -> Vec<Row> {
     files.sort();
     let read = |file: &PathBuf| {
         let text = std::fs::read_to_string(file).expect("it can be read");
-        // Without a line that is still being written.
+        // A line that is still being written is left out.
         let text = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
         if file.extension().is_some_and(|form| form == "csv") { of_csv(text) } else { of_json(text) }
     };
@@ -117,7 +117,7 @@ fn of_csv(text: &str) -> Vec<Row> {
     records.into_iter().map(row).collect()
 }
 
-/// Returns the rows, once there are `count`.
+/// Waits until the table has `count` rows, and returns the rows.
 #[track_caller]
 fn comes_to(server: &Server, table: &str, count: usize) -> Vec<Row> {
     let mut all = Vec::new();
@@ -180,7 +180,7 @@ fn calls_are_written_in_each_form() {
         let busy = fails(&mut caller, &mut callee, 486);
         let failed = fails(&mut caller, &mut callee, 404);
         let cancelled = is_cancelled(&mut caller, &mut callee);
-        // Nothing is forwarded, and the caller counts as present: it has a connection.
+        // The server forwards nothing, and the caller counts as present because it has a connection.
         let mut by_tcp = server.connect(Tcp);
         let call = invite("sip:carol@example.org", &by_tcp);
         let away = call.call_id.clone();
@@ -316,7 +316,8 @@ fn a_server_that_ends_writes_all() {
     assert_eq!(open, ["answered", "shutdown", "", ""]);
 }
 
-/// A phone that rang, lost to another and is silent delays no row: `kill -9` loses rows that have not been written yet.
+/// The server does not wait for a phone that rang, lost the call to another phone and is silent: `kill -9` would lose a
+/// row that has not been written yet.
 #[test]
 fn the_record_of_a_call_waits_for_no_phone_that_lost() {
     let mut server = setup("json", "proxy.fork = \"parallel\"").start();
@@ -335,7 +336,7 @@ fn the_record_of_a_call_waits_for_no_phone_that_lost() {
 
 #[test]
 fn a_full_disk_is_reported_and_calls_go_on() {
-    // The signal of a file at its limit would end the process.
+    // Without this setting the signal of a file at its size limit would end the process.
     let ignores = ["sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
     let quiet = "log.calls_per_minute = 0\nlog.registrations_per_minute = 0";
     let mut server = setup("json", quiet).under(&ignores).start();
@@ -380,7 +381,7 @@ fn a_database_of_another_program_is_refused_at_the_start() {
     server.log_with("belongs to another program");
 }
 
-/// Each would cut off rows of the other.
+/// Each of the two servers would cut off rows of the other.
 #[test]
 fn two_servers_do_not_share_a_spool_or_a_folder() {
     let server = setup("json", "").start();
@@ -396,7 +397,7 @@ fn two_servers_do_not_share_a_spool_or_a_folder() {
     }
 }
 
-/// The other party does not answer its BYE: that is an event, too.
+/// The other party does not answer its BYE; this is written as an event, too.
 #[test]
 fn a_bye_that_fails_is_written() {
     let server = setup("json", "").start();

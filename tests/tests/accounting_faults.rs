@@ -83,8 +83,8 @@ fn are_right(database: &Database, calls: u64) {
     assert_eq!(number(database, in_order), calls, "each call has its INVITE, then its BYE");
 }
 
-/// Makes this many calls at this rate, and more while the database starts, during which the database has every kind of
-/// trouble in turn.
+/// Makes at least this many calls at this rate. Meanwhile the database has every kind of trouble in turn; calls
+/// continue until it has started again.
 fn in_all_troubles(mut database: Database, calls: u32, rate: u32) {
     let relay = SlowRelay::to(database.server().address());
     let own = database.server().address().port().to_string();

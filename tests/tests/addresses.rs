@@ -58,7 +58,7 @@ fn answers_leave_from_the_address_that_the_request_came_to() {
             let there = SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), port);
             for _ in 0..4 {
                 let (socket, local) = at(there, Ipv4Addr::LOCALHOST);
-                // Without a transaction, and with one.
+                // The answer is checked without a transaction, and with a transaction.
                 for uri in [format!("sip:127.0.0.1:{port}"), "sip:nobody@example.org".into()] {
                     socket.send(&Request::new("OPTIONS", &uri, "udp", local).bytes()).expect("loopback takes it");
                     assert!(answer(&socket).is_some(), "nothing from 127.0.0.{last}: {}", server.log());
@@ -85,7 +85,7 @@ fn a_phone_is_called_from_the_address_at_which_it_registered() {
     assert_eq!(answer(&caller), Some(200));
 }
 
-/// A peer may forge its source.
+/// A peer may forge the source of a datagram.
 #[test]
 fn a_datagram_that_proves_nothing_does_not_change_from_where_a_phone_is_called() {
     let (_server, port) = start("");

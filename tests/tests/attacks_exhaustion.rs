@@ -133,7 +133,7 @@ fn half_messages_of_one_source_take_no_more_than_its_share() {
         assert!(closed(&mut all, 500) >= 500, "a thousand of them fit into no share");
     });
     assert!(grew < SHARE, "{grew} bytes");
-    // Others are served meanwhile, and the source itself after it has closed.
+    // Other sources are served meanwhile, and this source too after it has closed its connections.
     server.assert_answers(Tcp);
     let mut other = from(&server, Tcp, 2);
     other.send(&Request::new("OPTIONS", "sip:example.org", "tcp", other.local()).bytes()).expect("loopback");
@@ -229,7 +229,7 @@ fn the_share_of_a_source_is_a_setting() {
     let mut all = crowd(server.address(Tcp), 40, &half_message(LARGE));
     let closed = closed(&mut all, 23);
     assert!((23..=30).contains(&closed), "{closed} of 40 were closed");
-    // Another source has its own share.
+    // Another source has a share of its own.
     let mut other = from(&server, Tcp, 2);
     other.send(&half_message(LARGE)).expect("the server reads");
     assert!(!other.is_closed());
@@ -370,7 +370,7 @@ fn requests_of_many_sources_take_no_more_than_all_may() {
     let server = start(&[Udp, Tcp], "limits.request_memory_of_all = \"1 MiB\"");
     let mut phone = ringing(&server);
     let mut rang = 0;
-    // UDP sources may be forged: they leave half to others.
+    // Sources of UDP may be forged, so together they may use only half; other sources keep the other half.
     for (transport, all) in [(Udp, 6..=8), (Tcp, 14..=17)] {
         let mut callers: Vec<Wire> = (0..8).map(|n| from(&server, transport, 2 + n)).collect();
         for n in 0..40 {
@@ -402,7 +402,8 @@ fn requests_that_are_answered_do_not_count_against_a_source() {
     }
 }
 
-/// The largest requests are not stored whole; yet each can be cancelled, and its final response acknowledged.
+/// The largest requests are not stored whole. Yet each of them can be cancelled, and its final response can be
+/// acknowledged.
 #[test]
 fn one_large_request_that_rings_takes_no_more_than_64_kb() {
     let mut server = start(&[Udp, Tcp], "");
@@ -473,7 +474,7 @@ fn long_responses_of_a_phone_take_no_more_than_the_share_of_the_caller() {
             for request in &open {
                 let long = format!("X: {}", "x".repeat(58_000));
                 phone.send(&respond(request, code, "t", &[long])).expect("the server reads");
-                // It arrives, stored or not.
+                // The response arrives at the caller, whether the server stores it or not.
                 assert_eq!(caller.answer(LIMIT).as_deref().and_then(status), Some(code));
             }
         });
@@ -481,7 +482,7 @@ fn long_responses_of_a_phone_take_no_more_than_the_share_of_the_caller() {
     }
 }
 
-/// A large request rings fewer phones at once; the largest rings one at a time.
+/// A large request rings fewer phones at once; the largest request rings one phone at a time.
 #[test]
 fn a_large_request_to_many_phones_is_kept_as_often_as_may_be() {
     for (bytes, rings) in [(1_000, 5), (40_000, 1)] {
@@ -517,7 +518,7 @@ fn requests_that_wait_for_names_take_no_more_than_their_bound() {
     let bound = "limits.request_memory_per_source = \"1 MiB\"";
     let server = Setup::on(&[Udp, Tcp]).with(&lines).with(bound).in_memory().start();
     let mut caller = server.connect(Tcp);
-    // One shard runs until it is overloaded, and has the whole bound.
+    // Only one shard runs until it is overloaded, so this shard has the whole bound.
     for _ in 0..40 {
         caller.send(&large("MESSAGE", "sip:x@silent.test:5060", &caller).bytes()).expect("the server reads");
     }
@@ -526,7 +527,7 @@ fn requests_that_wait_for_names_take_no_more_than_their_bound() {
     assert!((22..=24).contains(&refused), "{refused} of 40 were refused");
 }
 
-/// All messages belong to one call, behind the first one that waits.
+/// All messages belong to one call, and wait for the first message of this call.
 #[test]
 fn messages_that_wait_behind_another_of_their_call_take_no_more_than_their_bound() {
     let Some(names) = NameServer::start(&[("silent.test", Record::Silent(1)), ("silent.test", Record::Silent(28))])
@@ -569,7 +570,7 @@ fn a_registration_of_thousands_of_contacts_is_refused() {
         };
         assert_eq!(status(&exchange(&mut wire, &request)), Some(code), "{n} contacts");
     }
-    // It is not even read to its end.
+    // The server does not even read such a request to its end.
     let request = asks(&wire, contacts.len());
     assert_eq!(status(&exchange(&mut wire, &request)), Some(400));
 }

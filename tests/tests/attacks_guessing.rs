@@ -1,6 +1,6 @@
-//! Disguised guesses at a password, each from its own source. Every judged guess is counted: beyond the limit of a
-//! source even the right password is refused. Uncounted guesses are not judged. With the default configuration, except
-//! that loopback is not exempt from bans.
+//! Disguised guesses at a password, each from a source of its own. The server counts every guess that it judges: beyond
+//! the limit of a source it refuses even the right password. It does not judge guesses that it does not count. The
+//! configuration is the default, except that loopback addresses are not exempt from bans.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -192,7 +192,7 @@ fn call(user: &str, method: &str, uri: &str) -> Request {
 #[test]
 fn no_disguise_has_more_guesses_than_a_source_has() {
     let server = Setup::on(&[Udp, Tcp]).with("domains = [\"example.org\"]\nban.exempt = []").site();
-    // A user for each: several failures of one account would hide those of a source.
+    // Each case has its own user, because several failures of one account would hide those of a source.
     let users: Vec<String> = (0..DISGUISES.len()).map(|n| format!("u{n}")).collect();
     users.iter().for_each(|user| server.add_user(&format!("{user}@example.org"), RIGHT));
     let cases: Vec<_> = DISGUISES.iter().zip(&users).enumerate().collect();

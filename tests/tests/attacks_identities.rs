@@ -11,7 +11,7 @@ fn register_as_mallory(wire: &mut Wire, to: &str) -> Option<u16> {
     code(with_password(wire, &request, "mallory", "a secret"))
 }
 
-/// Even if it may call under another name.
+/// This holds even if the user may call under another name.
 #[test]
 fn a_user_registers_no_other() {
     for more in ["", "auth.user_must_match = false"] {

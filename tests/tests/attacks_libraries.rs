@@ -129,7 +129,7 @@ fn cost(server: &mut Server, wire: &mut Wire, times: u32, message: impl Fn() -> 
     let before = server.process().cpu();
     for _ in 0..times {
         wire.send(&message()).expect("loopback takes it");
-        // One at a time: datagrams that the socket cannot hold would cost nothing.
+        // The datagrams are sent one at a time: datagrams that the socket cannot hold would cost nothing.
         let _ = wire.receive(Duration::from_millis(20));
     }
     (server.process().cpu() - before) / times

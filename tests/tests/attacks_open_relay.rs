@@ -263,7 +263,7 @@ fn answers_to_nothing_lead_nowhere() {
     assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// Our answers go to the source of the request; only the port may come from its Via.
+/// Our answers go to the source of the request; the Via determines only their port.
 #[test]
 fn answers_go_back_to_the_source_whatever_the_via_says() {
     let mut place = RelaySetup::new();
@@ -312,7 +312,8 @@ fn at_another_address(server: &Site, transport: Transport) -> Wire {
     server.connect_from(transport, from)
 }
 
-/// A user may call any address, and its password grants nothing else: nothing to others, and nothing without it.
+/// A user may call any address. The password of the user allows nothing to other users, and without the password no
+/// such call is allowed.
 #[test]
 fn a_binding_leads_its_callers_only_where_its_user_said() {
     let mut place = RelaySetup::new();

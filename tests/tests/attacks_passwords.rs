@@ -109,7 +109,7 @@ pub(crate) fn code(response: Option<Vec<u8>>) -> Option<u16> {
 fn a_password_is_not_judged_from_another_address_than_its_nonce_was_sent_to() {
     let server = start(&[Udp], "");
     let (mut gets, mut guesses) = (at(&server, Udp, 2), at(&server, Udp, 3));
-    // Enough to ban a source twice, then the right one.
+    // These guesses would ban a source twice; the right password follows.
     for n in 0..=20 {
         let request = register(&gets, "bob");
         let password = if n == 20 { RIGHT } else { "a guess" };
@@ -205,11 +205,11 @@ fn many_credentials_in_one_request_are_one_guess() {
 #[test]
 fn an_account_that_many_sources_guess_hears_each_of_them_once_more() {
     let server = start(&[Udp], "ban.failures = 5\nban.account_failures = 20");
-    // Four sources guess up to their own limits, each unaware of the others.
+    // Four sources guess, each up to its own limit, and each without the results of the others.
     for last in 10..14 {
         assert_eq!(guesses(&mut at(&server, Udp, last), 10), 5);
     }
-    // From now on each source has one guess: later ones are stale, right or wrong.
+    // From now on each source has one guess: later guesses are stale, whether they are right or wrong.
     for last in 20..23 {
         let mut wire = at(&server, Udp, last);
         let request = register(&wire, "bob");
@@ -313,7 +313,7 @@ fn credentials_lead_to_no_other_number() {
         assert_eq!(status(&response), Some(407), "{number}");
         assert!(gateway.receive(Duration::from_millis(200)).is_none(), "the call to {number} left");
     }
-    // They are valid for their target, with any parameters and port that a proxy on the way has added.
+    // The credentials stay valid for their target, with any parameters and port that a proxy on the way has added.
     let written = Request { uri: "sip:bob@EXAMPLE.org:5060;transport=udp".into(), ..credentials.on(&call) };
     let own_port = server.address(Udp).port();
     let written = Request { uri: written.uri.replace("5060", &own_port.to_string()), ..written };

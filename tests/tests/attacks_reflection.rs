@@ -1,5 +1,5 @@
-//! Traffic that a forged source can direct at a victim: an unproven UDP request gets one answer, of at most three times
-//! its size. And no ACK for an answer of the server is forwarded.
+//! Traffic that an attacker with a forged source can direct at a victim. A UDP request whose source is unproven gets
+//! only one answer, of at most three times its size. The server forwards no ACK for its own answers.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn what_proved_nothing_gets_one_answer() {
         for (name, uri, from, lines) in &requests {
             add(format!("{method}, {name}"), shortest(method, uri, from, lines));
         }
-        // As if within a dialog: the answer has the tag of another user agent.
+        // The request is sent as if within a dialog: the answer has the tag of another user agent.
         let inside = String::from_utf8(shortest(method, "sip:bob@192.0.2.9", remote, "")).expect("text");
         let inside = inside.replace("\r\ni:", ";tag=2\r\ni:").into_bytes();
         add(format!("{method}, as if within a call"), inside);
@@ -86,7 +86,7 @@ fn what_proved_nothing_gets_one_answer() {
         let sent: usize = answers.iter().map(Vec::len).sum();
         assert!(answers.len() <= 1, "{} answers to {name}: {text}", answers.len());
         assert!(sent <= 3 * bytes.len(), "{name}: {sent} bytes for {}: {text}", bytes.len());
-        // It may ask again, and is answered again.
+        // The sender may ask again, and is answered again.
         wire.send(bytes).expect("loopback takes it");
         let again = wire.receive(Duration::from_millis(300));
         assert_eq!(again.map(|a| a.len()).unwrap_or_default(), sent, "{text}");
@@ -141,7 +141,8 @@ fn nothing_short_is_answered_at_length() {
         ("one octet", vec![b'X']),
     ];
     for (name, bytes) in &attacks {
-        // From an address without history, and three times: the server may fail to recognize its own answers.
+        // The request comes from an address without history, three times, because the server might fail to recognize
+        // its own answers.
         let mut wire = server.connect(Transport::Udp);
         for _ in 0..3 {
             wire.send(bytes).expect("loopback takes it");
@@ -165,7 +166,7 @@ fn nothing_short_is_answered_at_length() {
     }
 }
 
-/// An INVITE of usual length gets every answer of the server.
+/// An INVITE of usual length gets every answer that the server may send.
 #[test]
 fn common_requests_are_answered() {
     let server = start();
@@ -185,7 +186,8 @@ fn common_requests_are_answered() {
     }
 }
 
-/// A request with a proven source is answered by RFC 3261 section 17.2.1: until its ACK comes.
+/// A request with a proven source is answered as RFC 3261 section 17.2.1 demands: the answer is repeated until the ACK
+/// comes.
 #[test]
 fn what_proved_itself_is_answered_until_it_hears() {
     let server = start();
@@ -200,7 +202,7 @@ fn what_proved_itself_is_answered_until_it_hears() {
     }
 }
 
-/// The server cannot know whether the caller really is at its source address, but its calls must work.
+/// The server cannot know whether the caller really is at its source address, but the calls of this caller must work.
 #[test]
 fn what_a_callee_answers_is_repeated_no_more_than_the_request_has_earned() {
     let server = start();

@@ -1,6 +1,6 @@
-//! Parties that a participant of a call can reach by the header fields of this server: the other party of that call,
-//! and no third one. With the default configuration, where every caller may call users of the server, and these may
-//! call any address.
+//! Parties that a participant of a call can reach by the header fields of this server: only the other party of this
+//! call, and no third party. The configuration is the default: every caller may call users of the server, and these
+//! users may call any address.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -219,7 +219,7 @@ fn a_strangers_call_opens_no_connection() {
     assert!(listener.accept(Duration::from_millis(20)).is_none(), "a connection was made");
 }
 
-/// The party is in the route token, not in the To header of the request, which its sender writes.
+/// The party is determined by the route token, and not by the To header of the request, which its sender writes.
 #[test]
 fn another_party_in_to_changes_nothing() {
     let server = start(&[Transport::Udp], "", &["bob", "gw"]);
@@ -237,7 +237,7 @@ fn another_party_in_to_changes_nothing() {
     hears_nothing(&mut gateway);
 }
 
-/// A callee of our user can reach that user through the call, but not third parties in its name.
+/// A callee of our user can reach that user through the call, but cannot reach third parties in the name of that user.
 #[test]
 fn whom_a_user_calls_gets_no_open_relay() {
     let server = start(&[Transport::Udp], "", &["alice", "bob"]);
@@ -276,8 +276,8 @@ fn whom_a_user_calls_gets_no_open_relay() {
     attack(&server, &mut mallory);
 }
 
-/// Forged connection numbers and addresses are not used as such: the server keeps working, and no connection gets
-/// messages meant for another.
+/// The server does not use forged connection numbers and addresses: it continues to work, and no connection gets
+/// messages that were meant for another connection.
 #[test]
 fn what_stands_in_a_contact_names_no_connection() {
     for shards in ["1", "\"auto\"", "2"] {
@@ -374,7 +374,7 @@ fn route_tokens_are_not_exchanged() {
         let answer = refused(&mut stranger, &request);
         assert!(answer == 407 || answer == 400, "attack {n}: {answer}");
     }
-    // The form of a strict router: our Route as Request-URI, the target as last Route.
+    // This is the form of a strict router: our Route is the Request-URI, and the target is the last Route.
     let own = there.trim_matches(['<', '>']).to_owned();
     for target in ["<sip:+19005551234@127.0.0.9>".to_owned(), format!("<sip:x@{}>", second.local())] {
         let mut request = end.request_to("INFO", &own);
@@ -383,7 +383,7 @@ fn route_tokens_are_not_exchanged() {
     }
     hears_nothing(&mut bob);
     hears_nothing(&mut second);
-    // All of them are valid in their place.
+    // All of these route tokens are valid at their proper place.
     arrives(&mut stranger, &mut bob, &end.request("INFO"), &[]);
     arrives(&mut bob, &mut stranger, &back.request("INFO"), &[]);
     let mut request = end.request_to("INFO", &own);
@@ -422,7 +422,7 @@ fn route_tokens_and_seals_are_believed_in_their_place_alone() {
     assert!(back.uri.contains("callee@"), "{}", back.uri);
     let bye = back.request("BYE");
     carol.send(&bye.bytes()).expect("loopback takes it");
-    // The BYE goes to the literal address of that Contact, not over bob's connection.
+    // The BYE goes to the address that is written in that Contact, not over bob's connection.
     assert!(bob.request("BYE", Duration::from_millis(200)).is_none());
     // In Path, Refer-To, Record-Route, Via it is text.
     let mut request = end.request("INFO");

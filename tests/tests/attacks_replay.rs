@@ -111,7 +111,7 @@ fn what_was_read_registers_and_calls_nobody() {
         for (name, change) in changes {
             for wire in &mut wires {
                 for (keeps_call, keeps_branch) in [(false, false), (true, false), (true, true)] {
-                    // A replay by a stream with the branch of an earlier attack is a copy of it.
+                    // A replay over a stream with the branch of an earlier attack counts as a copy of that attack.
                     if keeps_branch && wire.transport() != Udp {
                         continue;
                     }
@@ -124,7 +124,7 @@ fn what_was_read_registers_and_calls_nobody() {
                     again.branch = if keeps_branch { again.branch } else { unique("z9hG4bK") };
                     let answer = ask(wire, &again);
                     let from = format!("{kind}, {name}, {wire:?}, {keeps_call} {keeps_branch}");
-                    // A datagram of the same source may be a copy of the accepted request: it gets that answer, and
+                    // A datagram of the same source may be a copy of the accepted request: it gets the same answer, and
                     // changes nothing.
                     let is_copy = kind == "REGISTER"
                         && keeps_call
@@ -134,7 +134,7 @@ fn what_was_read_registers_and_calls_nobody() {
                         faults.push(format!("{from}: {answer:?}"));
                     }
                     if again.method == "INVITE" {
-                        // No answer to it is retransmitted.
+                        // No answer to this replay is retransmitted.
                         wire.drain();
                     }
                 }
@@ -142,7 +142,7 @@ fn what_was_read_registers_and_calls_nobody() {
         }
     }
     assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));
-    // Bob's binding is unchanged, and the only one.
+    // Bob's binding is unchanged, and no other binding exists.
     let mut look = Request::register("bob", "example.org", &at, "udp", bob.local());
     look.headers.clear();
     let challenge = exchange(&mut bob, &look);

@@ -229,7 +229,7 @@ impl Scene {
         for (name, wire) in [other, ("carol", &mut self.carol), ("the victim", &mut self.victim)] {
             while wire.has_come() {
                 let message = wire.receive(Duration::from_millis(1)).unwrap_or_default();
-                // Time passes: phones behind NAT are pinged, and senders hear 100s.
+                // Time passes: the server pings phones behind NAT, and senders get 100s.
                 let is_ping = String::from_utf8_lossy(&message).contains("Call-ID: ping-");
                 if !is_ping && status(&message) != Some(100) {
                     heard.push((name, message));
@@ -254,7 +254,7 @@ fn no_route_token_or_seal_leads_to_a_third_party() {
                 let mut request = scene.ends[party].request(method);
                 change(&mut request, &scene.bounds);
                 for (who, heard) in scene.heard(party, &request) {
-                    // The other party may receive requests to targets that it wrote itself.
+                    // The other party may receive requests to targets that this party wrote itself.
                     if who != other || !request_uri(&heard).starts_with(&own) {
                         faults.push(format!("{name}, {method}: {who} heard {}", String::from_utf8_lossy(&heard)));
                     }

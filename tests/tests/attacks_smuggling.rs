@@ -176,7 +176,8 @@ fn settle_stream(wire: &mut Wire) {
     wire.receive(Duration::from_millis(5));
 }
 
-/// A frame is a message: two in one, or one in two, are invalid (RFC 7118 section 4).
+/// A WebSocket frame is a message: two messages in one frame, or one message in two frames, are invalid (RFC 7118
+/// section 4).
 #[test]
 fn a_frame_is_one_message() {
     let mut server = start();
@@ -207,7 +208,7 @@ fn a_frame_is_one_message() {
         }
         settle_stream(&mut wire);
         settle(&server, &mut fence);
-        // Alone in its frame, the smuggled request is one of a local user without a password.
+        // Alone in its frame, the smuggled request would be a request of a local user without a password.
         read(&mut phone, &mut framer, name, &mut faults);
     }
     assert!(faults.is_empty(), "{} got through:\n{}", faults.len(), faults.join("\n"));

@@ -310,7 +310,7 @@ fn an_alias_of_a_client_that_proved_nothing_gets_nothing() {
     assert_eq!((hears(&mut thief).as_str(), bank.seen().len()), ("", 1));
 }
 
-/// Nor does an alias over TCP, for messages that require TLS.
+/// An alias over TCP gets no messages that require TLS.
 #[test]
 fn an_alias_over_tcp_gets_nothing_that_is_to_go_by_tls() {
     let Some(world) = World::new("") else { return };
@@ -324,7 +324,7 @@ fn an_alias_over_tcp_gets_nothing_that_is_to_go_by_tls() {
     assert!(thief.receive(Duration::from_millis(300)).is_none());
 }
 
-/// An unrequested client certificate proves nothing; a requested one proves its own name.
+/// An unrequested client certificate proves nothing; a requested certificate proves only its own name.
 #[test]
 fn an_alias_of_a_client_with_another_name_gets_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -353,7 +353,7 @@ fn a_name_is_proved_by_each_connection_again() {
             let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
             let connection = ServerConnection::new(Arc::new(config.expect("a certificate"))).expect("a server");
             let mut stream = StreamOwned::new(connection, stream);
-            // One request per connection.
+            // The peer accepts one request per connection.
             let mut buffer = [0; 8_192];
             let Ok(n) = stream.read(&mut buffer) else { continue };
             remembers.lock().expect("no thread panics with it").push(request_uri(&buffer[..n]));

@@ -1,5 +1,5 @@
-//! Memcached and Redis that are stopped, frozen, slow and restarted: each request has its specified answer in time,
-//! none has another's, and a lost server is found again automatically.
+//! Memcached and Redis servers that are stopped, frozen, slow and restarted: each request has its specified answer in
+//! time, no request gets the answer to another request, and a lost server is found again automatically.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ impl Traffic {
         tally
     }
 
-    /// Runs rounds until all answers of a round are right; returns the time it took.
+    /// Runs rounds until all answers of a round are right. Returns the time until then.
     fn until_well(&mut self, limit: Duration) -> Duration {
         let start = Instant::now();
         loop {

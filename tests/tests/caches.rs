@@ -277,7 +277,7 @@ fn lives_end(cache: &mut Asked) {
         is_new && keys[..3].iter().all(|key| cache.value(key).is_none())
     });
     assert!(is_gone, "{:?}", all(cache));
-    // Clocks have whole milliseconds: the first one may be almost over.
+    // Clocks have whole milliseconds, and the first millisecond may be almost over.
     assert!(start.elapsed() > Duration::from_millis(1_499), "none ends early");
     assert_eq!(cache.value(b"long"), Some(b"value".into()));
 }
@@ -410,7 +410,8 @@ fn redis_behind_a_sentinel() {
     });
     assert!(is_followed);
     backend::stop_cache(&mut master).expect("it ends");
-    // The replica becomes the master, and each connection finds it: the hash of a key selects its connection.
+    // The replica becomes the master, and each connection must find the new master: the hash of a key selects its
+    // connection.
     let is_found = wait::until(Duration::from_secs(30), || {
         (0..32_u8).all(|n| {
             let stored = cache.ask(Request::Store { key: &[b'@', n], value: b"value", life: Life::FOREVER });
@@ -450,7 +451,7 @@ fn redis_as_a_cluster() {
         addresses.iter().all(knows)
     });
     assert!(is_whole, "{:?}", say(addresses[0], &["CLUSTER INFO", "CLUSTER NODES"]));
-    // One of them is sufficient to find the others.
+    // One known node is sufficient to find the other nodes.
     conforms(Asked::remote(Service::Cluster, &addresses[1..2]));
     // A slot migrates while its keys are requested.
     let mut cache = Asked::remote(Service::Cluster, &addresses[..1]);

@@ -56,7 +56,7 @@ fn users_are_added_changed_listed_and_removed() {
         let child = command.spawn().expect("the program runs");
         if let Some(password) = password {
             use std::io::Write;
-            // A program that refuses early has closed the pipe already.
+            // A program that refuses its input early has closed the pipe already.
             let _ = writeln!(child.stdin.as_ref().expect("it is piped"), "{password}");
         }
         child.wait_with_output().expect("it ends")

@@ -182,7 +182,7 @@ fn without_a_control_socket_commands_say_so() {
     assert_eq!((code, said.contains("has no control socket")), (Some(1), true), "{said}");
     let server = Setup::on(&[Transport::Udp]).open_registrar().with("control.socket = \"none\"").start();
     assert_eq!(failed(&server, &["status"]).0, Some(1));
-    // A path in the configuration must be usable; the default path is optional.
+    // A path in the configuration must be usable; the default path need not be.
     let mut server = Setup::on(&[Transport::Udp]).relay().with("control.socket = \"missing/orders\"").prepare();
     assert_eq!(server.try_start().end(SOON).code(), Some(1));
     let log = server.log();

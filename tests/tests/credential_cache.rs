@@ -41,7 +41,7 @@ fn a_phone_that_registered_at_one_server_is_verified_at_the_other() {
         assert_eq!(message(&second, "another password"), CHALLENGED);
         assert_eq!(register(&second, PASSWORD), 401, "by its database she is no user there");
         assert_eq!(message(&second, PASSWORD), VERIFIED, "what fails takes nothing away");
-        // Another device stays when this one leaves, and then leaves, too.
+        // Another device stays registered when this device leaves; then the other device leaves, too.
         let another = |seconds: u32| {
             move |here: SocketAddr| {
                 let contact = "sip:alice@127.0.0.2";
@@ -176,7 +176,7 @@ fn write_as(server: &Server, user: &str) -> u16 {
     status(&ask(&authorized(&request, &challenge, user, PASSWORD)).0).expect("a response")
 }
 
-/// One cache for both purposes, about which `check` warns.
+/// One cache is used for both purposes; `check` warns about this.
 #[test]
 fn unknown_users_evict_no_registered_one() {
     let folder = tempfile::tempdir().expect("a temporary folder");

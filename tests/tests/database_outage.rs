@@ -146,7 +146,7 @@ impl Calls {
 }
 
 /// Makes calls for a minute with default settings while `disturb` acts on the database: calls of known users, and of
-/// users never asked for. Afterwards both kinds work at once.
+/// users that were never asked for. Afterwards calls of both kinds must work at once.
 fn outage(disturb: impl FnOnce(&Server) + Send) -> (Calls, Calls) {
     let server = Setup::on(&[Tcp]).with("domains = [\"example.org\"]\nlog.refusals_per_minute = 10000").start();
     // More users than call in a minute.

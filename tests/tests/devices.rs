@@ -44,7 +44,7 @@ fn a_phone_that_starts_again_and_again_registers_each_time() {
     let mut last = Vec::new();
     for _ in 0..14 {
         let mut wire = server.connect(Udp);
-        // Nothing shows that the earlier ports are gone.
+        // Nothing shows that the phone has left the earlier ports.
         let local = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), wire.local().port());
         last = register(&mut wire, &contact(local, Udp, instance), &[]);
         assert_eq!(status(&last), Some(200), "{}", String::from_utf8_lossy(&last));
@@ -77,7 +77,7 @@ fn phones_with_one_private_address_behind_two_routers_ring_both() {
         phone.send(&respond(&got, 486, "bob", &[])).expect("the server takes messages");
     }
     assert_eq!(caller.final_response(SOON).map(|answer| status(&answer)), Some(Some(486)));
-    // One of them unregisters.
+    // One of the devices unregisters.
     let instance = ";+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000000000001>\"";
     let gone = contact(private, Udp, instance).replace("expires=600", "expires=0");
     let answer = register(&mut phones[1], &gone, &[]);
@@ -102,7 +102,7 @@ fn a_phone_with_two_flows_rings_once_and_by_the_other_when_one_is_gone() {
     let mut call = |flow: &mut Wire, user: &str| {
         caller.send(&invite("sip:bob@example.org", &caller).bytes()).expect("the server takes messages");
         let got = flow.request("INVITE", SOON).expect("it rings");
-        // Each by the Contact that it registered.
+        // Each device is reached by the Contact that it registered.
         assert!(request_uri(&got).starts_with(&format!("sip:{user}@")), "{}", request_uri(&got));
         flow.send(&respond(&got, 486, "bob", &[])).expect("the server takes messages");
         assert_eq!(caller.final_response(SOON).map(|answer| status(&answer)), Some(Some(486)));

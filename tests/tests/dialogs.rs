@@ -168,8 +168,8 @@ fn calls_beyond_the_bound_are_refused_until_others_end() {
     set_up(&mut caller, &mut callee, &third, true);
 }
 
-/// Both phones ring, and the first takes the call. Returns the caller's end. The other phone gets its CANCEL, and
-/// answers only if `says_so`.
+/// Makes both phones ring; the first phone answers the call. Returns the caller's end. The other phone gets its CANCEL,
+/// and answers the CANCEL only if `says_so`.
 pub(crate) fn taken(caller: &mut Wire, phones: &mut [Wire; 2], call: &Request, says_so: bool) -> End {
     caller.send(&call.bytes()).expect("the server takes messages");
     let [first, other] = phones;

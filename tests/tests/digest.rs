@@ -364,7 +364,7 @@ fn another_spelling_of_the_user_does_not_make_a_replay_new() {
     phone.take(&challenge(&server, 1_000, 1));
     let header = String::from_utf8(phone.answer()).expect("ASCII");
     assert_eq!(judge(&server, 1_000, header.as_bytes(), Some(&ha1)), Authentication::Ok);
-    // A store may find the same subscriber by each of these; the response covers none of them.
+    // A store may find the same subscriber by each of these names; the response is computed with none of them.
     for name in ["username=\"BOB\"", "username=\"bob@example.org\"", "username*=UTF-8''bob"] {
         let again = header.replace("username=\"bob\"", name);
         assert_eq!(judge(&server, 1_000, again.as_bytes(), Some(&ha1)), Authentication::Replay, "{name}");
@@ -436,7 +436,8 @@ fn shards_share_one_table() {
             .collect();
         shards.into_iter().map(|shard| shard.join().expect("no shard panics")).sum()
     });
-    // A thread far behind the others finds its counts outside of the window, so some may pass nowhere, but none twice.
+    // A thread that is far behind the others finds its counts outside of the window. So some requests may pass in no
+    // thread, but none passes twice.
     assert!((1..=500).contains(&settled), "{settled}");
     assert_eq!(judge(&server, 1_000, &phone.answer_with(500), Some(&ha1)), Authentication::Replay);
     assert_eq!(judge(&server, 1_000, &phone.answer_with(501), Some(&ha1)), Authentication::Ok);
@@ -549,7 +550,7 @@ fn a_full_table_makes_new_nonces_stale() {
         verdicts.push(judge(&server, 1_000, &phone.answer(), Some(&ha1)));
     }
     assert_eq!(verdicts, [Authentication::Ok, Authentication::Ok, Authentication::Stale(Staleness::TableFull)]);
-    // One user may use only a part of the table; others find space.
+    // One user may use only a part of the table; other users still find space.
     let ann = Ha1Set::of_password(b"ann", REALM, b"her own");
     let mut other = Phone::new("ann", "her own");
     other.take(&challenge(&server, 1_000, 4));

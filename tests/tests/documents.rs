@@ -45,7 +45,7 @@ fn tests() -> BTreeSet<String> {
                 names.insert(format!("{file}::{name}"));
                 is_test = false;
             }
-            // A case that a test runs with others of its kind (`strowger_tests::together`).
+            // A case runs together with other cases of its kind (`strowger_tests::together`).
             if let Some((name, function)) = line.strip_prefix("(\"").and_then(|rest| rest.split_once("\", "))
                 && function.strip_suffix("),") == Some(name)
             {
@@ -261,7 +261,7 @@ fn what_is_watched_in_production_is_counted() {
     keys_exist(&text);
 }
 
-/// Every other way to create a file leaves its mode to the umask.
+/// If a file were created in another way, its mode would depend on the umask.
 #[test]
 fn files_of_the_server_are_made_in_one_place() {
     let crates = ["node", "server", "store", "cache", "backend", "files", "records", "net", "dns", "config", "rules"]

@@ -83,7 +83,7 @@ fn alice_of_each_domain_registers_and_calls_the_other() {
         assert_eq!(code(&with_password_of(domain, wire, &request)), 200);
         server.log_with(&format!("registered aor=alice@{domain}"));
     }
-    // Each reaches the phone of the other, by the password of the caller's domain.
+    // Each phone reaches the other phone, with the password of the caller's domain.
     for _ in 0..2 {
         phones.reverse();
         let [(from, caller), (to, callee)] = &mut phones;
@@ -91,7 +91,7 @@ fn alice_of_each_domain_registers_and_calls_the_other() {
         let refusal = exchange(caller, &request);
         assert_eq!(realm(&refusal), if *from == "a.example" { "a.example" } else { "office" });
         acknowledge(caller, &request, &refusal);
-        // Credentials of the other domain are useless to it, and so are those of other users.
+        // Credentials of the other domain, and those of other users, do not authenticate this user.
         let other = format!(
             "Proxy-Authorization: Digest username=\"alice\", realm=\"{}\", nonce=\"n\", uri=\"sip:x\", response=\"0123456789abcdef0123456789abcdef\"",
             if *from == "a.example" { "office" } else { "a.example" }
@@ -183,7 +183,7 @@ fn a_password_of_one_domain_proves_nothing_in_the_other() {
                 // Her password, in the requested realm.
                 let answer = with_password_of(own, &mut other, &request);
                 assert_eq!(code(&answer), refused, "{must_match} {own} {}", String::from_utf8_lossy(&answer));
-                // Her realm, with a nonce made for it.
+                // The challenge names the realm of this user, and has a nonce for this realm.
                 let mine = Request { call_id: unique("mine"), ..register(&other, own) };
                 let challenge = exchange(&mut other, &mine);
                 let mut answer = DigestAnswer::to(&challenge, &request, "alice", &format!("password of {own}"));

@@ -49,7 +49,7 @@ struct StormResult {
     delays: Vec<Duration>,
 }
 
-/// Registers users from `first` on at a rate, for a time or until `stop`, then waits `more` for answers. Nothing is
+/// Registers users from `first` on at a rate, for a time or until `stop`; then waits `more` for answers. Nothing is
 /// retransmitted, so each answer belongs to one request.
 fn storm(
     server: SocketAddr,
@@ -71,7 +71,8 @@ fn storm(
             let (mut received, mut buffer) = (Vec::new(), vec![0; 65_536]);
             let mut last = Instant::now();
             while sending.load(Ordering::Relaxed) || last.elapsed() < more {
-                // An error comes from a datagram after the kill of the server: its port is closed.
+                // This error comes from a datagram that was sent after the kill of the server, when its port was
+                // closed.
                 if let Ok(length) = receiver.recv(&mut buffer) {
                     last = Instant::now();
                     received.push((last, buffer[..length].to_vec()));
@@ -194,9 +195,9 @@ fn no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second(
         all.extend(kept);
         server.start();
     }
-    // What one kill loses is not there after the others either.
+    // A binding that one kill has lost is not there after the other kills either.
     assert_none_lost(&server, &all);
-    // And one user registered before all kills is really reached.
+    // A user who registered before all kills can still be called.
     let mut telephone = server.connect(Udp);
     let mut caller = server.connect(Udp);
     let contact = format!("sip:phone@{}", telephone.local());
@@ -227,7 +228,8 @@ fn bare_sync(folder: &Path) -> Duration {
     percentile(&mut times, 99)
 }
 
-/// The median of three: a stall of the machine spoils one. Two good ones decide, so the third is left out then.
+/// The result is the median of three measurements, because a stall of the machine may spoil one. If two of them are
+/// good, the third is left out.
 #[test]
 fn surviving_a_power_cut_takes_at_most_20_ms_or_what_the_disk_takes() {
     const RATE: usize = 5_000;
@@ -306,7 +308,7 @@ fn a_trace_shows_that_the_sync_returned_before_the_200() {
     let mut wire = server.connect(Udp);
     let count = 20;
     for n in 0..count {
-        // One at a time: so the order in the trace is the causal order.
+        // The requests are sent one at a time, so the order in the trace is the causal order.
         wire.send(&register(n, wire.local())).expect("loopback takes datagrams");
         let answer = wire.final_response(Duration::from_secs(10)).expect("it is answered");
         assert_eq!(text::status(&answer), Some(200), "{}", String::from_utf8_lossy(&answer));

@@ -84,8 +84,8 @@ fn shown_in(text: &str) -> Vec<(usize, String)> {
     blocks
 }
 
-/// Readers copy them: each is used unchanged, except the domain, the certificates and the files that it leaves to the
-/// reader.
+/// Readers copy the examples. So each example is used unchanged, except for the domain, the certificates and the files
+/// that a reader must provide.
 #[test]
 fn every_example_of_a_document_is_right() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -190,7 +190,7 @@ fn all_that_rules_say_of_a_call_is_printed() {
     assert_eq!(case["outcome"]["to"][0]["uri"], "sip:203.0.113.85");
 }
 
-/// The group of each target, and the handling of the call when the group is full.
+/// The output has the group of each target, and the handling of the call when the group is full.
 #[test]
 fn groups_of_gateways_are_printed() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/trunk.toml");
@@ -217,7 +217,7 @@ fn groups_of_gateways_are_printed() {
     assert_eq!(outcome["limits"][0]["of_place"], true);
 }
 
-/// The server stays in the path of requests that can create a dialog, and of no others.
+/// The server stays in the path of requests that can create a dialog, and of no other requests.
 #[test]
 fn the_method_decides_whether_the_server_stays_in_the_path() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/default-opensips.toml");

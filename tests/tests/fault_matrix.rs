@@ -296,7 +296,7 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 /// Tests one engine with one fault: without and with the fault in turn. `is_alone`: no other measurement runs
 /// meanwhile.
 fn fault(scene: Scene, fault: Fault, is_alone: bool) {
-    // The folder goes last.
+    // The folder is dropped last.
     let Scene { _folder, name, mut beside, relay, server, mut callee, lookup_timeout } = scene;
     let phase = if is_alone { PHASE } else { SHORT_PHASE };
     let next = AtomicUsize::new(0);
@@ -317,7 +317,7 @@ fn fault(scene: Scene, fault: Fault, is_alone: bool) {
             Fault::Frozen => beside.server().freeze(),
             Fault::Slow => relay.slow_down(SLOW),
         }
-        // The work of a starting or ending server loads the machine, and only a restart includes it.
+        // The work of a starting or ending server loads the machine; only a restart includes such work.
         let from = if fault == Fault::StartedAgain { began } else { Instant::now() };
         if fault == Fault::StartedAgain {
             beside.start_again();
@@ -384,7 +384,7 @@ fn each_fault(name: &'static str) {
     }
 }
 
-/// Short variant: each is frozen once.
+/// In the short variant each server is frozen once.
 #[test]
 fn a_frozen_server_beside_holds_up_no_trunk() {
     let engines = [

@@ -125,7 +125,7 @@ fn by_stream(
                     connections += 1;
                     wire = Some(open);
                 }
-                // The address is banned, or the server is behind: another one, later.
+                // The address is banned, or the server is overloaded; another address is used, after a pause.
                 Err(error) => {
                     refused += 1;
                     assert!(refused < 10_000, "nobody is let in by {}: {error}", transport.name());

@@ -92,7 +92,7 @@ fn contacts_that_lead_round_end_in_482() {
     assert_eq!(register(&mut admin, "bob", "<sip:carol@example.org>, <sip:alice@example.org>;q=0.5"), Some(200));
     assert_eq!(register(&mut admin, "carol", "<sip:alice@example.org>"), Some(200));
     assert_eq!(ask(&server, "alice").final_response(LIMIT).as_deref().and_then(status), Some(482));
-    // A phone among them is found nevertheless, once.
+    // A phone among these contacts is found nevertheless, and only once.
     let mut dave = phone(&server, "dave");
     assert_eq!(register(&mut admin, "carol", "<sip:dave@example.org>;q=0.1"), Some(200));
     let mut caller = ask(&server, "alice");
@@ -149,13 +149,13 @@ fn what_comes_straight_back_costs_a_bounded_number_of_branches() {
     assert_eq!(admin.final_response(LIMIT).as_deref().and_then(status), Some(200));
     let answer = ask(&server, "m").final_response(LIMIT);
     assert!(matches!(answer.as_deref().and_then(status), Some(440 | 482)));
-    // Each is a request, and forwards at least one.
+    // Each of these is a request, and forwards at least one request.
     let forwarded = server.rig().counts().forwarded;
     assert!((2..=21).contains(&forwarded), "{forwarded}");
 }
 
-/// Returns a request to its server from an address that the server does not know as its own. Removes its own Via from
-/// a response.
+/// Passes a request back to its server from an address that the server does not know as its own; removes the server's
+/// Via from a response. Returns the number of requests.
 fn reflect(wire: &mut Wire, message: &[u8]) -> usize {
     let (text, own) = (String::from_utf8_lossy(message), wire.local());
     let (start, rest) = text.split_once("\r\n").expect("a message has lines");

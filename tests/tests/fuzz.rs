@@ -395,7 +395,7 @@ fn many_calls() {
     while sent < wanted {
         let mut data = Vec::new();
         for _ in 0..100 {
-            // Most changes desynchronize the stream: few requests use it.
+            // Most changes desynchronize the stream, so few requests use a stream.
             let often = if random.below(100) == 0 { 250 + random.below(6) } else { 1 + random.below(4) } as u8;
             data.extend([random.below(kinds) as u8, often]);
             data.extend((0..4 * usize::from(often % 8)).map(|_| (random.next() >> 32) as u8));

@@ -482,7 +482,7 @@ fn other_proxies_on_both_sides_stay_on_the_way() {
         assert!(request_uri(&got).starts_with("sip:+190"), "{}", request_uri(&got));
         renew(&mut other, &mut one, method, &answer, &got);
     }
-    // Each of them trusts this server: through it only the party can be reached.
+    // Each of the two proxies trusts this server: through the server a request reaches only the party of its call.
     for (wire, end) in [(&mut carrier, &mut one), (&mut edge, &mut other)] {
         let request = end.request_to("INVITE", "sip:+19005551234@gateway.example");
         let answer = exchange(wire, &request);

@@ -130,12 +130,12 @@ fn telephones(server: SocketAddr, base: &Phone<'_>, ends: [(SocketAddr, Option<&
     alice.order("dial", "sip:bob@example.org");
     alice.expect("CALL_ESTABLISHED", SOON);
     bob.expect("CALL_ESTABLISHED", SOON);
-    // The time of the talk: both send sound.
+    // The pause is the time of the talk, in which both phones send sound.
     std::thread::sleep(Duration::from_millis(500));
     alice.order("hangup", "");
     bob.expect("CALL_CLOSED", SOON);
 
-    // And the other way: the callee ends the call.
+    // The test is repeated in the other direction: the callee ends the call.
     alice.order("dial", "sip:bob@example.org");
     alice.expect("CALL_ESTABLISHED", SOON);
     bob.expect("CALL_ESTABLISHED", SOON);
@@ -234,7 +234,7 @@ fn kamailio(server: &Server, config: &str, ports: &[(&str, u16)], values: &[(&st
     Kamailio::start(folder, config, &values)
 }
 
-/// Starts one that sends every call to one next hop.
+/// Starts a Kamailio that sends every call to one next hop.
 fn peer(server: &Server, ports: &[(&str, u16); 3], next: &str) -> Kamailio {
     kamailio(server, "peer", ports, &[("NEXT", next)])
 }

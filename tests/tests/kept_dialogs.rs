@@ -188,7 +188,7 @@ fn outlive_a_kill(kept: &str) {
     assert!(began.took().is_below(Duration::from_secs(5)), "{:?}", began.took());
     server.log_with(&format!("calls={CALLS}"));
     assert_eq!(metric(&server, "strowger_dialogs_confirmed"), CALLS as f64);
-    // The limit still counts them.
+    // The limit still counts the calls.
     let more = invite("sip:bob@example.org", &pair.caller);
     pair.caller.send(&more.bytes()).expect("the server takes messages");
     let refused = pair.caller.final_response(LIMIT).expect("it is answered");
@@ -269,11 +269,11 @@ fn a_shutdown_leaves_calls_to_the_next_process() {
     is_empty(&server);
 }
 
-/// Rows wait for their group, and a kill would lose them.
+/// Rows wait for their group, and a kill would lose waiting rows.
 #[test]
 fn calls_that_end_just_before_a_kill_have_their_rows_once() {
     for interval in ["60s", "1ms"] {
-        // The second process has written them, and must not do so again.
+        // The second process has written the rows, and must not write them again.
         let lines =
             KEPT.replace("accounting.group_interval = \"10ms\"", &format!("accounting.group_interval = {interval:?}"));
         for to in ["sqlite", "json"] {

@@ -121,7 +121,7 @@ fn a_peer_that_drops_syns_costs_a_moment_once() {
     }
     assert!(peer.takes(Duration::from_millis(600)).is_none(), "nothing came twice");
     assert_eq!([metric(&server, "strowger_udp_only_peers"), metric(&server, "strowger_targets_aside")], [1.0, 0.0]);
-    // The connection opens at last, without any data: the request went by UDP.
+    // The connection opens at last, but carries no data, because the request was sent by UDP.
     let mut late = deaf.opens();
     late.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket can be set");
     let read = late.read(&mut [0; 100]);

@@ -63,7 +63,8 @@ fn a_call_goes_straight_and_through_the_proxy() {
         let status = uac.end(Duration::from_secs(40));
         assert!(status.success(), "{name}: {}\n{}", uac.tail(), uas.tail());
     }
-    // The answer to the last BYE left before its caller ended; the log line about it may come at the same time.
+    // The answer to the last BYE was sent before its caller ended; the log line about this answer may come at the same
+    // time.
     let mut uas = uas;
     uas.wait_for("ended: Remote", 2, Duration::from_secs(5));
     let log = uas.log();
@@ -84,7 +85,7 @@ fn a_call_to_nobody_fails() {
     assert!(uac.log().contains("refused: 404"), "{}", uac.tail());
 }
 
-/// Phones check repeatedly whether the other one still exists (RFC 4028 section 8).
+/// Phones check repeatedly whether the other phone still exists (RFC 4028 section 8).
 #[test]
 fn the_caller_answers_a_new_offer_within_its_call() {
     let examples = examples();

@@ -62,7 +62,7 @@ fn a_count_ends_a_run() {
         "{}",
         ran.said
     );
-    // A requirement that cannot be lost early ends nothing, and is required nevertheless.
+    // A requirement that cannot become impossible early ends no run, but must still be met.
     let ran = load(&[
         &target,
         "-w",

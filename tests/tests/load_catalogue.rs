@@ -229,7 +229,7 @@ fn document(steps: &[&str]) -> String {
     format!("<?xml version=\"1.0\"?><scenario name=\"d\">{}</scenario>", steps.concat())
 }
 
-/// Makes every run, in parallel as far as they only wait: returns their logs.
+/// Makes every run; runs that only wait run in parallel. Returns the logs of the runs.
 fn runs(folder: &Path) -> Vec<PathBuf> {
     let peer = peer();
     let to = |user: &str| format!("sip:{user}@{peer}");

@@ -116,7 +116,7 @@ fn who_answers_lets_calls_end() {
     let tag = phone.call("second");
     uas.signal(libc::SIGINT);
     uas.wait_for("Interrupted: new calls are refused");
-    // Refused, each time with the same tag, and so are requests that begin no call.
+    // The call is refused, each time with the same tag, and so are requests that begin no call.
     phone.say("INVITE", "third", "");
     let refused = phone.hear();
     assert!(refused.0 == "503" && refused.1.len() > 5, "{refused:?}");
@@ -213,7 +213,7 @@ fn who_answers_ends_at_once_by_a_second_ctrl_c() {
     let begun = Stopwatch::start();
     uas.signal(libc::SIGINT);
     uas.wait_for("Interrupted: ");
-    // Within the grace period, in which it waits for open calls.
+    // This happens within the grace period, in which the program waits for open calls.
     std::thread::sleep(Duration::from_millis(300));
     uas.signal(libc::SIGINT);
     let ran = uas.end();
@@ -310,7 +310,7 @@ fn ctrl_c_twice_ends_at_once() {
     let begun = Stopwatch::start();
     generator.signal(libc::SIGINT);
     generator.wait_for("Interrupted: ");
-    // Within the grace period, in which it waits for open calls.
+    // This happens within the grace period, in which the program waits for open calls.
     std::thread::sleep(Duration::from_millis(300));
     generator.signal(libc::SIGINT);
     let ran = generator.end(Duration::from_secs(10));

@@ -74,7 +74,7 @@ fn peer(flow: Flow) -> (SocketAddr, Seen) {
 /// Number of calls of each flow: the median of so few is still the middle one.
 const CALLS: u64 = 6;
 
-/// Makes calls one by one; returns the report. The peer has seen all of them then.
+/// Makes calls one by one, and returns the report. By then the peer has seen all calls.
 fn run(address: SocketAddr, words: &[&str]) -> Value {
     let output = Command::new(binary::strowger())
         .args(["load", &address.to_string(), "--no-preflight", "-r", "50", "-l", "1", "--json", "-"])

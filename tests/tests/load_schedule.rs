@@ -28,7 +28,7 @@ fn generators_begin_at_the_same_moment() {
     let target = uas.address.to_string();
     let (at, second) = moment(4);
     let words = [&target, "-r", "50", "-d", "1s", "--hold", "0", "--start-at", &at, "--max-lag", "1min"];
-    // One is ready long before the other.
+    // One generator is ready long before the other.
     let mut runs = vec![Running::start(&words)];
     runs[0].wait_for("on, in ");
     runs.push(Running::start(&words));

@@ -32,13 +32,13 @@ fn what_goes_wrong_is_counted_and_said() {
 
 fn a_closed_port() {
     let address = port::free_address().to_string();
-    // The pre-flight meets it, before a call is made.
+    // The pre-flight meets the failure, before a call is made.
     for target in [address.clone(), format!("tcp://{address}"), format!("tls://{address}")] {
         let (code, said) = refused(&[&target, "-m", "10"]);
         assert_eq!(code, 1, "{said}");
         assert!(said.contains("nothing listens on") && said.contains("is the server running"), "{target}: {said}");
     }
-    // The calls meet it.
+    // The calls meet the failure.
     let ran = load(&[&address, "--no-preflight", "-r", "100", "-m", "20", "--timeout", "1s"]);
     ran.ended_with(1);
     assert_eq!((ran.calls("outgoing"), ran.calls("failed")), (20, 20), "{}", ran.said);

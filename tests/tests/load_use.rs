@@ -66,7 +66,7 @@ fn who_waits_for_calls_says_nothing_meanwhile() {
     assert!(lines.len() <= 1, "{}", ran.said);
 }
 
-/// No run leaves a contact that counts against the next: here a user may have one.
+/// No run leaves a contact that would count in the next run: in this test a user may have only one contact.
 fn who_is_called_unregisters() {
     let server = Setup::on(&[Transport::Udp, Transport::Tcp])
         .with("domains = [\"example.org\"]\nrealm = \"example.org\"\nregistrar.max_contacts = 1")

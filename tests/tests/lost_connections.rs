@@ -1,6 +1,6 @@
-//! Phone whose connection was lost, by its own restart, the server's, or a new address: until it registers again a
-//! caller gets an error at once; from then on new calls reach it, and so do requests of existing calls. With the
-//! default configuration.
+//! Phones whose connections were lost, by a restart of the phone or of the server, or by a new address of the phone.
+//! Until the phone registers again, a caller gets an error at once. From then on new calls reach the phone, and so do
+//! requests of existing calls. The configuration is the default.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn talk(bob: &mut Wire, alice: &mut Wire, at: &str) -> (End, End) {
 fn at_once(bob: &mut Wire, request: &Request) -> Vec<u8> {
     let (begun, clock) = (Stopwatch::start(), bob.clock());
     let answer = exchange(bob, request);
-    // On a virtual clock no time passes, on a real one the machine may be busy.
+    // On a virtual clock no time passes; on a real clock the machine may be busy.
     assert!(bob.clock() - clock < AT_ONCE || begun.took().is_below(AT_ONCE), "{} waits", request.method);
     answer
 }

@@ -106,7 +106,8 @@ fn ten_thousand_slow_names_do_not_slow_a_call_to_an_address() {
         "the machine is too fast for this test: the names were asked before the requests had been measured"
     );
     assert_eq!((answered, by_name), (NAMES, NAMES));
-    // The 300 ms of a name have no effect; the processor time of the requests has.
+    // The 300 ms of a name have no effect on these requests; the processor time of the requests with names has an
+    // effect.
     assert!(at(&meanwhile, 99) < at(&before, 99) + Duration::from_millis(20), "{figures:?}");
     assert!(at(&meanwhile, 50) < at(&before, 50) + Duration::from_millis(3), "{figures:?}");
 }

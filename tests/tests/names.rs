@@ -153,7 +153,7 @@ fn a_domain_that_becomes_an_alias_keeps_its_registrations() {
     assert_eq!(found(&server, "b.example"), (Some(200), both));
 }
 
-/// With several domains none owns the address; the log names the remedy, and the remedy works.
+/// With several domains no domain owns the address; the log names the remedy, and the remedy works.
 #[test]
 fn the_cure_for_an_address_of_several_domains_works() {
     let tables = "auth.calls = false\n[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\n";

@@ -135,7 +135,7 @@ fn of_two_servers_the_dead_one_costs_one_call_and_is_tried_again() {
         [1.0; 2]
     );
     assert!(done(&server, &["status"]).contains("  next hops      1 set aside, 1 failures\n"));
-    // After this time one call probes the hop, and no other call waits for the probe.
+    // After this time one call probes the hop, and no other call waits for this probe.
     std::thread::sleep(Duration::from_millis(2_050).saturating_sub(aside.elapsed()));
     let mut other = server.connect(Tcp);
     let tries = send(&mut other, URI);
@@ -291,7 +291,7 @@ fn a_host_that_says_for_how_long_is_left_in_peace() {
         reaches(&mut caller, URI, &second);
     }
     assert!(begun.elapsed() < Duration::from_millis(1_900), "the machine is too slow for this test");
-    // The rest of the two seconds.
+    // This is the remaining time of the two seconds.
     std::thread::sleep(Duration::from_millis(2_050).saturating_sub(begun.elapsed()));
     reaches(&mut caller, URI, &first);
 }

@@ -116,7 +116,7 @@ fn what_a_server_makes_is_its_users_alone() {
     }
     assert!(opened >= 2, "{opened}");
     server.start();
-    // The thread that writes rows opens the spool and sets its mode in parallel to the start.
+    // The thread that writes rows opens the spool and sets its mode while the server is still starting.
     wait::until(SOON, || open_to_others(&server, &before).is_empty());
     are_private(&server, &before, &names);
 }

@@ -54,7 +54,7 @@ fn assert_taken_off(wire: &mut Wire, bob: &mut Wire, route: &str) {
     assert_eq!(wire.final_response(LIMIT).as_deref().and_then(status), Some(200));
 }
 
-/// Checks that a Route with one of these names, alone or among the others, is removed from any request.
+/// Checks that the server removes a Route with one of these names from any request, alone or among other Routes.
 fn names_are_own(server: &Site, names: &[String]) {
     let mut bob = phone(server, "bob");
     for name in names {
@@ -168,8 +168,8 @@ fn a_sips_request_never_leaves_without_tls() {
         assert!(matches!(ask(&mut wire, &request), Some(480 | 500)), "{uri}");
     }
     assert!(edge.receive(Duration::from_millis(1)).is_none());
-    // The same for a sips Contact that was registered over a connection without TLS, and for a sips Contact that leads
-    // to a sip Contact.
+    // The same holds for a sips Contact that was registered over a connection without TLS, and for a sips Contact that
+    // leads to a sip Contact.
     let mut phone = server.connect(Tcp);
     for (user, contact) in
         [("dave", format!("sips:dave@{}", phone.local())), ("eve", String::from("sips:frank@example.org"))]
@@ -227,7 +227,7 @@ const ELSEWHERE: &str = "SIP;cause=200;text=\"Call completed elsewhere\"";
 #[test]
 fn a_phone_hears_why_its_ringing_ends() {
     let server = start("");
-    // One of three answers, the second has only rung, and the third has sent nothing yet.
+    // One of three phones answers, the second phone has only rung, and the third has sent nothing yet.
     let (mut caller, _, mut phones) = call(&server, "bob", 3);
     phones[0].send(180);
     phones[1].send(200);
@@ -235,7 +235,7 @@ fn a_phone_hears_why_its_ringing_ends() {
     assert_eq!(phones[0].cancelled(LIMIT).as_deref(), Some(&[ELSEWHERE.to_owned()][..]));
     phones[2].send(180);
     assert_eq!(phones[2].cancelled(LIMIT).as_deref(), Some(&[ELSEWHERE.to_owned()][..]));
-    // One of two declines for all.
+    // One of two phones declines the call for all phones.
     let (_caller, _, mut phones) = call(&server, "carol", 2);
     phones[0].send(180);
     phones[1].send(603);
@@ -263,7 +263,7 @@ fn timer_c_ends_the_branch_that_says_nothing_more_and_no_other() {
     let (_caller, _, mut phones) = call(&server, "bob", 2);
     let begun = phones[1].phone.clock();
     phones[1].send(180);
-    // Early media of one branch does not extend the other.
+    // Early media of one branch does not extend the time of the other branch.
     let mut cancelled = None;
     while cancelled.is_none() {
         assert!(phones[1].phone.clock() < begun + LIMIT, "it rings on");

@@ -55,7 +55,7 @@ fn wrong_passwords_do_not_fill_the_log() {
     );
 }
 
-/// A proxy in front, or an office behind one router, is one source.
+/// A proxy in front of phones, or an office behind one router, counts as one source.
 #[test]
 fn one_kind_of_refusal_does_not_hide_another() {
     let server = start("");

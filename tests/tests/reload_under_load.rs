@@ -102,7 +102,7 @@ fn reloads(times: usize, entries: usize, step: Duration) -> (f64, f64) {
         // Calls begin and end under each configuration.
         std::thread::sleep(step.saturating_sub(began.elapsed()));
     }
-    // A wrong set is refused whole, and a right one takes effect after it; the set is also reloaded alone.
+    // The server refuses a wrong set as a whole, and a right set takes effect after it. The set is also reloaded alone.
     std::fs::write(&alpha, "prefix,carrier\nservi,alpha.test\nservi,beta.test\n").expect("the folder can be written");
     for words in [&["reload"][..], &["sets", "reload", "carriers"]] {
         let refused = run(&server, words);

@@ -138,7 +138,7 @@ fn groups_of_gateways_are_tried_in_order_in_turn_and_by_call() {
     let server = start(&groups.concat());
     let mut gateways = at.map(|at| server.connect_from(Udp, at));
     let mut wire = server.connect(Udp);
-    // The next gateway follows a failed one.
+    // If a gateway has failed, the next gateway follows.
     let call = invite("sip:first@example.org", &wire);
     wire.send(&call.bytes()).expect("loopback");
     for (n, answer) in [(0, 503), (1, 503), (2, 486)] {
@@ -283,7 +283,7 @@ fn sets_are_read_from_files_and_again() {
     assert_eq!([ask("49301"), ask("33")], [Some(480), Some(503)]);
 }
 
-/// Peers of a trusted network need no password, others do.
+/// Peers of a trusted network need no password, but other peers do.
 #[test]
 fn trusted_sources_need_no_password() {
     let server = Setup::on(&[Udp])

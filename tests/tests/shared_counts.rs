@@ -59,7 +59,7 @@ impl Pair {
     }
 }
 
-/// Tells whether the limit refuses one more call; the call of the check goes to an absent user.
+/// Tells whether the limit refuses one more call; the call that is made for this goes to an absent user.
 fn is_full(server: &Server) -> bool {
     let mut wire = server.connect(Udp);
     let invite = invite("sip:gone@example.org", &wire);
@@ -98,7 +98,7 @@ fn servers_count_their_calls_together() {
         assert!(wait::until(SOON, || !is_full(&first) && !is_full(&second)));
         other.calls();
         assert!(wait::until(SOON, || is_full(&first) && is_full(&second)));
-        // One server dies with its call: its share expires.
+        // One server dies with its call, and its share of the count expires.
         first.kill();
         assert!(wait::until(SOON, || !is_full(&second)));
         first.start();
@@ -134,7 +134,7 @@ fn without_its_cache_a_limit_counts_here_or_lets_no_call_through() {
     assert!(wait::until(SOON, || is_full(&open) && is_full(&shut)));
     redis.freeze();
     another.hangs_up();
-    // One server counts its own calls alone, the other refuses all calls.
+    // One server counts only its own calls, and the other refuses all calls.
     assert!(wait::until(SOON, || shut.log().contains("calls of other servers not counted")));
     assert!(wait::until(SOON, || !is_full(&open)));
     // Longer than the lifetime of a count, after which the server has forgotten the calls of the other.

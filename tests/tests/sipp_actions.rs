@@ -263,7 +263,7 @@ fn captured_text_is_no_part_of_a_command() {
     let ran = run(folder.path(), &document("command", actions, 300), target, &[]);
     assert_eq!(ran.status.code(), Some(0), "{}", said(&ran));
     let whole = folder.path().join("whole");
-    // The run does not wait for its command.
+    // The run ends without waiting for its command.
     wait::until(Duration::from_secs(10), || whole.exists());
     assert_eq!(std::fs::read_to_string(whole).unwrap_or_default(), "hi; touch pwned");
     assert!(!folder.path().join("pwned").exists());

@@ -193,7 +193,7 @@ fn the_only_connection_is_lost() {
     let peer = Peer::tcp(3);
     let (code, errors) = sipp_over_tcp(&peer, 500, &["-t", "t1"]);
     assert_eq!(code, 1, "{errors}");
-    // The connection ends between the calls: the next call has none, and none is reopened.
+    // The connection ends between the calls: the next call has no connection, and no connection is opened again.
     let peer = Peer::tcp(2);
     let (code, errors) = sipp_over_tcp(&peer, 1, &["-t", "t1", "-r", "2"]);
     assert_eq!(code, 255, "{errors}");
@@ -201,7 +201,7 @@ fn the_only_connection_is_lost() {
     let again = ["-t", "t1", "-max_reconnect", "2", "-reconnect_sleep", "50"];
     let (code, errors) = sipp_over_tcp(&Peer::tcp(3), 500, &again);
     assert_eq!(code, 1, "{errors}");
-    // As with SIPp, an orderly close is no error, and a reset is one.
+    // As with SIPp, an orderly close is no error, but a reset is an error.
     assert!(!errors.contains("Closing calls"), "{errors}");
     let (code, errors) = sipp_to(breaks_off(3), 500, &again);
     assert_eq!(code, 1, "{errors}");
@@ -244,7 +244,8 @@ fn connections_of_calls_are_lost_one_by_one() {
     assert_eq!(["FailedTcpConnect(C)", "FailedTcpClosed(C)"].map(|name| &columns[name][..]), ["2", "0"]);
 }
 
-/// A caller retransmits its INVITE before the stopped answering side reads: both copies wait in its socket.
+/// A caller retransmits its INVITE before the stopped answering side reads, so both copies wait in the socket of that
+/// side.
 fn what_lies_there_twice_is_taken_once() {
     if !program::have(&[SIPP]) {
         return;

@@ -130,7 +130,7 @@ fn files(folder: &Path, pid: u32) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Replaces each number by `0`, so that two times are equal, and two ports.
+/// Replaces each number by `0`, so that any two times are equal, and any two ports.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for c in line.chars() {
@@ -504,7 +504,7 @@ fn exit_codes_are_those_of_sipp() {
         (255, vec!["-sn", "uac", "-trace_stat", "-stf", "no/file", none]),
         (1, vec!["-sn", "uac", "-max_log_size", "5", "-ringbuffer_size", "5", none]),
     ];
-    // One after the other: some take port 5060, or the next free port.
+    // The command lines run one after the other: some use port 5060, or the next free port.
     let wrong = both(|name, program| {
         let mut wrong = Vec::new();
         for (code, line) in &lines {

@@ -230,7 +230,7 @@ fn automatic_answers(bench: &mut Bench) {
     }
 }
 
-/// Reads a growing file once it contains this text, or at a time limit.
+/// Reads a growing file until it contains this text, or until a time limit. Returns its text.
 fn text_with(bench: &Bench, name: &str, part: &str) -> String {
     let mut text = String::new();
     wait::until(Duration::from_secs(10), || {

@@ -29,7 +29,7 @@ fn statistics(case: &Case, program: &[&Path], ports: Ports) -> Statistics {
     Statistics { header, rows: lines.map(row).collect() }
 }
 
-/// Columns with times: their form is compared, not their digits.
+/// Returns the columns with times: their form is compared, not their digits.
 fn is_time(name: &str) -> bool {
     let name = &name[4..];
     ["StartTime", "LastResetTime", "CurrentTime", "ElapsedTime", "CallRate", "CallLength(", "CallLengthStDev"]

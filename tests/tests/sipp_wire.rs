@@ -33,7 +33,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("unexpected-ping", "after the answer to a PING SIPp never wakes the call again"),
 ];
 
-/// Cases at a time: they mostly wait.
+/// Number of cases that run at a time: they mostly wait.
 const AT_ONCE: usize = 20;
 
 #[test]

@@ -69,7 +69,7 @@ fn load(engine: &mut impl BindingEngine, now: u64) -> (Kept, u64) {
     (kept, highest.expect("it can be read"))
 }
 
-/// A binding with few fields.
+/// Returns a binding with few fields.
 const fn of(aor: &[u8]) -> Binding<'_> {
     Binding { aor, uri: b"later", expires_at: 2_000, ..Binding::EMPTY }
 }
@@ -140,7 +140,7 @@ fn settings(database: &Database) -> ServerSettings {
     ServerSettings { url: database.url().parse().expect("a URL"), authorities: None }
 }
 
-/// Acquires the lease on the bindings; the error names its holder.
+/// Acquires the lease on the bindings. An error names the holder of the lease.
 fn lease(settings: &ServerSettings) -> Result<Arc<Lease>, String> {
     let holder = Holder { name: "this test".into(), process: String::new(), has_ended: |_| false };
     let leases =

@@ -49,7 +49,7 @@ fn keep(engine: Box<dyn CallEngine>, settings: Settings) -> (CallStore, Found, L
     (store, found, report)
 }
 
-/// Arbitrary bytes of varying length.
+/// Returns arbitrary bytes of varying length.
 fn state(number: u64, version: u64) -> Box<[u8]> {
     let mut bytes = format!("{number} {version} '\\\0").into_bytes();
     bytes.resize(40 + (number % 7) as usize * 30, 0xff);

@@ -26,7 +26,7 @@ const TAKE_OVER: Duration = Duration::from_secs(10);
 /// Exit code of a server whose lease another one has taken.
 const FENCED: i32 = 70;
 
-/// A server on this database. All servers have one name towards their peers, as with a floating address.
+/// Returns a server on this database. All servers have one name towards their peers, as with a floating address.
 fn server(url: &str, name: SocketAddr, words: &[&str]) -> Setup {
     let lines = format!(
         "store.bindings = \"{url}\"\nstore.database = \"memory\"\nstore.busy_timeout = \"500ms\"\nauth.secret = \"a secret of this test only\"\n\

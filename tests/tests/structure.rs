@@ -1,7 +1,7 @@
 //! Structure of the crates: circles of files that use each other, structs with many fields, types with methods in many files.
 //!
-//! A file uses another one if a path of its code, such as `crate::table::Table` or `super::Table`, leads to an item there, also by the name
-//! that a `use` gave. An index of names (`pub use`) is no use of them.
+//! A file uses another one if a path of its code, such as `crate::table::Table` or `super::Table`, leads to an item
+//! there, also by the name that a `use` gave. An index of names (`pub use`) does not count as a use of these names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -123,7 +123,7 @@ fn crates() -> Vec<(String, Source)> {
 /// Files that use each other, by position.
 type Circle = BTreeSet<usize>;
 
-/// Returns the circle with most lines. Empty: no files use each other.
+/// Returns the circle with the most lines; empty if no files use each other.
 fn largest_circle(source: &Source) -> Circle {
     let uses = source.uses();
     let reach = |file: usize| {

@@ -130,7 +130,7 @@ impl Seen {
             words.extend(["forward".to_owned()].into_iter().chain(fixed.then(|| "forward-fixed".to_owned())));
         }
         if words.is_empty() {
-            // Silence: the message was dropped, or taken as a response, or (on a stream) is incomplete.
+            // There is no reaction: the message was dropped, was taken for a response, or is incomplete on a stream.
             words.extend(["drop", "accept-response"].map(String::from));
             if self.closed {
                 words.insert("close".into());

@@ -185,7 +185,8 @@ impl Office {
         rows(&self.server, "cdr").iter().filter(|row| row["outcome"] == "answered").count()
     }
 
-    /// Answers BYEs of the server with 481: the server sends its own to a call whose tags the caller chose.
+    /// Answers BYEs of the server with 481; the server sends BYEs of its own to a call whose tags the caller chose.
+    /// Returns true, for use in conditions.
     fn answers_byes(&mut self) -> bool {
         for wire in [&mut self.alice, &mut self.gateway] {
             while let Some(bye) = wire.request("BYE", Duration::from_millis(20)) {
@@ -195,7 +196,8 @@ impl Office {
         true
     }
 
-    /// Checks that every open call counts, that a BYE of the gateway ends each, and that each then has one record.
+    /// Checks that every open call counts, that a BYE of the gateway ends each call, and that each call then has one
+    /// record.
     fn settles(&mut self, way: &str) {
         let standing = self.standing.len() as u64;
         assert!(
@@ -248,7 +250,7 @@ fn with_route(office: &mut Office, route: impl Fn(&str) -> String) {
     office.attack(&request);
 }
 
-/// Sends an INVITE within a dialog, from its end.
+/// Sends an INVITE within a dialog, from this end of the dialog.
 fn invite_in(office: &mut Office, end: &mut End) {
     let request = office.within(end, "INVITE");
     office.attack(&request);

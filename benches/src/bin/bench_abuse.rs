@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// Starts a server with its defaults, perhaps in a namespace; loopback is never banned by default.
+/// Starts a server with its defaults, perhaps in a namespace. By default the server never bans loopback addresses.
 fn start(setup: Setup) -> Server {
     let server = setup.with("domains = [\"example.org\"]\nlog.statistics = \"1s\"").start();
     for user in ["alice", "bob", "carol"] {
@@ -64,7 +64,7 @@ fn start(setup: Setup) -> Server {
     server
 }
 
-/// Processor time of the server, and memory that it keeps, while `work` sends `n` messages.
+/// Returns the processor time of the server, and memory that it keeps, while `work` sends `n` messages.
 fn measured(server: &mut Server, n: u32, mut work: impl FnMut(u32)) -> (Duration, u64) {
     let (time, memory) = (server.process().run_time(), server.process().pss());
     (0..n).for_each(&mut work);
@@ -78,12 +78,12 @@ fn options(wire: &Wire) -> Request {
     Request::new("OPTIONS", "sip:example.org", wire.transport().name(), wire.local())
 }
 
-/// Text of this length that repeats `value`.
+/// Returns the text of this length that repeats `value`.
 fn long(value: &str, bytes: usize) -> String {
     value.repeat(bytes / value.len())
 }
 
-/// Measures messages that are answered at once.
+/// Measures messages that the server answers at once.
 fn answered(server: &mut Server, table: &mut Table, n: u32) {
     let lines = |line: &str, n: usize| vec![line.to_owned(); n];
     let authorization = |parameters: &str| {
@@ -141,7 +141,7 @@ fn answered(server: &mut Server, table: &mut Table, n: u32) {
                         request.uri = "sip:carol@example.org".into();
                     }
                     wire.send(&request.bytes()).expect("loopback takes it");
-                    // A response that would be much longer than the request is withheld.
+                    // A response that would be much longer than its request is withheld.
                     let _ = wire.final_response(Duration::from_millis(200));
                 };
                 (0..5).for_each(&mut send);
@@ -163,7 +163,7 @@ fn ask(wire: &mut Wire, user: &str, request: &Request) -> Option<u16> {
     status(&exchange(wire, &request))
 }
 
-/// Measures registrations that cost work.
+/// Measures registrations with costly work.
 fn registrations(server: &mut Server, table: &mut Table, n: u32) {
     let mut wire = server.connect(Tcp);
     let contact = |n: usize, bytes: usize| format!("<sip:alice@192.0.2.1;n={n};x={}>", long("y", bytes));
@@ -212,7 +212,7 @@ fn source(server: &Server, n: u32) -> Wire {
     Wire::connect_from(Udp, from, server.address(Udp), None).expect("loopback has addresses")
 }
 
-/// Measures the cost of one more message of a kind after others like it, on a server that keeps nothing else.
+/// Measures the cost of one more message of a kind after others of this kind, on a server that keeps no other messages.
 fn another(table: &mut Table, name: &str, server: &mut Server, n: u32, mut send: impl FnMut(&mut Wire)) {
     let mut first = source(server, SOURCES);
     (0..5).for_each(|_| send(&mut first));
@@ -225,7 +225,8 @@ fn another(table: &mut Table, name: &str, server: &mut Server, n: u32, mut send:
     println!("{:<64} kept_bytes {} each{whole}", "", kept / u64::from(n * SOURCES + 5));
 }
 
-/// Gauges of the server from the second line of its log on: the first one may be too early.
+/// Returns gauges of the server. Reads them from the second line of its log on, because the first line may be too
+/// early.
 fn gauges<const N: usize>(server: &Server, of: &str, names: [&str; N]) -> [u64; N] {
     let of = format!(" statistics of=\"{of}\"");
     let lines = || {
@@ -286,7 +287,7 @@ fn forwarded(table: &mut Table, n: u32) {
     }
 }
 
-/// Phones of one user that read and never respond.
+/// Returns the phones of one user that read and never respond.
 fn silent_phones(server: &Server, contact: usize) -> Vec<Wire> {
     let mut phones: Vec<Wire> = (0..10).map(|_| server.connect(Tcp)).collect();
     for phone in &mut phones {
@@ -316,7 +317,7 @@ fn forked(table: &mut Table, n: u32) {
             ask_silent(caller, &mut phones, method, bytes);
         });
     }
-    // One group of phones after the other gets a request, while the first ones are still kept.
+    // One group of phones after the other gets a request, while the requests to the first groups are still kept.
     let mut server = start(Setup::on(&[Udp, Tcp]).with("proxy.fork_timeout = \"3s\""));
     let mut phones = silent_phones(&server, 1);
     let name = "udp INVITE of 20 kB, one group of ten phones after the other";
@@ -404,7 +405,8 @@ fn nonces(table: &mut Table) {
     table.row(&format!("{right} right answers of an account with one nonce"), None, kept, SOURCE);
 }
 
-/// Opens connections from one address and writes the same bytes to each, until the server closes more than it keeps.
+/// Opens connections from one address and writes the same bytes to each, until the server closes more connections than
+/// it keeps.
 fn crowd(most: usize, bytes: &[u8], from: impl Fn(usize) -> std::io::Result<TcpStream>) -> Vec<TcpStream> {
     let mut all = Vec::new();
     for n in 0..most {
@@ -421,7 +423,7 @@ fn half_message() -> Vec<u8> {
     format!("OPTIONS sip:example.org SIP/2.0\r\nX: {}", long("x", 62_000)).into_bytes()
 }
 
-/// WebSocket handshake, and the first fragment of a message.
+/// Returns a WebSocket handshake, and the first fragment of a message.
 fn half_frame(address: SocketAddr) -> Vec<u8> {
     let mut bytes = format!(
         "GET / HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: sip\r\n\r\n"
@@ -435,7 +437,7 @@ fn half_frame(address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// Beginning of a TLS record with a declared length of 16 KB.
+/// Returns the beginning of a TLS record with a declared length of 16 KB.
 fn half_record() -> Vec<u8> {
     let mut bytes = vec![22, 3, 1, 0x40, 0, 1, 0, 0x3f, 0xfc, 3, 3];
     bytes.resize(16_000, 0);
@@ -551,7 +553,7 @@ fn invite(caller: &mut Wire, phone: &mut Wire, most: usize, bytes: usize) {
     }
 }
 
-/// Sends the same half messages, each from another address of one /64.
+/// Sends the same incomplete message repeatedly, each time from another address of one /64.
 fn network(table: &mut Table) {
     if !namespace::possible() {
         return println!("a /64: not measured");

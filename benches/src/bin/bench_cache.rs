@@ -112,7 +112,8 @@ fn value(n: u64) -> [u8; 48] {
 
 /// Measures memory, and the speed of one thread.
 fn in_memory(entries: u64, seen: &mut Seen) {
-    // Room for all of them, but not for many more, because memory is taken in steps of a share of this.
+    // There is room for all of these entries, but not for many more, because memory is taken in steps of a part of
+    // this.
     let cache = LocalCache::new(LocalSettings { bytes: entries as usize * 200, ..LocalSettings::default() });
     let before = pss();
     let stores = rate(entries, |n| done(cache.store(&key(n), &value(n), LIFE, NOW)));
@@ -203,7 +204,7 @@ fn beside_a_writer(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), S
                     break;
                 }
                 let _ = black_box(cache.store(&key(n), &value(n), LIFE, NOW));
-                // One after the other.
+                // These runs follow one another.
                 if n.is_multiple_of(1000) {
                     cache.compact();
                 }
@@ -267,7 +268,7 @@ fn logged(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), String> {
     Ok(())
 }
 
-/// The program that is killed: stores without a pause, and after each thousand prints the number of persisted entries.
+/// Stores without a pause, in the program that is killed. Prints the number of persisted entries after each thousand.
 fn child(folder: &Path) -> Result<bool, String> {
     let settings = LocalSettings { bytes: 8 << 30, ..LocalSettings::default() };
     let (cache, _) = LocalCache::open(settings, LogSettings::new(folder), AT).map_err(|error| error.to_string())?;
@@ -311,7 +312,7 @@ fn killed(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), String> {
     let mut said = 0;
     let mut is_killed = false;
     let mut line = String::new();
-    // Only complete lines before the kill count; the last one may be cut.
+    // Only complete lines before the kill count, because the last line may be truncated.
     while lines.read_line(&mut line).map_err(|error| error.to_string())? > 0 && line.ends_with('\n') {
         said = line.trim().parse().map_err(|_| format!("the program that is killed said {line:?}"))?;
         line.clear();
@@ -347,7 +348,7 @@ fn killed(entries: u64, folder: &Path, seen: &mut Seen) -> Result<(), String> {
         if start.elapsed() > WAIT {
             return Err("the log was not compacted".into());
         }
-        // It runs on another thread, whose only sign of its end is a figure.
+        // The log runs on another thread, whose end is visible only in a figure.
         std::thread::sleep(Duration::from_millis(1));
     }
     seen.other("its compaction", start.elapsed().as_secs_f64(), "s");
@@ -359,7 +360,7 @@ fn done<T>(result: Result<T, CacheError>) {
     let _ = black_box(result.expect("there is room"));
 }
 
-/// Runs `work` this number of times; returns the rate per second of one core.
+/// Runs `work` this number of times. Returns the number of runs per second on one core.
 fn rate(times: u64, work: impl FnMut(u64)) -> f64 {
     let before = processor_time::of_thread();
     (0..times).for_each(work);

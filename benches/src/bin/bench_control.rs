@@ -130,14 +130,14 @@ fn calls(arguments: &Arguments, server: &Server, folder: &Path) -> Result<f64, S
     json["delays"]["srd"]["p99"].as_f64().map(|us| us / 1e3).ok_or_else(|| "no delay was measured".into())
 }
 
-/// Runs this while commands are sent without a pause; returns the number of each.
+/// Runs `work` while commands are sent without a pause. Returns the number of commands of each kind.
 fn while_asked<T>(
     options: &Options,
     socket: &Path,
     work: impl FnOnce() -> Result<T, String>,
 ) -> Result<(T, (u64, u64)), String> {
     let over = AtomicBool::new(false);
-    // Typical use: `status` ten times a second, each list right after the one before.
+    // This is typical use: `status` ten times a second, and lists one right after another.
     let ask = |words: &[&str], pause: Duration| {
         let mut done = 0;
         while !over.load(Ordering::Relaxed) {

@@ -111,7 +111,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Gives the engine these messages of one party in one round, timed. Returns its messages without the 100s.
+    /// Passes these messages of one party to the engine in one round, and measures the time. Returns the engine's
+    /// messages without the 100s.
     fn receive(&mut self, from: &str, messages: &[String]) -> Vec<(SocketAddr, String)> {
         let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: address(from), flow: None };
         self.out.clear();
@@ -127,7 +128,7 @@ impl Server {
         all.filter(|(_, text)| !text.starts_with("SIP/2.0 100 ")).collect()
     }
 
-    /// Runs the timers that are due, timed.
+    /// Runs the timers that are due, and measures the time.
     fn poll(&mut self) {
         self.out.clear();
         let (allocated, began) = (of_thread(), Instant::now());
@@ -215,7 +216,7 @@ impl Ends {
     }
 }
 
-/// Answer of the callee to a request.
+/// Returns the answer of the callee to a request.
 fn answer(request: &str, status: &str, body: &str) -> String {
     let is_copied =
         |line: &&str| ["Via:", "From:", "Call-ID:", "CSeq:", "Record-Route:"].iter().any(|name| line.starts_with(name));

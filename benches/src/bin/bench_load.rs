@@ -97,7 +97,7 @@ impl Generator {
         }
     }
 
-    /// Command line, in the syntax of SIPp, on one core.
+    /// Returns the command line, in the syntax of SIPp, on one core.
     fn command(self, options: &Options, core: u32) -> Command {
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]);
@@ -141,7 +141,7 @@ fn calls(generator: Generator, options: &Options, rate: u64, seconds: u64) -> Re
     let begun = Instant::now();
     let calling = call(generator, options, folder.path(), caller, called, rate, count);
     let wall = begun.elapsed();
-    // Its statistics are written each second.
+    // SIPp writes its statistics each second.
     std::thread::sleep(Duration::from_millis(1_300));
     let answered = processor_time::until_ended(&mut uas);
     let [uac, uas] = [Counts::of(&folder.path().join("uac.csv")), Counts::of(&uas_file)];
@@ -156,7 +156,7 @@ fn calls(generator: Generator, options: &Options, rate: u64, seconds: u64) -> Re
     })
 }
 
-/// Makes calls, with the figures in `uac.csv`; returns the processor time of the calling side.
+/// Makes calls, with the figures in `uac.csv`. Returns the processor time of the calling side.
 fn call(generator: Generator, options: &Options, folder: &Path, from: u16, to: u16, rate: u64, count: u64) -> Duration {
     let mut command = generator.command(options, 0);
     command
@@ -277,7 +277,8 @@ fn cost(options: &Options, bars: &mut Vec<Bar>) -> Result<Value, String> {
     }))
 }
 
-/// The highest rate without loss, and the cost of both sides there. A rate is given up after two attempts.
+/// Returns the highest rate without loss, and the cost of both sides at this rate. A rate counts as too high after two
+/// failed attempts.
 fn highest(generator: Generator, options: &Options, rates: &[u64]) -> Result<(u64, f64), String> {
     let mut best = None;
     'rates: for &rate in rates {

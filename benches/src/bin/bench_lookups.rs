@@ -114,9 +114,9 @@ impl<'a> Asker<'a> {
         self.heard()
     }
 
-    /// Processor time of this process for `work`, and of the database.
+    /// Returns the processor time of this process for `work`, and of the database.
     fn cost(&self, work: impl FnOnce() -> Result<(), String>) -> Result<[Duration; 2], String> {
-        // Of this process and of the database, which is its child.
+        // The sum of this process and of the database, which is its child.
         let all = || Usage::of_tree(std::process::id());
         let before = (all(), self.database.usage());
         work()?;

@@ -34,7 +34,8 @@ const ALLOCATIONS_EACH: f64 = 0.01;
 /// Time after which a call is forgotten (64 * T1 of RFC 3261, and a step of cleaning up).
 const HELD: f64 = 32.0;
 
-/// Runs a program from the folder of this one; it prints its own figures.
+/// Runs a program from the folder of this program; it prints its own figures. Returns whether its figures are within
+/// their limits.
 fn part(name: &str) -> Result<bool, String> {
     println!("-- {name}");
     let file = beside(name);

@@ -180,7 +180,7 @@ fn httparse_reads(text: &[u8]) -> bool {
     httparse::parse_headers(text, &mut fields).is_ok_and(|status| status.is_complete())
 }
 
-/// The minimum work of any reader of header lines: counts lines and colons.
+/// Counts lines and colons, which is the minimum work of any reader of header lines. Returns both counts.
 fn lines_and_colons(bytes: &[u8]) -> (usize, usize) {
     let (mut lines, mut colons, mut from) = (0, 0, 0);
     for end in memchr::memchr_iter(b'\n', bytes) {
@@ -197,7 +197,7 @@ fn parse(bytes: &[u8], limits: &Limits) -> Index {
     index
 }
 
-/// Rate per second.
+/// Returns the rate per second.
 fn round(all: &mut dyn FnMut()) -> f64 {
     let (start, mut times, mut spent) = (busy(), 0u32, Duration::ZERO);
     while spent < ROUND {
@@ -210,7 +210,7 @@ fn round(all: &mut dyn FnMut()) -> f64 {
     f64::from(times) / spent.as_secs_f64()
 }
 
-/// Processor time of this thread: other work on the machine does not count.
+/// Returns the processor time of this thread: other work on the machine does not count.
 fn busy() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes one timespec, which `time` is.
@@ -219,7 +219,7 @@ fn busy() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The messages, and their source.
+/// Returns the messages, and their source.
 fn samples() -> (Vec<Vec<u8>>, String) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let corpora = std::env::var_os("STROWGER_CORPORA").map_or_else(|| here.join("../../shared/corpora"), PathBuf::from);

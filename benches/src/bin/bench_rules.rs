@@ -171,7 +171,7 @@ const INVITES: usize = 4_000;
 /// Milliseconds of simulated time between two INVITEs: the longest timer of one has 32 s.
 const BETWEEN: u64 = 8;
 
-/// Configuration of a relay that follows the Route of a request, and whose rules let all requests pass.
+/// Returns the configuration of a relay that follows the Route of a request, and whose rules let all requests pass.
 fn configuration(data: &Data, has_rules: bool) -> String {
     let mut text = String::from(
         "listen = [\"udp:127.0.0.1:5060\"]\ndomains = []\nserver.shards = 1\nproxy.relay_for = \"everyone\"\n\
@@ -241,7 +241,7 @@ impl Server {
     }
 }
 
-/// Answer of the callee.
+/// Returns the answer of the callee.
 fn refusal(request: &str) -> String {
     let copied = |line: &&str| ["Via:", "From:", "To:", "Call-ID:", "CSeq:"].iter().any(|name| line.starts_with(name));
     let tagged = |line: &str| if line.starts_with("To:") { format!("{line};tag=b\r\n") } else { format!("{line}\r\n") };
@@ -257,7 +257,7 @@ fn in_the_engine(data: &Data, output: Output) -> Result<Vec<Bar>, String> {
         Ok::<_, String>(Server { engine, now: BEGIN, out: Outbox::new(), calls: 0 })
     };
     let (mut with, mut without) = (start(true)?, start(false)?);
-    // The state is steady after that.
+    // The state of the engine is steady after that.
     for _ in 0..2 {
         with.round(&data.requests)?;
         without.round(&data.requests)?;
@@ -292,7 +292,7 @@ fn all(
     assert!(walked.is_continue());
 }
 
-/// A condition as operators write them.
+/// Returns a condition as operators write them.
 fn condition(random: &mut Random) -> String {
     let mut tests: Vec<String> = Vec::new();
     tests.push(match random.below(10) {
@@ -363,7 +363,7 @@ impl Request {
 }
 
 impl Request {
-    /// The request as an INVITE, whatever its method.
+    /// Returns the request as an INVITE, whatever its method.
     fn invite(&self, number: usize) -> String {
         let Self { number: called, domain, user, agent, address, .. } = self;
         format!(
@@ -408,7 +408,7 @@ impl Facts for Request {
     }
 }
 
-/// A number of `shortest` to `longest` digits, without a leading zero.
+/// Returns a number of `shortest` to `longest` digits, without a leading zero.
 fn digits(random: &mut Random, shortest: usize, longest: usize) -> String {
     let length = shortest + random.below(longest - shortest + 1);
     (0..length).map(|n| char::from(b'0' + if n == 0 { 1 + random.below(9) } else { random.below(10) } as u8)).collect()

@@ -139,7 +139,7 @@ impl Shard {
         self.round();
     }
 
-    /// Ends a round: sends all messages and runs the timers.
+    /// Ends a round: sends all messages and runs the timers that are due.
     fn round(&mut self) {
         self.tx.poll(self.now, &mut self.out, &mut self.events);
         for event in self.events.drain(..) {
@@ -206,8 +206,8 @@ fn main() -> ExitCode {
     let counts = shard.tx.counts();
     assert_eq!((counts.servers, counts.clients, shard.proxy.contexts()), (0, 0, 0));
     // The tables have freed their segments; mimalloc returns free pages to the kernel at its next opportunity. A server
-    // requests this explicitly (or sets MIMALLOC_PURGE_DELAY=0), and so does this bench. SAFETY: it takes no pointer
-    // and may be called at any time.
+    // requests this explicitly (or sets MIMALLOC_PURGE_DELAY=0), and so does this bench. SAFETY: the function takes no
+    // pointer and may be called at any time.
     unsafe { mi_collect(true) };
     let rest = pss().saturating_sub(before);
     println!("{calls} calls just ended: {each} bytes each (transactions alone: {own}); most {MOST}, aim {AIM}");

@@ -29,12 +29,12 @@ thread_local! {
     static MOST: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Allocations by the calling thread so far.
+/// Returns the allocations by the calling thread so far.
 pub fn of_thread() -> u64 {
     THREAD.get()
 }
 
-/// Allocations so far by all threads that were not set aside at the time.
+/// Returns the allocations so far by all threads that were not set aside at the time.
 pub fn of_process() -> u64 {
     PROCESS.load(Relaxed)
 }
@@ -44,8 +44,8 @@ pub fn set_aside() {
     SET_ASIDE.set(true);
 }
 
-/// Returns the maximum of bytes that the calling thread holds while `work` runs, beyond those it holds before. Memory
-/// that another thread frees for it stays counted.
+/// Runs `work`, and returns its result with the maximum number of bytes that the calling thread held during `work` in
+/// addition to those before. Memory that another thread frees for this thread stays counted.
 pub fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     MOST.set(before);
@@ -53,7 +53,7 @@ pub fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (made, usize::try_from(MOST.get() - before).unwrap_or(0))
 }
 
-/// Counts a change of held bytes, and an allocation. A thread that is ending has no counters any more.
+/// Counts a change of held bytes, and an allocation. A thread that is about to end has no counters any more.
 fn count(bytes: isize, allocation: bool) {
     if allocation {
         let _ = THREAD.try_with(|n| n.set(n.get() + 1));
@@ -67,7 +67,7 @@ fn count(bytes: isize, allocation: bool) {
     });
 }
 
-/// A size as a difference; no allocation is greater than `isize::MAX`.
+/// Converts a size to a signed number; no allocation is greater than `isize::MAX`.
 const fn difference(size: usize) -> isize {
     size.cast_signed()
 }

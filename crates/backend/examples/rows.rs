@@ -1,5 +1,5 @@
-//! Cost of an accounting row, a binding and a kept call in a database server: rows per second, processor time of this
-//! process and of the database for each.
+//! Measures the cost of an accounting row, a binding and a kept call in a database server. Prints for each of them the
+//! rows per second, and the processor time of this process and of the database.
 //!
 //! `cargo run --release --locked -p strowger-backend --example rows` starts its own MariaDB and PostgreSQL.
 
@@ -84,7 +84,7 @@ struct Took {
 }
 
 fn took<T>(database: &Backend, work: impl FnOnce() -> Result<T, AnyError>) -> Result<(T, Took), AnyError> {
-    // Of this process and, since it started them, of the databases.
+    // Processor time of this process and of the databases, which are its child processes.
     let all = || Usage::of_tree(std::process::id());
     let (before, begun) = ((all(), database.usage()), Instant::now());
     let done = work()?;

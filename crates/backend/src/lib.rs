@@ -9,8 +9,9 @@
 //! | rows of accounting, a `Sink` | [`sqlite::accounting`] | [`sql::accounting`] | [`files::accounting`] |
 //! | rows of data sets | [`sqlite::rows`] | [`sql::rows`] | |
 //!
-//! A further technology is a folder here, and a row of the [table](technology::TECHNOLOGIES) by which the process opens engines. The contracts
-//! are tested for each row (`tests/suite/engines.rs`), and for that of a toy.
+//! To add a technology, add a folder to this crate and a row to the [table](technology::TECHNOLOGIES) by which the
+//! process opens engines. The contracts are tested for each row (`tests/suite/engines.rs`), and for the row of a toy
+//! technology.
 //!
 //! [`accounting`] writes accounting rows to any sink. Engines block: threads of the store and of this crate call them,
 //! never a shard.

@@ -1,6 +1,7 @@
 //! Table of the storage technologies, for the process that opens their engines.
 //!
-//! Subscribers are not in the table: their look-ups need realms and columns, and a server tells algorithms in return.
+//! Subscribers are not in the table, because their look-ups need realms and columns, and a database server returns its
+//! algorithms.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -118,7 +119,8 @@ impl fmt::Display for DataPlace {
     }
 }
 
-/// Returns how the technology with this name opens one kind of data.
+/// Returns the property that `kind` selects from the technology with this name, such as the function that opens one
+/// kind of data.
 ///
 /// # Errors
 /// No technology with this name has such data. The error names those that have.

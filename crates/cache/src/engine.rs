@@ -23,20 +23,20 @@ pub trait RemoteEngine: Send + Sync {
     /// [`CacheError::Unavailable`] without a thread.
     fn ask(&self, request: &Request<'_>, ticket: Ticket, now: u64) -> Result<(), CacheError>;
 
-    /// Sends the requests since the last call together. Cheap if there are none.
+    /// Sends together all requests that were queued since the last call. This is cheap if there are none.
     fn flush(&self) {}
 
     /// Returns the receivers of tickets.
     fn receivers(&self) -> &Receivers;
 
-    /// Returns the same cache only for the calling thread, with its own connections: no other thread is woken for a
-    /// request or its answer. The thread must run the task in its runtime, a tokio runtime with local tasks, as long as
-    /// it sends requests. `None`: all requests go through the thread of the engine.
+    /// Returns the same cache for the calling thread only, with connections of its own, so that no other thread is
+    /// woken for a request or its answer. The thread must run the task in its runtime, a tokio runtime with local
+    /// tasks, as long as it sends requests. Returns `None` if all requests go through the thread of the engine.
     fn local(&self) -> Option<(Arc<dyn RemoteEngine>, Task)> {
         None
     }
 
-    /// Returns the addresses of its servers that were connected to.
+    /// Returns the addresses of the servers to which the engine is or was connected.
     fn peers(&self) -> Vec<SocketAddr> {
         Vec::new()
     }
@@ -69,7 +69,8 @@ pub enum CacheHandle {
 }
 
 impl CacheHandle {
-    /// Sends a request without waiting. A value found at once is appended to `into`; a later one comes with the ticket.
+    /// Sends a request without waiting. A value that is found at once is appended to `into`; a value that is found
+    /// later comes with the ticket.
     pub fn ask(&self, request: &Request<'_>, promise: Promise, ticket: Ticket, now: u64, into: &mut Vec<u8>) -> Reply {
         match self {
             Self::Local(cache) => cache.ask(request, promise, ticket, now, into).map_or(Reply::Later, Reply::Now),
@@ -80,14 +81,15 @@ impl CacheHandle {
         }
     }
 
-    /// Sends the ticketed requests of the caller's round together. They wait for this call.
+    /// Sends the ticketed requests of the caller's round together. These requests wait for this call.
     pub fn flush(&self) {
         if let Self::Remote(engine) = self {
             engine.flush();
         }
     }
 
-    /// Returns the same cache with connections of the calling thread, if it has such; see [`RemoteEngine::local`].
+    /// Returns the same cache with connections of the calling thread, if the cache supports such connections; see
+    /// [`RemoteEngine::local`].
     pub fn local(&self) -> Option<(Self, Task)> {
         match self {
             Self::Local(_) => None,
@@ -97,7 +99,7 @@ impl CacheHandle {
 
     /// Registers a receiver of tickets.
     pub fn register(&self, receiver: Arc<dyn Receiver>) -> ReceiverId {
-        // Without receivers no ticket ever comes back.
+        // If there are no receivers, no ticket ever comes back.
         self.receivers().map_or(Ticket::NONE.receiver, |receivers| receivers.register(receiver))
     }
 
@@ -123,7 +125,7 @@ impl CacheHandle {
         }
     }
 
-    /// Returns the figures that only a cache in other processes has; they are 0 for a local one.
+    /// Returns the figures that only a cache in other processes has; for a local cache they are 0.
     pub fn remote_gauges(&self) -> RemoteGauges {
         match self {
             Self::Local(_) => RemoteGauges::default(),

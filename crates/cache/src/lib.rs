@@ -1,8 +1,8 @@
 //! Caches of byte strings with lifetimes, and counters: data that the server may lose, and data that several servers
 //! share.
 //!
-//! The one rule of use: no shard waits. A [`CacheHandle`](engine::CacheHandle) answers a request at once or with a [`ticket`]. A
-//! fetch may find nothing or fail; the caller must work without it.
+//! The one rule of use: no shard waits. A [`CacheHandle`](engine::CacheHandle) answers a request at once or with a
+//! [`ticket`]. A fetch may find nothing or fail; the caller must work without the value.
 //!
 //! ```
 //! use strowger_cache::local::LocalCache;
@@ -31,20 +31,20 @@
 //!
 //! # Memory
 //!
-//! A partition has cells of 64 bytes; an entry is a chain of cells. So an entry of 80 bytes takes 128 bytes, and 7 to
-//! 11 of the index; a freed chain leaves no hole of its own size, and the bound counts all memory. Large values are
-//! copied in pieces of 60 bytes: the cache accepts values of a megabyte and is made for kilobytes. Cells come from the
-//! allocator of the program in chunks of a little less than a power of two: mimalloc would use 85 KiB for a chunk of 64
-//! KiB that is aligned to a cache line.
+//! A partition has cells of 64 bytes; an entry is a chain of cells. So an entry of 80 bytes takes 128 bytes of cells,
+//! and 7 to 11 bytes of the index. A freed chain can be used for entries of any size, and the bound of the cache
+//! includes all this memory. Large values are copied in pieces of 60 bytes: the cache accepts values of a megabyte and
+//! is made for kilobytes. Cells come from the allocator of the program in chunks of a little less than a power of two:
+//! mimalloc would use 85 KiB for a chunk of 64 KiB that is aligned to a cache line.
 //!
 //! # Speed
 //!
 //! A fetch waits for memory twice: for a line of the index, and for the entry, whose cells are adjacent. Among ten
-//! million entries a wait takes a quarter of a microsecond, nearly all of the fetch. Two things help. The allocator of
-//! the server can use pages of 2 MB, which shortens address translation. And a fetch has about 320 instructions with
-//! predictable branches, fewer than the 500 of a processor's look-ahead window: the next fetch begins to wait while the
-//! first still waits, despite the locks of two partitions. For that reason rare code of a fetch is in functions of its
-//! own.
+//! million entries such a wait takes a quarter of a microsecond, and the two waits are nearly all of the time of the
+//! fetch. Two things help. The allocator of the server can use pages of 2 MB, which shortens address translation. And a
+//! fetch has about 320 instructions with predictable branches, fewer than the 500 of a processor's look-ahead window:
+//! the next fetch begins to wait while the first still waits, despite the locks of two partitions. For that reason rare
+//! code of a fetch is in functions of its own.
 //!
 //! # Where is ...?
 //!

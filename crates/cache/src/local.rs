@@ -100,7 +100,7 @@ impl LocalCache {
         Ok((cache, report))
     }
 
-    /// Appends the value of a key to `into`. `Ok(false)`: the key has none.
+    /// Appends the value of a key to `into`. Returns `Ok(false)` if the key has no value.
     ///
     /// # Errors
     /// [`CacheError::Refused`]: the key is beyond its bound.
@@ -109,7 +109,7 @@ impl LocalCache {
         Ok(partition.fetch(hash, key, now, into))
     }
 
-    /// Stores a value, replacing an existing one.
+    /// Stores a value, replacing an existing value.
     ///
     /// # Errors
     /// [`CacheError::Refused`]: key or value is beyond its bound, nothing has changed. [`CacheError::Full`]: a
@@ -132,7 +132,7 @@ impl LocalCache {
         stored.map(|()| receipt)
     }
 
-    /// Stores a value for a key without one. `Ok(None)`: the key has one.
+    /// Stores a value for a key that has none. Returns `Ok(None)` if the key has a value.
     ///
     /// # Errors
     /// See [`store`](Self::store).
@@ -159,7 +159,7 @@ impl LocalCache {
         counted.map(|counter| (counter, receipt))
     }
 
-    /// Removes a key. Tells whether it had a value.
+    /// Removes a key. Returns whether it had a value.
     ///
     /// # Errors
     /// [`CacheError::Refused`]: the key is beyond its bound.
@@ -170,8 +170,8 @@ impl LocalCache {
         Ok((removed, receipt))
     }
 
-    /// Handles a request. `Some`: the answer; a found value is appended to `into`. `None`: the ticket comes back with
-    /// the answer once the change is logged, which only [`Promise::Kept`] with a log waits for.
+    /// Handles a request. Returns `Some` with the answer, and appends a found value to `into`. Returns `None` if the
+    /// ticket comes back with the answer once the change is logged; only [`Promise::Kept`] with a log waits for this.
     pub fn ask(
         &self,
         request: &Request<'_>,
@@ -205,7 +205,7 @@ impl LocalCache {
         }
     }
 
-    /// Returns the receivers of tickets; `None` without a log, since each request is answered at once.
+    /// Returns the receivers of tickets; `None` without a log, because each request is then answered at once.
     pub fn receivers(&self) -> Option<&Receivers> {
         self.log.as_ref().map(|log| &log.receivers)
     }
@@ -216,7 +216,7 @@ impl LocalCache {
         self.log.as_ref().map_or(Receipt(u64::MAX), |log| log.kept())
     }
 
-    /// Blocks until [`kept`](Self::kept) has reached this receipt; not for shards.
+    /// Blocks until [`kept`](Self::kept) has reached this receipt. Shards must not call this.
     ///
     /// # Errors
     /// [`CacheError::TimedOut`], or the present failure of the log.
@@ -231,8 +231,8 @@ impl LocalCache {
         }
     }
 
-    /// Removes expired entries, inspecting about `most` entries: to be called several times a second. Fetches never
-    /// return such entries anyway. False: there may be more.
+    /// Removes expired entries, and inspects about `most` entries; must be called several times a second. Even without
+    /// this, fetches never return expired entries. Returns false if more entries may have expired.
     pub fn sweep(&self, now: u64, most: u32) -> bool {
         let parts = self.shared.parts();
         let (mut left, mut clean) = (most, 0);
@@ -257,7 +257,7 @@ impl LocalCache {
         (0..self.shared.parts()).map(|part| self.shared.part(part).len()).sum()
     }
 
-    /// Tells whether there is no entry.
+    /// Tells whether the cache has no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -294,7 +294,7 @@ impl LocalCache {
         Some(LogGauges { queued, bound: self.queue as u64, ..log.gauges() })
     }
 
-    /// Writes the changes that the log lacks and ends its thread.
+    /// Writes the changes that the log lacks, and ends the thread of the log.
     pub fn close(mut self) {
         self.end();
     }
@@ -320,7 +320,7 @@ impl LocalCache {
     /// Returns the receipt of a completed change, and releases its partition.
     fn noted(&self, partition: MutexGuard<'_, Partition>) -> Receipt {
         let Some(log) = &self.log else { return Receipt(0) };
-        // Under the lock: a later change has no smaller receipt.
+        // The receipt is taken under the lock, so that a later change has no smaller receipt.
         let receipt = log.receipt();
         drop(partition);
         log.wake();

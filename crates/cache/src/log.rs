@@ -4,14 +4,15 @@
 //! stored, a key removed. The last change of a key counts. Changes are noted under the lock of their partition, so the
 //! log has the order of changes in memory; a thread takes them from all partitions and writes them as a group.
 //!
-//! Receipts number groups, not changes. The thread first begins the next number, then takes the changes of the
-//! partitions: so the group has every change with an earlier receipt, and one number is the progress of all partitions.
+//! Receipts number groups, not changes. The thread first increments the number, then takes the changes of the
+//! partitions. So the group has every change with an earlier receipt, and one number shows the progress of all
+//! partitions.
 //!
-//! A compaction begins a segment, lets each partition note all its entries again, a few under each lock, between
-//! ongoing changes, and removes the earlier segments, oldest first. So at any time the remaining log has the correct
-//! last change of each key.
+//! A compaction begins a segment. It makes each partition note all its entries again, a few under each lock, between
+//! the changes that continue meanwhile. Then it removes the earlier segments, the oldest first. So at any time the
+//! remaining log has the correct last change of each key.
 //!
-//! If the log cannot be written, or changes arrive faster than it is written, the cache continues in memory. A
+//! If the log cannot be written, or changes arrive faster than they are written, the cache continues in memory. A
 //! compaction is the next attempt to write: at its end the log has the contents of memory, and receipts given meanwhile
 //! are valid.
 //!
@@ -107,7 +108,7 @@ struct Signal {
 
 impl LogState {
     pub(crate) fn new() -> Self {
-        // No change has receipt 0: nothing is logged yet.
+        // No change has receipt 0, because nothing is logged yet.
         Self { group: AtomicU64::new(1), ..Self::default() }
     }
 
@@ -128,7 +129,7 @@ impl LogState {
         Receipt(self.kept.load(Ordering::Acquire))
     }
 
-    /// Returns the ticket with the answer once the group is logged. `Some`: the result is known already.
+    /// Returns the ticket with the answer once the group is logged. Returns `Some` if the result is known already.
     pub(crate) fn answer_when_kept(
         &self,
         receipt: Receipt,
@@ -173,7 +174,7 @@ impl LogState {
         self.wake.notify_all();
     }
 
-    /// Returns the figures; those of the queue are left to the caller.
+    /// Returns the figures of the log, without those of the queue, which the caller adds.
     pub(crate) fn gauges(&self) -> LogGauges {
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let f = &self.figures;
@@ -188,12 +189,12 @@ impl LogState {
         }
     }
 
-    /// Begins the next group: changes with the returned or an earlier number are noted already.
+    /// Begins the next group. Changes with the returned number or an earlier one are noted already.
     fn next_group(&self) -> Receipt {
         Receipt(self.group.fetch_add(1, Ordering::AcqRel))
     }
 
-    /// Marks groups up to this one as logged; `is_whole`: the log is complete again.
+    /// Marks the groups up to this one as logged. `is_whole`: whether the log is complete again.
     fn keep(&self, group: Receipt, is_whole: bool) {
         let answers = {
             let mut waiting = self.waiting();
@@ -229,7 +230,7 @@ impl LogState {
         self.receivers.hand_out(answers.into_iter().map(answered).collect());
     }
 
-    /// Sleeps until woken, at most for `most`. Tells whether the thread must end.
+    /// Sleeps until woken, at most for `most`. Returns whether the thread must end.
     fn sleep(&self, most: Option<Duration>) -> bool {
         let end = most.map(|most| Instant::now() + most);
         let mut signal = self.signal();

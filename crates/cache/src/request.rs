@@ -13,12 +13,12 @@ impl Life {
     /// Ends at once.
     pub const NONE: Self = Self(0);
 
-    /// Creates a lifetime from milliseconds. With 0 the entry ends at once: storing it removes the key.
+    /// Creates a lifetime from milliseconds. With 0 the entry ends at once, so storing it removes the key.
     pub const fn ms(ms: u64) -> Self {
         Self(ms)
     }
 
-    /// Returns the milliseconds; `None`: unlimited.
+    /// Returns the milliseconds, or `None` if the lifetime is unlimited.
     pub const fn in_ms(self) -> Option<u64> {
         if self.0 == u64::MAX { None } else { Some(self.0) }
     }

@@ -41,8 +41,8 @@ impl WaitingCache {
         &self.engine
     }
 
-    /// Sends all of these requests at once, and waits for the answers, which are in the order of the requests. Waits at
-    /// most for `most`, which must exceed the deadline of the engine. `now`: see [`CacheHandle::ask`].
+    /// Sends all of these requests at once, and returns their answers, in the order of the requests. Waits at most for
+    /// `most`, which must exceed the deadline of the engine. `now`: see [`CacheHandle::ask`].
     pub fn ask(&mut self, requests: &[Request<'_>], promise: Promise, now: u64, most: Duration) -> Vec<CacheResponse> {
         let mut asking = self.begin(requests, promise, now);
         let end = Instant::now() + most;
@@ -56,7 +56,8 @@ impl WaitingCache {
         asking.outcomes()
     }
 
-    /// Does the same in a task, while its thread does other work. The engine has a deadline.
+    /// Acts as [`ask`](Self::ask), but in a task whose thread does other work meanwhile. There is no limit of the wait,
+    /// because the engine has a deadline.
     pub async fn ask_in_task(&mut self, requests: &[Request<'_>], promise: Promise, now: u64) -> Vec<CacheResponse> {
         let mut asking = self.begin(requests, promise, now);
         while asking.open > 0 {
@@ -141,7 +142,7 @@ impl Mailbox {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the answers; empty if none arrives until `end`.
+    /// Returns the answers that have arrived; empty if none arrives until `end`.
     fn wait(&self, end: Instant) -> Vec<Answered> {
         let left = end.saturating_duration_since(Instant::now());
         let waited = self.came.wait_timeout_while(self.held(), left, |held| held.answers.is_empty());

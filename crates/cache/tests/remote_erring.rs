@@ -1,5 +1,5 @@
-//! Faulty servers: garbage, cut replies, connections that break in the middle, long silences. Each request has one
-//! answer in time, and none has the answer to another.
+//! Faulty servers: garbage, truncated replies, connections that break in the middle, long silences. Each request gets
+//! one answer in time, and no request gets the answer to another request.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -83,7 +83,7 @@ fn serve(mut stream: TcpStream, service: &Service, every: &AtomicU64, mut random
     }
 }
 
-/// Sends a faulty reply; an error ends the connection.
+/// Sends a faulty reply. Returns an error if the fault ends the connection.
 fn err(stream: &mut TcpStream, reply: &[u8], service: &Service, random: &mut Random) -> std::io::Result<()> {
     let end = || Err(ErrorKind::Other.into());
     match random.below(5) {
@@ -117,7 +117,7 @@ fn err(stream: &mut TcpStream, reply: &[u8], service: &Service, random: &mut Ran
     }
 }
 
-/// Reads a complete request at the front: its bytes, the reply to it, and whether it is a no-op.
+/// Reads a complete request at the front of `input`. Returns its bytes, the reply to it, and whether it is a no-op.
 fn reply(input: &[u8], service: &Service) -> Option<(usize, Vec<u8>, bool)> {
     let line_end = input.windows(2).position(|two| two == b"\r\n")? + 2;
     if *service == Service::Memcached {
@@ -175,8 +175,8 @@ fn cache(service: Service, address: SocketAddr) -> (Arc<RemoteCache>, WaitingCac
     (remote.clone(), WaitingCache::new(CacheHandle::Remote(remote)))
 }
 
-/// Sends a round of requests. Returns how many got their value. An answer belongs to its request, or says that there is
-/// none.
+/// Sends a round of requests. Returns how many of them got their value. Asserts that an answer has the value of its
+/// request, or says that there is none.
 fn round(cache: &mut WaitingCache, number: u64) -> usize {
     let keys: Vec<Vec<u8>> = (0..30).map(|n| format!("key:{number}:{n}").into_bytes()).collect();
     let mut requests = Vec::new();

@@ -5,8 +5,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Returns the reason why this process may not read this file, or not write it if `write`: owner and mode of the file,
-/// or of the folder in which it would be created. `None`: it may, or the reason is another.
+/// Returns the reason why this process may not read this file, or, if `write`, may not write it. The reason names owner
+/// and mode of the file, or of the folder in which the file would be created. Returns `None` if access is allowed, or
+/// fails for another reason.
 pub fn denial(path: &Path, write: bool) -> Option<String> {
     let opened = OpenOptions::new().read(true).write(write).open(path);
     match opened.err()?.kind() {
@@ -14,7 +15,7 @@ pub fn denial(path: &Path, write: bool) -> Option<String> {
         ErrorKind::NotFound if write => {}
         _ => return None,
     }
-    // The first accessible ancestor: files in a folder without access are unknown.
+    // The first accessible ancestor decides: it is unknown which files are in a folder without access.
     let (at, found) = path.ancestors().find_map(|at| {
         let at = if at.as_os_str().is_empty() { Path::new(".") } else { at };
         Some((at, fs::metadata(at).ok()?))

@@ -33,8 +33,8 @@ pub enum LockError {
 const LOOK: Duration = Duration::from_millis(10);
 
 impl FileLock {
-    /// Takes the lock of a file that cannot be locked itself: `FILE-lock` beside it, named in the way of SQLite's
-    /// companion files. Waits at most `most` for a process that is ending.
+    /// Takes the lock of a file that cannot be locked itself. The lock is the file `FILE-lock` beside it, named like
+    /// SQLite's companion files. Waits at most `most` for a process that is about to end.
     ///
     /// # Errors
     /// [`LockError`]
@@ -48,8 +48,8 @@ impl FileLock {
         }
     }
 
-    /// Creates a folder if missing, private to its user, and takes the lock with this name in it; waits at most `most`
-    /// for a process that is just ending.
+    /// Creates a folder if missing, private to its user, and takes the lock with this name in it. Waits at most `most`
+    /// for a process that is about to end.
     ///
     /// # Errors
     /// [`LockError`]
@@ -61,8 +61,8 @@ impl FileLock {
         held.ok_or_else(|| LockError::InUse(folder.to_owned()))
     }
 
-    /// Creates the file if missing, private to its user, and takes the lock; waits at most `most` for a process that is
-    /// just ending. `None`: another process holds it.
+    /// Creates the lock file if missing, private to its user, and takes the lock. Waits at most `most` for a process
+    /// that is about to end. Returns `None` if another process holds the lock.
     ///
     /// # Errors
     /// The file cannot be created or opened.
@@ -82,7 +82,8 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing alone would leave the lock to a child that was forked meanwhile and has not begun its own program.
+        // If the file were only closed, a child that was forked meanwhile and has not executed its program yet would
+        // keep the lock.
         let _ = self.0.unlock();
     }
 }

@@ -15,8 +15,8 @@ const FOLDER: u32 = 0o700;
 /// Rights of group and others.
 const OTHERS: u32 = 0o077;
 
-/// Returns options to write a file, created with mode 600 if missing. An existing file keeps its mode: [`narrow`]
-/// removes the rights of others.
+/// Returns options that open a file for writing, and create it with mode 600 if missing. An existing file keeps its
+/// mode; [`narrow`] removes the rights of other users.
 pub fn file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(FILE);
@@ -31,7 +31,7 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(FOLDER).create(path)
 }
 
-/// Sets an existing file to mode 600 if others than its user may open it. A device stays unchanged.
+/// Sets an existing file to mode 600 if users other than its owner may open it. A device stays unchanged.
 ///
 /// # Errors
 /// The file belongs to another user.

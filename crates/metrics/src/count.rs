@@ -14,7 +14,7 @@ impl Count {
     /// Adds `n`.
     #[inline]
     pub fn add(&self, n: u64) {
-        // One writer: no need for an atomic read-modify-write.
+        // The number has one writer, so no atomic read-modify-write is needed.
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
@@ -43,7 +43,7 @@ impl Count {
     }
 }
 
-/// Value of a field in the log; `None` for 0.
+/// Returns the value of a field in the log; `None` for 0.
 pub fn counted(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }

@@ -41,17 +41,17 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Number of durations.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Sum of the durations in microseconds.
+    /// Returns the sum of the durations in microseconds.
     pub const fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// Number of durations up to each of [`BOUNDS`].
+    /// Returns the number of durations up to each of [`BOUNDS`].
     pub fn up_to(&self) -> impl Iterator<Item = (u64, u64)> + use<'_> {
         let sums = self.counts.iter().scan(0, |sum, count| {
             *sum += count;
@@ -60,8 +60,8 @@ impl Observed {
         BOUNDS.into_iter().zip(sums)
     }
 
-    /// Bound in microseconds of the bucket that contains this share (0 to 1) of the durations; `None` if there is none,
-    /// or it is beyond the last bound.
+    /// Returns the upper bound in microseconds of the bucket that contains this quantile (0 to 1) of the durations;
+    /// `None` if there are no durations, or the bucket is beyond the last bound.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let rank = (self.count() as f64 * share).ceil().max(1.0);
         self.up_to().find(|(_, count)| *count as f64 >= rank).map(|(bound, _)| bound)

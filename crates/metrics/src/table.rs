@@ -14,7 +14,7 @@ pub enum MetricKind {
 }
 
 impl MetricKind {
-    /// Name of the kind in Prometheus.
+    /// Returns the name of the kind in Prometheus.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -45,7 +45,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Name for people; empty for a plain number.
+    /// Returns the name for people; empty for a plain number.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Number => "",
@@ -73,7 +73,7 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// Full name in Prometheus.
+    /// Returns the full name in Prometheus.
     pub fn name(&self) -> String {
         let total = if self.kind == MetricKind::Counter { "_total" } else { "" };
         let own = if self.family.starts_with("process_") { "" } else { "strowger_" };
@@ -85,7 +85,7 @@ impl Metric {
         self.labels.iter().map(|(name, _)| *name).chain(self.by.iter().copied())
     }
 
-    /// True if each shard is shown separately.
+    /// Returns whether each shard is shown separately.
     pub fn is_by_shard(&self) -> bool {
         self.by.contains(&"shard")
     }
@@ -121,7 +121,8 @@ macro_rules! metrics {
     ) => {
         $(#[$live_meta])*
         #[derive(Debug, Default)]
-        // Alone on its cache lines: each thread that writes has one, and they may lie side by side.
+        // The counters have cache lines of their own: each writing thread has such a structure, and these may be
+        // adjacent in memory.
         #[repr(align(128))]
         $live_vis struct $live { $($(#[doc = $doc])+ $live_vis $name: $crate::Count,)* }
 
@@ -165,7 +166,7 @@ macro_rules! metrics {
                 by: &[$(stringify!($shard))?],
             },)*];
 
-            /// All metrics with their values.
+            /// Returns all metrics with their values.
             pub fn each(&self) -> impl Iterator<Item = (&'static $crate::Metric, u64)> + use<> {
                 Self::TABLE.iter().zip([$(self.$name),*])
             }

@@ -33,8 +33,8 @@ impl Alarm {
         Self { clock: kernel.map_or_else(runtime, Clock::Kernel), at: None }
     }
 
-    /// Sets the alarm, unless it is set to an earlier time. Returns whether `at` has passed. If it has and the runtime's clock is behind, the alarm
-    /// goes off at once.
+    /// Sets the alarm, unless it is set to an earlier time. Returns whether `at` has passed. If `at` has passed and the
+    /// clock of the runtime is behind, the alarm goes off at once.
     pub(crate) fn set(&mut self, at: u64, cx: &mut Context<'_>) -> bool {
         match &mut self.clock {
             Clock::Runtime(sleep) => {
@@ -66,7 +66,7 @@ impl Alarm {
                 }
                 start(timer.get_ref(), left);
                 self.at = Some(at);
-                // Clears the readiness of an earlier alarm; then the waker waits for this one.
+                // Clears the readiness of an earlier alarm, so that the waker waits for this alarm.
                 while let Poll::Ready(Ok(mut ready)) = timer.poll_read_ready(cx) {
                     ready.clear_ready();
                 }

@@ -77,8 +77,9 @@ pub(crate) struct Datagram<'a> {
 }
 
 impl Receiver {
-    /// Creates a receiver for batches of 1 to 1,024 datagrams. Buffers cost memory only as far as datagrams have filled them. `ancillary`: the
-    /// sockets may return control messages: coalesced runs (UDP_GRO), time stamps.
+    /// Creates a receiver for batches of 1 to 1,024 datagrams. Buffers cost memory only as far as datagrams have filled
+    /// them. `ancillary`: whether the sockets may return control messages, such as coalesced runs (UDP_GRO) or time
+    /// stamps.
     pub(crate) fn new(batch: usize, ancillary: bool) -> Self {
         let data = Memory::<u8>::zeroed(batch * STRIDE);
         let names = Memory::<sockaddr_storage>::zeroed(batch);
@@ -102,7 +103,7 @@ impl Receiver {
         receiver
     }
 
-    /// Requests control messages from the next call on; the present datagrams have none.
+    /// Requests control messages from the next call on; the datagrams of the last call have none.
     pub(crate) fn enable_ancillary(&mut self) {
         if self.control.is_some() {
             return;
@@ -262,8 +263,9 @@ impl Sender {
         self.control.is_some()
     }
 
-    /// Sends the queued datagrams from `from` on, whose ranges are of `bytes`. Returns the number that the kernel took.
-    /// Stops at the first one that cannot be sent; returns its error only if it is the first of all.
+    /// Sends the queued datagrams from number `from` on; their ranges are positions in `bytes`. Returns the number of
+    /// datagrams that the kernel took. Stops at the first datagram that cannot be sent, and returns an error only if
+    /// this is the first of all.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8], from: usize) -> io::Result<usize> {
         let n = self.queued.len();
         for i in from..n {

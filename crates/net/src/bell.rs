@@ -1,4 +1,5 @@
-//! Wake-up of a shard, only if it sleeps: a wake costs 15-20 µs, a look at a flag nothing.
+//! Wake-up of a shard, which is only sent if the shard sleeps: a wake-up costs 15-20 µs, and the check of a flag costs
+//! nothing.
 
 use crate::sync::{AtomicBool, Mutex, fence};
 use std::sync::atomic::Ordering::*;
@@ -17,7 +18,8 @@ pub(crate) struct Bell {
 impl Bell {
     /// Wakes the shard after its queue was filled. Returns whether it was asleep.
     pub(crate) fn ring(&self) -> bool {
-        // Pairs with the fence in `mark_asleep`: either this thread sees `asleep`, or the shard sees the filled queue.
+        // This fence pairs with the fence in `mark_asleep`: either this thread sees `asleep`, or the shard sees the
+        // filled queue.
         fence(SeqCst);
         if !self.asleep.load(Relaxed) || !self.asleep.swap(false, AcqRel) {
             return false;
@@ -28,18 +30,18 @@ impl Bell {
         true
     }
 
-    /// Called by the shard before it sleeps; then it must look into its queues.
+    /// Marks the shard as asleep. The shard calls this before it sleeps, and must then check its queues once more.
     pub(crate) fn mark_asleep(&self) {
         self.asleep.store(true, Relaxed);
         fence(SeqCst);
     }
 
-    /// Called by the shard when it works.
+    /// Marks the shard as awake. The shard calls this when it works.
     pub(crate) fn mark_awake(&self) {
         self.asleep.store(false, Relaxed);
     }
 
-    /// Called by the shard, once: the waker of its main future stays the same.
+    /// Sets the waker. The shard calls this once, because the waker of its main future stays the same.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         let mut held = self.waker.lock().unwrap_or_else(|e| e.into_inner());
         if !held.as_ref().is_some_and(|w| w.will_wake(waker)) {
@@ -64,7 +66,7 @@ mod interleavings {
         }
     }
 
-    /// A shard that found its queue empty sleeps, unless the queue was filled meanwhile; then it is woken.
+    /// A shard that found its queue empty sleeps. If the queue was filled meanwhile, the shard is woken.
     #[test]
     fn what_is_put_into_a_queue_is_found() {
         loom::model(|| {

@@ -1,10 +1,11 @@
 //! Owners of the buckets of calls in the view of one shard, and the moves of buckets.
 //!
-//! A moves bucket b to B: at the end of a round A exports the bucket's calls into the ring to B, and sends every other
-//! shard a *fence*. A shard that gets the fence first empties its sockets, still sending messages of b to A; then it
-//! turns to B and confirms. A passes late messages on to B. Once all have confirmed, no message of b is on its way to A
-//! any more, and A reports to B that b has *settled*. Until then B works on messages from A and holds back those that
-//! arrive by other ways, which are younger. So no message is lost, and messages by one way stay in order.
+//! To move bucket b from shard A to shard B, the shards proceed as follows: at the end of a round A exports the
+//! bucket's calls into the ring to B, and sends every other shard a *fence*. Each shard that gets the fence empties its
+//! sockets, and still sends messages of b to A; then it records B as the owner and confirms. A passes late messages on
+//! to B. Once all have confirmed, no message of b is on its way to A any more, and A reports to B that b has *settled*.
+//! Until then B works on messages from A and holds back those that arrive by other ways, which are younger. So no
+//! message is lost, and messages by one way stay in order.
 
 use strowger_core::call::BUCKETS;
 
@@ -35,7 +36,8 @@ pub(crate) struct Buckets {
     leaving: [u8; BUCKETS],
 }
 
-/// Shard of a bucket when `shards` share all buckets; the packet filter computes the same.
+/// Returns the shard of a bucket when `shards` shards divide the buckets among them; the packet filter computes the
+/// same.
 pub(crate) const fn share(bucket: u8, shards: usize) -> u8 {
     ((bucket as usize * shards) >> 8) as u8
 }
@@ -48,7 +50,7 @@ impl Buckets {
         Self { me, owned, owner, state, leaving: [0; BUCKETS] }
     }
 
-    /// Tells whether this shard owns all buckets: then no message is searched for its Call-ID.
+    /// Tells whether this shard owns all buckets; then no message is searched for its Call-ID.
     pub(crate) const fn owns_all(&self) -> bool {
         self.owned == BUCKETS
     }
@@ -74,13 +76,14 @@ impl Buckets {
             State::Owned => Placement::Here,
             _ if self.leaving[b] > 0 => Placement::Shard(self.owner[b]),
             State::Arriving(source) if source == from => Placement::Here,
-            // Either the message is younger than others that still come through the old owner, or `from` knows already
-            // that the bucket belongs to this shard, and this shard does not know it yet.
+            // Two cases are possible. The message is younger than messages that still arrive through the old owner; or
+            // `from` knows already that the bucket belongs to this shard, and this shard does not know it yet.
             _ => Placement::Hold,
         }
     }
 
-    /// Returns owned buckets that belong to another shard when `shards` share all buckets, each with that shard.
+    /// Returns the owned buckets that belong to another shard when `shards` shards divide the buckets among them, each
+    /// with that shard.
     pub(crate) fn surplus(&self, shards: usize) -> impl Iterator<Item = (u8, u8)> + '_ {
         (0..=255u8)
             .filter(|&b| self.state[b as usize] == State::Owned && self.leaving[b as usize] == 0)
@@ -88,7 +91,7 @@ impl Buckets {
             .filter(|&(_, to)| to != self.me)
     }
 
-    /// Moves an owned bucket out to `to`; the move ends when `others` shards have confirmed.
+    /// Moves an owned bucket to shard `to`; the move ends when `others` shards have confirmed it.
     pub(crate) fn move_out(&mut self, bucket: u8, to: u8, others: u8) {
         let b = bucket as usize;
         debug_assert!(self.state[b] == State::Owned && to != self.me && others > 0);
@@ -108,7 +111,7 @@ impl Buckets {
         self.owner[bucket as usize] = to;
     }
 
-    /// Counts a confirmation. Returns the new owner if it was the last.
+    /// Counts a confirmation. Returns the new owner of the bucket if this was the last confirmation.
     pub(crate) fn confirmed(&mut self, bucket: u8) -> Option<u8> {
         let left = &mut self.leaving[bucket as usize];
         *left = left.saturating_sub(1);
@@ -148,10 +151,10 @@ mod tests {
         assert!(a.owns_all() && b.placement(200) == Placement::Shard(0));
         assert_eq!(a.surplus(3).count(), 170);
         a.move_out(200, 1, 2);
-        // The third shard does not know it yet: the first passes its messages on.
+        // The third shard does not know the move yet: the first shard passes its messages on.
         assert_eq!(c.placement(200), Placement::Shard(0));
         assert_eq!(a.placement_of_passed(200, 2), Placement::Shard(1));
-        // The third shard knows it before the second has imported the bucket: the second holds the message.
+        // The third shard knows the move before the second has imported the bucket: the second shard holds the message.
         c.set_owner(200, 1);
         assert_eq!((c.placement(200), b.placement_of_passed(200, 2)), (Placement::Shard(1), Placement::Hold));
         b.move_in(200, 0);

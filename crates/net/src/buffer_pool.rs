@@ -1,7 +1,6 @@
 //! Pool of empty buffers.
 
-/// Stack of buffers. It keeps as many as were recently in use at the same time, not as many as the queue for them could
-/// hold.
+/// Stack of buffers. It keeps as many buffers as were recently in use at the same time, and frees all others.
 #[derive(Debug, Default)]
 pub(crate) struct BufferPool {
     buffers: Vec<Vec<u8>>,

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use strowger_core::Now;
 
-/// Zero of [`Now::mono`]: the same for all shards of the process.
+/// Returns the zero of [`Now::mono`]: the same for all shards of the process.
 fn start() -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
     *START.get_or_init(Instant::now)
@@ -62,7 +62,8 @@ pub async fn beat(period: Duration) {
 pub fn zone(seconds: u64) -> i64 {
     let Ok(seconds) = libc::time_t::try_from(seconds) else { return 0 };
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both are our own, and the C library keeps neither. It reads the environment, which nothing changes while threads run.
+    // SAFETY: both values are our own, and the C library keeps no pointer to them. The library reads the environment,
+    // which nothing changes while threads run.
     let filled = unsafe { libc::localtime_r(&raw const seconds, parts.as_mut_ptr()) };
     if filled.is_null() {
         return 0;
@@ -81,7 +82,7 @@ pub fn processor_micros() -> u64 {
 
 /// Returns the instant at which [`micros`] reads `at`.
 pub(crate) fn instant(at: u64) -> Instant {
-    // A deadline centuries away would overflow the clock of some systems. A year is beyond any deadline.
+    // A deadline centuries away would overflow the clock of some systems. No deadline is longer than a year.
     start() + Duration::from_micros(at.min(365 * 86_400_000_000))
 }
 

@@ -142,7 +142,7 @@ impl Connection {
             stream: Some(stream),
             phase,
             accepted: true,
-            // A client is asked for a certificate only if it is verified.
+            // A client is asked for a certificate only if the server verifies certificates.
             verified: true,
             layer,
             ..Self::dialling(transport, listener, remote, now)
@@ -182,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Returns the connection's layer; before a connection opens there always is one.
+    /// Returns the connection's layer. Must be called before the connection opens: until then a layer always exists.
     pub(crate) fn layer(&mut self) -> &mut Layer {
         self.layer.get_or_insert_default()
     }
@@ -205,7 +205,7 @@ impl Connection {
     /// Returns the time at which the connection must end in its present state.
     pub(crate) fn due(&self, bounds: &Bounds) -> u64 {
         let (from, timeout) = match self.phase {
-            // The peer that is waited for has gone.
+            // The peer whose end of the connection is awaited has gone.
             _ if self.closing => (self.since, bounds.close_timeout),
             _ if self.half_closed => (self.since, bounds.answer_timeout),
             Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
@@ -218,7 +218,7 @@ impl Connection {
         if self.unacknowledged.is_empty() { end } else { end.min(self.checked_at + ACKNOWLEDGEMENT_CHECK) }
     }
 
-    /// Tells whether the peer's system has not acknowledged all written bytes.
+    /// Tells whether the system of the peer has not acknowledged all written bytes.
     ///
     /// # Errors
     /// The connection is broken: it never will.
@@ -235,21 +235,22 @@ impl Connection {
         Ok(bytes > 0 || !self.waiting.is_empty())
     }
 
-    /// Notes an incomplete message. Its time counts from its first byte.
+    /// Notes an incomplete message. Its time limit counts from its first byte.
     pub(crate) fn note_partial(&mut self) {
         if self.partial_since == 0 {
             self.partial_since = clock::now().mono.max(1);
         }
     }
 
-    /// Notes a complete message: if another has begun, it began later.
+    /// Notes a complete message: if another message has begun, it began later than the noted time.
     pub(crate) fn note_whole(&mut self) {
         if !self.is_partial() {
             self.partial_since = 0;
         }
     }
 
-    /// Returns about how many bytes this process holds for its peer, without those of the kernel.
+    /// Returns the approximate number of bytes that this process holds for the peer of the connection, without the
+    /// buffers of the kernel.
     pub(crate) fn memory(&self) -> usize {
         let buffers = |layer: &Layer| layer.pending.capacity() + layer.message.capacity() + layer.fallback_bytes();
         let own = match (&self.layer, self.phase) {
@@ -273,7 +274,7 @@ impl Layer {
         let tls = match config {
             Some(config) if transport.is_secure() => {
                 let mut session = ServerConnection::new(config.clone())?;
-                // Unsent bytes are bounded after encryption, where the socket does not take them.
+                // Unsent bytes are bounded after encryption, at the buffer of bytes that the socket did not take.
                 session.set_buffer_limit(None);
                 Some(Box::new(rustls::Connection::Server(session)))
             }
@@ -282,7 +283,7 @@ impl Layer {
         Ok((websocket || tls.is_some()).then(|| Box::new(Self { tls, websocket, ..Self::default() })))
     }
 
-    /// Begins a handshake as client. The server must prove `name`, or its address if there is no name.
+    /// Begins a handshake as client. The server must prove `name`; without a name it must prove its address.
     pub(crate) fn start_tls(
         &mut self,
         config: Arc<ClientConfig>,
@@ -312,7 +313,8 @@ impl Layer {
         self.tls.is_none() && !self.websocket
     }
 
-    /// Tells the peer that no more data follow, if the socket takes it (RFC 8446 section 6.1).
+    /// Sends a close_notify, which tells the peer that no more data follow, if the socket takes it (RFC 8446 section
+    /// 6.1).
     pub(crate) fn send_close_notify(&mut self, stream: &TcpStream) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();

@@ -1,4 +1,4 @@
-//! Batches of datagrams for a thread outside the shards with another protocol than SIP: media.
+//! Batches of datagrams for a thread outside the shards with a protocol other than SIP: media.
 
 use crate::batch::{Receiver, Sender};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -45,7 +45,7 @@ impl Outgoing {
         Self { sender: Sender::new(batch.clamp(1, 1_024)), bytes: Vec::new() }
     }
 
-    /// Tells whether the batch is full: [`Outgoing::send`] must follow.
+    /// Tells whether the batch is full; then [`Outgoing::send`] must follow.
     pub fn is_full(&self) -> bool {
         self.sender.is_full()
     }
@@ -81,7 +81,7 @@ impl Outgoing {
                     at += n;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                // The first remaining datagram cannot be sent; the others may.
+                // The first remaining datagram cannot be sent; the datagrams after it may still be sent.
                 Err(_) => {
                     sent.failed += 1;
                     at += 1;
@@ -105,7 +105,8 @@ impl Incoming {
         Self { receiver: Receiver::new(batch.clamp(1, 1_024), false) }
     }
 
-    /// Receives at most a batch, without waiting, and returns the number. Drops those of the last call.
+    /// Receives at most one batch, without waiting. Returns the number of datagrams. Drops the datagrams of the last
+    /// call.
     ///
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if there is nothing; those of the system call.

@@ -1,7 +1,8 @@
 //! Dedicated sockets and connections that a service opens for itself, outside the listeners: one for a call or a user.
 //!
-//! A dedicated socket is open, and its port known, before any message is sent. Messages in both directions carry its [`Flow`]. It belongs to the
-//! shard whose service opened it. The shard drives those that [`ServiceWithSockets::sockets`](crate::ServiceWithSockets::sockets) returns.
+//! A dedicated socket is open, and its port known, before any message is sent. Messages in both directions carry its
+//! [`Flow`]. The socket belongs to the shard whose service opened it. The shard drives the sockets that
+//! [`ServiceWithSockets::sockets`](crate::ServiceWithSockets::sockets) returns.
 
 use crate::batch::Receiver;
 use crate::counters::Counters;
@@ -25,7 +26,7 @@ pub const fn is_dedicated(flow: Flow) -> bool {
     flow.slot & DEDICATED != 0
 }
 
-/// Index of a dedicated socket in its shard: small numbers, which are reused.
+/// Returns the index of a dedicated socket in its shard: small numbers, which are reused.
 pub const fn index(flow: Flow) -> usize {
     (flow.slot & !DEDICATED) as usize
 }
@@ -39,7 +40,8 @@ pub struct DedicatedSocket {
     pub address: SocketAddr,
 }
 
-/// Tells whether an error of [`DedicatedSockets::open`] means that the most dedicated sockets are open, or that the process has no descriptor left.
+/// Tells whether an error of [`DedicatedSockets::open`] means that the maximum number of dedicated sockets is open, or
+/// that the process has no free descriptor.
 pub fn is_full(error: &io::Error) -> bool {
     error.kind() == ErrorKind::QuotaExceeded || matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
@@ -125,7 +127,7 @@ pub(crate) enum SendOutcome {
 }
 
 impl DedicatedSockets {
-    /// Creates the sockets of this shard; it may hold at most `most`.
+    /// Creates the dedicated sockets of this shard, which may hold at most `most` of them.
     pub fn new<S: Service + 'static>(handle: &Handle<S>, shard: usize, most: usize) -> Self {
         let settings = handle.settings();
         Self {
@@ -153,7 +155,7 @@ impl DedicatedSockets {
         self.held
     }
 
-    /// Tells whether one more may be opened.
+    /// Tells whether one more dedicated socket may be opened.
     pub const fn has_room(&self) -> bool {
         self.held < self.most
     }
@@ -211,7 +213,7 @@ impl DedicatedSockets {
         Ok(DedicatedSocket { flow, address })
     }
 
-    /// Sets the most datagrams that may wait for one socket.
+    /// Sets the maximum number of datagrams that may wait for one socket.
     pub(crate) const fn set_waiting_bound(&mut self, most: usize) {
         self.waiting_bound = most;
     }
@@ -231,8 +233,8 @@ impl DedicatedSockets {
         self.slot(flow).is_some()
     }
 
-    /// Ends a dedicated socket once the messages of this round are sent; a connection ends by its protocols, as far as the peer takes part. Nothing
-    /// further is reported of it.
+    /// Ends a dedicated socket once the messages of this round are sent. A connection ends with the closing handshakes
+    /// of its protocols, if the peer takes part. No further event of the socket is reported.
     pub fn close(&mut self, flow: Flow) {
         if let Some(slot) = self.slot(flow) {
             self.leaving.push(slot);
@@ -244,7 +246,7 @@ impl DedicatedSockets {
         Flow { node: self.node, process: self.process, shard: self.shard, slot: slot | DEDICATED, generation }
     }
 
-    /// Returns the slot of this flow, if it is still that dedicated socket.
+    /// Returns the slot of this flow, if the slot still has the dedicated socket of the flow.
     fn slot(&self, flow: Flow) -> Option<u32> {
         let ours = (flow.node, flow.process, flow.shard) == (self.node, self.process, self.shard);
         let slot = flow.slot & !DEDICATED;
@@ -294,7 +296,8 @@ impl DedicatedSockets {
                         .as_ref()
                         .map(|r| r.change(datagrams.socket.as_fd(), name(slot, flow.generation), Wanted::Both));
                     if let Some(Err(error)) = watching {
-                        // No wake-up will report room: waiting datagrams leave with the next message.
+                        // No event will report that the socket has room, so waiting datagrams are sent with the next
+                        // message.
                         tracing::warn!(%error, "a full socket cannot be watched");
                     }
                 }
@@ -304,8 +307,8 @@ impl DedicatedSockets {
         }
     }
 
-    /// Ends the sockets that the service has closed: datagram sockets here, connections by `end`. Call it after the
-    /// round's messages are sent.
+    /// Ends the sockets that the service has closed: datagram sockets here, connections by `end`. Must be called after
+    /// the messages of the round are sent.
     pub(crate) fn leave(&mut self, mut end: impl FnMut(u32, Flow)) {
         while let Some(slot) = self.leaving.pop() {
             let flow = self.flow(slot);
@@ -340,7 +343,7 @@ impl DedicatedSockets {
         self.counters.dedicated.less(sockets as u64);
     }
 
-    /// Collects the readable sockets, and sends waiting datagrams. Returns whether there may be more.
+    /// Collects the readable sockets, and sends waiting datagrams. Returns whether there may be more readable sockets.
     pub(crate) fn ready(&mut self, cx: &mut Context<'_>, ready: &mut Vec<Ready>, failed: &mut Vec<u64>) -> bool {
         let Some(readiness) = &mut self.readiness else { return false };
         self.unasked = false;
@@ -373,12 +376,12 @@ impl DedicatedSockets {
         }
     }
 
-    /// Tells whether the shard must not sleep yet, since no event would wake it for a new socket.
+    /// Tells whether the shard must not sleep yet, because no event would wake it for a new socket.
     pub(crate) const fn is_unasked(&self) -> bool {
         self.unasked
     }
 
-    /// Receives a batch from a ready socket. Returns the number of datagrams, and their listener and flow.
+    /// Receives a batch from a ready socket. Returns the number of datagrams, and the listener and flow of the socket.
     pub(crate) fn receive(&self, name: u64, receiver: &mut Receiver) -> Option<(usize, ListenerId, Flow)> {
         let (slot, generation) = (name as u32, (name >> 32) as u32);
         let place = self.places.get(slot as usize).filter(|p| p.generation == generation)?;
@@ -453,7 +456,8 @@ impl Datagrams {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return false,
-                // As with shared sockets: the kernel reports the error of an earlier datagram to the next call.
+                // This is the same as for shared sockets: the kernel reports the error of an earlier datagram to the
+                // next call.
                 Err(e) if !again && (e.kind() == ErrorKind::ConnectionRefused || unreachable::may_be_icmp(&e)) => {
                     again = true
                 }
@@ -527,7 +531,8 @@ fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// Chooses the port when the connection is made, not when the address is bound: it must then differ only from ports of connections to the same peer.
+/// Lets the kernel choose the port when the connection is made, and not when the address is bound. Then the port must
+/// differ only from the ports of connections to the same peer.
 fn choose_late(socket: &Socket) {
     // Without the option the port is chosen early.
     let _ = socket_option::set(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);

@@ -24,7 +24,7 @@ pub fn raise() -> io::Result<usize> {
 
 /// Returns the number of open descriptors; 0 if the system does not provide it.
 pub fn open() -> usize {
-    // Less one: the folder itself is open while it is read.
+    // One descriptor is subtracted: that of the folder itself, which is open while it is read.
     std::fs::read_dir("/proc/self/fd").map_or(0, |folder| folder.count().saturating_sub(1))
 }
 

@@ -28,13 +28,14 @@ impl Directory {
         Self { places: Default::default(), names }
     }
 
-    /// Returns the connection for this target: one made for its name, or whose peer has proved that name.
+    /// Returns the connection for this target: a connection that was made for the name of the target, or whose peer has
+    /// proved that name.
     pub(crate) fn find(&self, target: &Target) -> Option<Flow> {
         self.places(target.address).find(target, &self.names)
     }
 
-    /// Returns the connection to this target. If there is none other than `stale`, stores the one that `make` makes.
-    /// The second value tells whether it was made.
+    /// Returns the connection to this target. If there is no connection, or only `stale`, stores the connection that
+    /// `make` makes. The second value tells whether it was made.
     pub(crate) fn find_or(&self, target: &Target, stale: Option<Flow>, make: impl FnOnce() -> Flow) -> (Flow, bool) {
         let mut places = self.places(target.address);
         match places.find(target, &self.names) {
@@ -47,7 +48,7 @@ impl Directory {
         }
     }
 
-    /// Removes a connection from this target: it has ended, or serves another address.
+    /// Removes a connection from this target, because the connection has ended or serves another address.
     pub(crate) fn forget(&self, of: Transport, to: SocketAddr, name: Option<PeerName>, flow: Flow) {
         let mut places = self.places(to);
         if places.by_name.get(&(of, to, name)) == Some(&flow) {
@@ -59,7 +60,7 @@ impl Directory {
     }
 
     /// Directs messages for this address to that connection, until it is [forgotten](Self::forget). Returns whether
-    /// this is a change. Not for secure connections, see [`Directory::add_verified_alias`].
+    /// this is a change. Must not be used for secure connections; see [`Directory::add_verified_alias`].
     pub(crate) fn add_alias(&self, of: Transport, to: SocketAddr, flow: Flow) -> bool {
         self.places(to).by_name.insert((of, to, None), flow) != Some(flow)
     }

@@ -118,7 +118,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.clocks.is_some()
     }
 
-    /// Reads the clocks after a socket was read; `None` without time stamps.
+    /// Reads the clocks after a socket was read. Returns `None` if there are no time stamps.
     #[inline]
     pub(crate) fn read_clocks(&mut self) -> Option<ClockReading> {
         self.clocks.as_mut().map(Clocks::read)
@@ -139,8 +139,8 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.service.receive(now, arrival, bytes, &mut self.out);
     }
 
-    /// Handles a message from a socket or connection of this shard. One without Call-ID belongs to no shard and stays
-    /// here.
+    /// Handles a message from a socket or connection of this shard. A message without Call-ID belongs to no shard, and
+    /// this shard handles it.
     #[inline]
     pub(crate) fn arrive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8]) {
         if self.buckets.owns_all() {
@@ -204,7 +204,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.counters().held.set(self.held.len() as u64);
     }
 
-    /// Handles commands from outside the shards. Returns whether there were any.
+    /// Handles commands from outside the shards. Returns whether there were any commands.
     #[inline]
     pub(crate) fn take_commands(&mut self, now: Now) -> bool {
         let any = self.process.entries[self.index].has_commands.load(Acquire);
@@ -250,7 +250,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.commands = commands;
     }
 
-    /// Handles transfers of other shards that arrived before the round began. Returns whether there were any.
+    /// Handles transfers of other shards that arrived before the round began. Returns whether there were any transfers.
     #[inline]
     pub(crate) fn read_links(&mut self, now: Now) -> bool {
         self.links.has_any() && self.read_each_link(now)
@@ -319,7 +319,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         }
     }
 
-    /// Takes over a settled bucket, and handles its held messages.
+    /// Marks a bucket as settled, and handles its held messages.
     fn settle(&mut self, now: Now, bucket: u8) {
         self.buckets.settled(bucket);
         self.moving = true;
@@ -335,8 +335,8 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         self.counters().buckets.set(self.buckets.owned() as u64);
     }
 
-    /// Passes fences after the sockets were read; `empty`: until no message was left. Returns whether fences still
-    /// wait.
+    /// Confirms fences after the sockets were read. `empty`: whether the sockets were read until no message was left.
+    /// Returns whether fences still wait.
     #[inline]
     pub(crate) fn take_fences(&mut self, empty: bool) -> bool {
         !(self.fences.is_empty() && self.new_fences.is_empty()) && self.pass_fences(empty)
@@ -359,7 +359,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         !self.fences.is_empty()
     }
 
-    /// Moves one bucket that belongs to another shard, at the end of a round. Returns whether there was one.
+    /// Moves one bucket that belongs to another shard, at the end of a round. Returns whether there was such a bucket.
     #[inline]
     pub(crate) fn move_surplus(&mut self, now: Now) -> bool {
         self.moving && self.move_bucket(now)
@@ -384,7 +384,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         true
     }
 
-    /// Tells whether there is no pending input.
+    /// Tells whether no input is pending.
     pub(crate) fn is_idle(&self) -> bool {
         !self.process.entries[self.index].has_commands.load(Acquire)
             && self.links.is_idle()

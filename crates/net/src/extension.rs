@@ -11,9 +11,8 @@ pub trait ServiceWithSockets: Service {
     #[inline]
     fn begin(&mut self, _now: Now) {}
 
-    /// Tells the arrival of the next message by the time stamp of the kernel, and the time of its reading, `now`
-    /// ([`clock::micros`](crate::clock::micros)). All data of one read from a stream have the time of the last byte. Called only if
-    /// [`Scheduling::timestamps`](crate::Scheduling) is on, and not for messages from other shards.
+    /// Reports the arrival time of the next message, by the time stamp of the kernel, and the time at which it was
+    /// read, `now` ([`clock::micros`](crate::clock::micros)).
     #[inline]
     fn arrived(&mut self, _came: u64, _now: u64) {}
 

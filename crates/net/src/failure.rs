@@ -10,8 +10,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Unrequested end of a shard, or panic of a thread or task. All shards end then: a process that answers only some
-/// calls is worse than one that a supervisor restarts.
+/// Unrequested end of a shard, or panic of a thread or task. After a failure all shards end: a process that answers
+/// only some calls is worse than a process that its supervisor restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(Arc<str>);
 
@@ -24,7 +24,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl<S: Service> Process<S> {
-    /// Ends all shards for this reason, unless they already end. Only the first failure is reported.
+    /// Ends all shards for this reason, unless the shards are ending already. Only the first failure is reported.
     #[cold]
     pub(crate) fn fail(&self, reason: impl fmt::Display) {
         if self.stopping.load(Relaxed) {
@@ -50,7 +50,8 @@ impl<S: Service> Process<S> {
     }
 }
 
-/// Runs this work; a panic ends the shards. A runtime would swallow it, and the task's work would never be done again.
+/// Runs this work; a panic ends the shards. Without this function the runtime would discard the panic, and the work of
+/// the task would never be done again.
 pub(crate) async fn or_fail<S: Service>(process: Arc<Process<S>>, what: &'static str, work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     poll_fn(|cx| match caught(|| work.as_mut().poll(cx)) {
@@ -62,29 +63,29 @@ pub(crate) async fn or_fail<S: Service>(process: Arc<Process<S>>, what: &'static
 
 /// Runs a step of a task; [`Process::panicked`] handles its panic.
 pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> std::thread::Result<T> {
-    // State left by the step is not used again: the shards end.
+    // The state that the step leaves is not used again, because the shards end.
     catch_unwind(AssertUnwindSafe(step))
 }
 
 impl<S: Service + 'static> Handle<S> {
-    /// Waits until the shards have failed. Never returns if they end because they were asked to.
+    /// Waits until the shards have failed. Never returns if the shards end on request.
     pub async fn failed(&self) -> Failure {
         let mut failure = self.process.failure.subscribe();
         let known = failure.wait_for(Option::is_some).await.ok().and_then(|failure| failure.clone());
         match known {
             Some(failure) => failure,
-            // The sender is ours: it lives as long as this handle.
+            // This handle owns a sender, so the sender lives as long as the handle.
             None => std::future::pending().await,
         }
     }
 
-    /// Ends all shards because something failed that they cannot work without.
+    /// Ends all shards because a part has failed without which they cannot work.
     pub fn fail(&self, reason: impl fmt::Display) {
         self.process.fail(reason);
     }
 
-    /// Spawns work on the runtime outside the shards, see [`Handle::services`]. A panic ends the shards: its work would
-    /// never be done again. `what` names it in the log.
+    /// Spawns work on the runtime outside the shards, see [`Handle::services`]. A panic ends the shards, because the
+    /// work would never be done again. `what` names the work in the log.
     pub fn spawn(&self, what: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         self.process.services.spawn(or_fail(self.process.clone(), what, work));
     }

@@ -1,4 +1,5 @@
-//! Unread relay: the floor of the cost of a relayed call. [`exchange`] is the floor of a request or call between two programs.
+//! Relay that does not parse messages: it measures the minimum cost of a relayed call. [`exchange`] measures the
+//! minimum cost of a request or call between two programs.
 
 pub mod exchange;
 
@@ -47,9 +48,10 @@ impl Name {
     }
 }
 
-/// Relays unread datagrams until the socket fails: from the called end to the caller of the last datagram, and from callers to the called end.
-/// Batches datagrams if the kernel has several. For each `answered`-th datagram of callers it returns an empty line, so that it sends as many
-/// datagrams as a server that answers one of `answered` by a 100; 0: none.
+/// Relays datagrams without parsing them until the socket fails: datagrams of the called end go to the caller of the
+/// last datagram, and datagrams of callers go to the called end. Batches datagrams if the kernel has several. For each
+/// `answered`-th datagram of callers it returns an empty line, so that it sends as many datagrams as a server that
+/// answers one of `answered` datagrams with a 100; 0: it returns none.
 ///
 /// # Errors
 /// The socket fails.
@@ -58,7 +60,7 @@ pub fn relay(socket: &UdpSocket, called: SocketAddr, answered: u64) -> std::io::
     const NOTHING: &[u8] = b"\r\n\r\n";
     const SIZE: usize = 2_048;
     let fd = std::os::fd::AsRawFd::as_raw_fd(socket);
-    // After the received datagrams there is room for one answer to each.
+    // There is room for the received datagrams, and after them for one answer to each.
     let mut buffers = vec![[0u8; SIZE]; 2 * BATCH];
     let mut names = vec![Name::EMPTY; 2 * BATCH];
     // SAFETY: all of these are plain C structures for which zero is a value.

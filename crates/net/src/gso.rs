@@ -1,5 +1,5 @@
-//! Runs of datagrams to one peer that the kernel takes as one and splits late (UDP_SEGMENT, Linux 4.18), and the
-//! reverse for receiving (UDP_GRO, Linux 5.0).
+//! Runs of datagrams to one peer that the kernel handles as one datagram and splits late (UDP_SEGMENT, Linux 4.18), and
+//! the reverse for receiving (UDP_GRO, Linux 5.0).
 //!
 //! Measured on loopback, a 600-byte datagram costs 440-520 ns to send in a run, against 2,450 in a batch of `sendmmsg`.
 
@@ -58,8 +58,8 @@ impl GsoBatch {
         }
     }
 
-    /// Sorts `queued` into runs. Datagrams of different tokens may pass each other; those of one token, and all without
-    /// a token, keep their order.
+    /// Sorts `queued` into runs. Datagrams with different tokens may change their order; datagrams with one token, and
+    /// all datagrams without a token, keep their order.
     pub(crate) fn plan(&mut self, queued: &mut [Queued]) {
         self.runs.clear();
         self.next.clear();
@@ -114,7 +114,7 @@ impl GsoBatch {
         self.runs[run].count as usize
     }
 
-    /// Sends the runs from `run` on, the first of which starts at `at` in `queued`. Returns the number of runs that the
+    /// Sends the runs from number `run` on; this run starts at `at` in `queued`. Returns the number of runs that the
     /// kernel took.
     pub(crate) fn send(
         &self,
@@ -173,7 +173,7 @@ impl GsoBatch {
     }
 }
 
-/// Asks the kernel to coalesce runs of datagrams of one peer. Returns whether it does.
+/// Asks the kernel to coalesce runs of datagrams of one peer. Returns whether the kernel supports this.
 pub(crate) fn enable_gro(socket: BorrowedFd<'_>) -> bool {
     socket_option::set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok()
 }
@@ -199,7 +199,7 @@ mod tests {
     fn runs_gather_sizes_and_keep_the_order_of_a_token() {
         let (a, b) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let mut bytes = Vec::new();
-        // Calls 1 to 3 send a long and a short one each, call 4 a short one first.
+        // Calls 1 to 3 send a long datagram and a short one each; call 4 sends a short one first.
         let all = [(300, 1), (200, 1), (300, 2), (200, 2), (300, 3), (200, 3), (200, 4), (300, 4)];
         let mut queued = queue(&mut bytes, &all, b.local_addr().unwrap());
         let mut gso = GsoBatch::new(16);
@@ -216,7 +216,7 @@ mod tests {
                 (&bytes[q.range.0 as usize..q.range.1 as usize], None)
             );
         }
-        // The same to a socket that receives coalesced runs.
+        // The same datagrams go to a socket that receives coalesced runs.
         assert!(enable_gro(b.as_fd()));
         assert_eq!(gso.send(a.as_fd(), &bytes, &queued, 1, 3).unwrap(), 2);
         let mut receiver = Receiver::new(16, true);

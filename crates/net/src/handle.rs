@@ -27,7 +27,7 @@ impl<S: Service> Clone for Mailbox<S> {
 }
 
 impl<S: Service> Mailbox<S> {
-    /// Sends an answer to the shard; wakes it only if it sleeps.
+    /// Sends an answer to the shard. Wakes the shard only if it sleeps.
     pub fn send(&self, answer: S::ShardMessage) {
         self.process.entries[self.shard].post(Command::Answer(answer));
     }
@@ -72,9 +72,10 @@ impl<S: Service + 'static> Handle<S> {
 
     /// Replaces the bounds. Each shard adopts them before its next round, and is woken for that.
     ///
-    /// Lower bounds end nothing: until there is room again, no new connection is admitted, no more bytes are held and no more datagrams are kept; the
-    /// oldest names are forgotten as new ones arrive. An open connection has the new time-outs, counted from the same moment as the old ones; one
-    /// being made is given up at the latest after the [`connect_timeout`](Bounds::connect_timeout) with which it began.
+    /// Lower bounds end no connection: until there is room again, no new connection is admitted, no more bytes are held
+    /// and no more datagrams are kept; the oldest names are forgotten as new names arrive. An open connection gets the
+    /// new time-outs, counted from the same moment as the old time-outs. A connection that is being made is given up at
+    /// the latest after the [`connect_timeout`](Bounds::connect_timeout) with which it began.
     pub fn set_bounds(&self, bounds: Bounds) {
         self.process.bounds.store(Arc::new(bounds));
         self.wake_all();
@@ -102,8 +103,8 @@ impl<S: Service + 'static> Handle<S> {
         self.process.entries.len()
     }
 
-    /// Shares the calls among `shards` shards, and starts missing threads. Buckets move one by one, while calls
-    /// continue. Returns when the moves are requested. Blocks for the start of a thread: shards must not call it.
+    /// Divides the calls among `shards` shards, and starts missing threads. Buckets move one by one, while calls
+    /// continue. Returns when the moves are requested. Starting a thread blocks, so shards must not call this.
     ///
     /// # Errors
     /// Sockets could not be bound or threads not be started; the calls stay with their owners.
@@ -126,18 +127,19 @@ impl<S: Service + 'static> Handle<S> {
         self.process.owners[bucket as usize].load(Relaxed) as usize
     }
 
-    /// Sends an answer to the shard that owns this bucket of calls, also if the bucket moves meanwhile.
+    /// Sends an answer to the shard that owns this bucket of calls, even if the bucket moves meanwhile.
     pub fn deliver(&self, bucket: u8, answer: S::ShardMessage) {
         let owner = self.process.owners[bucket as usize].load(Relaxed) as usize;
         self.process.entries[owner].post(Command::AnswerTo(bucket, answer));
     }
 
-    /// Directs messages for `address` to this connection, while it lives (RFC 5923: the peer has requested it by an `alias` parameter in its Via, and
-    /// is trusted to be at that address). A connection has one such address: the last. Over TLS only if the peer has shown a verified certificate,
-    /// and only for messages to peer names that the certificate proves.
+    /// Directs messages for `address` to this connection, while the connection lives. In RFC 5923 the peer requests
+    /// this by an `alias` parameter in its Via; the peer is trusted to be at that address. A connection has only one
+    /// such address, the last one. Over TLS this has an effect only if the peer has shown a verified certificate, and
+    /// only for messages to peer names that the certificate proves.
     pub fn alias(&self, flow: Flow, transport: Transport, address: SocketAddr) {
         let directory = &self.process.directory;
-        // The shard of a secure connection checks it first. Any shard notices the end of a connection.
+        // The shard of a secure connection checks the certificate first. Any shard notices the end of a connection.
         let news = match transport.is_secure() {
             true => !directory.is_alias(transport, address, flow),
             false => transport.is_reliable() && directory.add_alias(transport, address, flow),
@@ -147,8 +149,9 @@ impl<S: Service + 'static> Handle<S> {
         }
     }
 
-    /// Notes that the last UDP datagram from this address came from its true peer, as far as the service knows. Requests to it then leave from the
-    /// local address that the datagram came to; a datagram with a forged source does not change that.
+    /// Notes that the service believes the source of the last UDP datagram from this address to be genuine. Requests to
+    /// the peer then leave from the local address that received that datagram; a datagram with a forged source does not
+    /// change this.
     #[inline]
     pub fn confirm(&self, peer: SocketAddr) {
         self.process.source_addresses.confirm(peer);
@@ -183,7 +186,8 @@ impl<S: Service + 'static> Handle<S> {
         crate::shard_pool::cpu_time(self.process.entries[shard].clock.load(Acquire))
     }
 
-    /// Returns the wait of the shard's oldest unread datagram at its last look; zero if it reads all that arrive.
+    /// Returns how long the oldest unread datagram of the shard had waited when this was last measured; zero if the
+    /// shard reads all datagrams that arrive.
     pub fn oldest_datagram(&self, shard: usize) -> Duration {
         Duration::from_micros(self.process.entries[shard].counters.datagram_age.value())
     }
@@ -198,7 +202,8 @@ impl<S: Service + 'static> Handle<S> {
         self.process.entries[shard].turns.current()
     }
 
-    /// Wakes each shard for a round: a shard whose [`Snapshot::rounds`] do not change afterwards is stuck.
+    /// Wakes each shard for a round. If the [`Snapshot::rounds`] of a shard do not change afterwards, the shard is
+    /// stuck.
     pub fn wake_all(&self) {
         for entry in &self.process.entries {
             entry.bell.ring();
@@ -224,7 +229,7 @@ impl<S: Service + 'static> Handle<S> {
         sum
     }
 
-    /// Returns the data that wait in the kernel before each UDP socket, and the datagrams that it dropped.
+    /// Returns for each UDP socket the bytes that wait in the kernel, and the datagrams that the kernel dropped.
     pub fn backlogs(&self) -> Vec<Backlog> {
         crate::shard_pool::backlogs(&self.process)
     }

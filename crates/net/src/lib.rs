@@ -1,9 +1,11 @@
 //! Shards: batched UDP, TCP, TLS and WebSocket around the state machines of `core`.
 //!
-//! [`Net::bind`] opens the listeners, [`Net::spawn`] starts the shards, each with a [`Service`] of its own. The rest of the process reaches
-//! them by the [`Handle`]. A shard is a thread: it calls its service with each message of the calls that it owns, and sends the messages that
-//! the service leaves in the outbox. [`Handle::set_bounds`] and [`Handle::set_identities`] change limits and certificates of running shards.
-//! [`Net::with_sockets`] takes sockets that are already open; a service that opens sockets itself is a [`ServiceWithSockets`].
+//! [`Net::bind`] opens the listeners, [`Net::spawn`] starts the shards, each with a [`Service`] of its own. Other
+//! threads of the process reach the shards by the [`Handle`]. A shard is a thread: it calls its service with each
+//! message of the calls that it owns, and sends the messages that the service leaves in the outbox.
+//! [`Handle::set_bounds`] and [`Handle::set_identities`] change limits and certificates of running shards.
+//! [`Net::with_sockets`] takes sockets that are already open; a service that opens sockets itself is a
+//! [`ServiceWithSockets`].
 //!
 //! # A service that sends each message back
 //!
@@ -60,41 +62,47 @@
 //!
 //! # The owner of a call
 //!
-//! A keyed hash of the Call-ID selects one of 256 buckets, and each bucket belongs to one shard. So all messages of a call meet in one
-//! shard without a lock, whatever socket they come by. The key is drawn at each start, so a peer cannot aim at a shard. With several
-//! shards the Call-ID is found by a scan without a parse, and a message of another shard's bucket crosses once by a bounded ring. For
-//! UDP a packet filter in the kernel computes the same hash and selects the socket; it saves work and decides nothing.
+//! A keyed hash of the Call-ID selects one of 256 buckets, and each bucket belongs to one shard. So one shard handles
+//! all messages of a call without a lock, whatever socket they arrive at. The key is random at each start, so a peer
+//! cannot choose the shard of a call. With several shards the Call-ID is found by a scan without parsing the message,
+//! and a message of another shard's bucket is passed once, by a bounded ring. For UDP a packet filter in the kernel
+//! computes the same hash and selects the socket. The filter only saves work: a datagram at the wrong shard is passed
+//! on.
 //!
 //! # Sending
 //!
-//! All datagrams of a socket leave by one `sendmmsg`, all bytes of a connection by one `writev`. Datagrams for which the kernel has no
-//! room wait in a bounded queue. A message that cannot be sent comes back by [`Service::failed`] with its token. A later ICMP error is
-//! read from the queue of the socket, and all shards get it. When a connection ends, its unanswered requests are sent once more by
-//! another connection; a response whose connection is closed goes to the listening address of the peer (RFC 3261 section 18.2.2). A
-//! socket bound to all addresses remembers by which address each peer came, and answers from it.
+//! In a round one `sendmmsg` sends all datagrams of a socket, and one `writev` sends all bytes of a connection.
+//! Datagrams for which the kernel has no room wait in a bounded queue. If a message cannot be sent, [`Service::failed`]
+//! reports its token. A later ICMP error is read from the queue of the socket and reported to all shards. When a
+//! connection ends, its unanswered requests are sent once more by another connection; a response whose connection is
+//! closed goes to the listening address of the peer (RFC 3261 section 18.2.2). A socket bound to all addresses
+//! remembers the local address to which each peer has sent, and answers from this address.
 //!
 //! # Shards start and end
 //!
-//! `shards = "auto"` starts one shard. Above 70 % load another starts; when they idle, the last is emptied. Each further shard costs
-//! wake-ups, so there are as few as the load needs.
+//! `shards = "auto"` starts one shard. Above 70 % load another shard is started; when the shards are idle, the buckets
+//! of the last shard move to the others. Each further shard costs wake-ups, so there are only as many shards as the
+//! load needs.
 //!
-//! A bucket moves while its calls continue. The old owner ends its round, exports the records of the bucket and sends a fence to every
-//! shard. Each shard empties its sockets towards the old owner, turns to the new one and confirms. Until all have confirmed, the new
-//! owner works on messages that come by way of the old one and holds back the others, which are younger. So no message is lost or
-//! overtaken. Connections stay where they are.
+//! A bucket moves while its calls continue. The old owner ends its round, exports the records of the bucket and sends a
+//! fence to every shard. Each shard empties its sockets, whose messages still go to the old owner; then it records the
+//! new owner and confirms. Until all shards have confirmed, the new owner handles messages that the old owner passes
+//! on, and holds back messages that arrive directly, because these are younger. So no message is lost or overtaken.
+//! Connections do not move.
 //!
-//! `Bounds` and `Identities` are replaced as a whole while shards run: a shard compares one pointer a round. No connection is closed
-//! because a bound has fallen. New handshakes use the new certificates and resume no earlier session.
+//! `Bounds` and `Identities` are replaced as a whole while shards run: a shard compares one pointer a round. No
+//! connection is closed because a bound was lowered. New handshakes use the new certificates and resume no earlier
+//! session.
 //!
-//! A panic in a shard or beside it, and the end of a thread of the store, end all shards; [`Handle::failed`] tells why, and `strowger
-//! serve` exits with code 70.
+//! A panic in a shard or in another task, or the end of a thread of the store, ends all shards. [`Handle::failed`]
+//! returns the reason, and `strowger serve` exits with code 70.
 //!
 //! # Sockets of a service
 //!
-//! The generator's service ([`ServiceWithSockets`]) opens *dedicated sockets*, one for a call or user. Messages carry the flow id in
-//! both directions; the directory does not list these sockets. The shard reads those that one `epoll` names. Received messages carry
-//! the time stamp of the kernel, and a shard with exact timers sleeps on a timer of the kernel, at most a thousand times a second in
-//! the mean.
+//! The generator's service ([`ServiceWithSockets`]) opens *dedicated sockets*, one for a call or user. Messages carry
+//! the flow id in both directions; the directory does not list these sockets. One `epoll` of the shard reports which of
+//! these sockets are readable. Received messages carry the time stamp of the kernel, and a shard with exact timers
+//! sleeps on a timer of the kernel, at most a thousand times a second in the mean.
 //!
 //! # Where is ...?
 //!

@@ -72,7 +72,8 @@ pub(crate) enum Content<S: Service> {
 }
 
 impl<S: Service> Content<S> {
-    /// Tells whether the loss is tolerable, since a peer would send the message again; everything else must arrive.
+    /// Tells whether a loss of this transfer is tolerable, because a peer would send the message again; all other
+    /// transfers must arrive.
     const fn may_be_lost(&self) -> bool {
         matches!(self, Self::Message { .. } | Self::Send { .. } | Self::Unreachable { .. })
     }
@@ -149,7 +150,8 @@ impl<S: Service> Links<S> {
         (0..64).filter(move |i| outgoing & (1 << i) != 0)
     }
 
-    /// Queues a transfer for another shard. Returns false if it was dropped: too many wait already, or there is no such shard.
+    /// Queues a transfer for another shard. Returns false if the transfer was dropped, because too many transfers wait,
+    /// or there is no such shard.
     pub(crate) fn put(&mut self, to: usize, content: Content<S>, bytes: &[u8], counters: &Counters) -> bool {
         let Some(Some(link)) = self.outgoing.get_mut(to) else {
             counters.crossings_dropped.add(1);
@@ -233,8 +235,8 @@ impl<S: Service> Links<S> {
         self.tidy_at = more.then_some(now.mono + PERIOD);
     }
 
-    /// Remembers the transfers that have arrived so far. Call it before the sockets are emptied, so that a message that
-    /// left its socket before one of this shard's messages arrived does not overtake it.
+    /// Remembers how many transfers have arrived so far. Must be called before the sockets are emptied, so that a
+    /// message which left its socket before one of this shard's messages arrived is not overtaken by that message.
     #[inline]
     pub(crate) fn count_arrived(&mut self) {
         if self.any {
@@ -249,8 +251,8 @@ impl<S: Service> Links<S> {
         }
     }
 
-    /// Tells whether no transfer has arrived, and no waiting one can be sent. A shard asks before it sleeps: a peer
-    /// that made room earlier does not wake it.
+    /// Tells whether no transfer has arrived, and no waiting transfer can be sent. A shard checks this before it
+    /// sleeps, because a peer that made room earlier does not wake it.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         !self.any || self.is_each_idle()
@@ -262,7 +264,8 @@ impl<S: Service> Links<S> {
         self.incoming.iter().flatten().all(|incoming| incoming.len() == 0) && self.outgoing.iter().flatten().all(stuck)
     }
 
-    /// Takes out the ring from `peer`, to read it while transfers are put on others; see [`Links::put_back`].
+    /// Takes out the ring from `peer`, so that it can be read while transfers are put into other rings; see
+    /// [`Links::put_back`].
     pub(crate) fn take(&mut self, peer: usize) -> Option<Consumer<Transfer<S>>> {
         self.incoming[peer].take()
     }

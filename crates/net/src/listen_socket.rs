@@ -85,8 +85,8 @@ impl ListenSocket {
         matches!(self, Self::Udp(_)) == (transport == Transport::Udp) && self.address().is_ok_and(|a| a == address)
     }
 
-    /// Configures a socket opened elsewhere like those opened here. Linux lets sockets join the group of one that was bound without SO_REUSEPORT and
-    /// has it now.
+    /// Configures a socket that was opened elsewhere like a socket that was opened here. Linux lets sockets join the
+    /// group of a socket that was bound without SO_REUSEPORT and has this option now.
     pub(crate) fn adopt(&self, reuse_port: bool, settings: &NetSettings) -> io::Result<()> {
         let (address, socket) = (self.address()?, SockRef::from(self));
         if address.is_ipv6() && !socket.only_v6()? {

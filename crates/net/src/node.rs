@@ -40,10 +40,11 @@ impl Net {
         Self::with_sockets(settings, listeners, Vec::new())
     }
 
-    /// Binds the listeners without an open socket. A given socket belongs to the listener with its transport and exact address; a stream socket need
-    /// not listen yet. If there may be several shards, those after the first bind their own sockets to the same address. If the kernel refuses that
-    /// (the socket belongs to another user), they share the given one: all accept its connections, the first reads its datagrams and passes on those
-    /// of other shards' calls.
+    /// Binds the listeners for which `sockets` has no open socket. A given socket belongs to the listener with its
+    /// transport and exact address; a stream socket need not listen yet. If there may be several shards, the shards
+    /// after the first bind their own sockets to the same address. If the kernel refuses this, because the socket
+    /// belongs to another user, they share the given socket: all shards accept its connections, and the first shard
+    /// reads its datagrams and passes on those of other shards' calls.
     ///
     /// # Errors
     /// As [`Net::bind`]; and [`io::ErrorKind::InvalidInput`] if no listener has the address of a socket, or an IPv6 socket takes IPv4 too.
@@ -170,8 +171,8 @@ impl Net {
     }
 }
 
-/// Opens the first socket of a listener. If more will join it, tries an exclusive socket first: otherwise a second
-/// server on the same address would silently take half of the traffic.
+/// Opens the first socket of a listener. If more sockets will join its group, tries an exclusive socket first:
+/// otherwise a second server on the same address would silently get half of the traffic.
 fn open(listener: &Listener, settings: &NetSettings) -> io::Result<(SocketAddr, ListenSocket)> {
     let mut tries = 0;
     loop {
@@ -183,7 +184,7 @@ fn open(listener: &Listener, settings: &NetSettings) -> io::Result<(SocketAddr, 
         }
         drop(alone);
         match ListenSocket::open(listener.transport, address, true, settings) {
-            // Another program has taken the port that the system chose: it chooses another.
+            // Another program has bound the port that the system chose, so the system chooses another port.
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && listener.bind.port() == 0 && tries < PORT_TRIES => (),
             opened => return Ok((address, opened?)),
         }
@@ -217,7 +218,7 @@ impl<S: Service + 'static> Node<S> {
 
     fn wait(&mut self) {
         loop {
-            // Not under the lock: shards may be started meanwhile.
+            // The threads are not joined under the lock, because shards may be started meanwhile.
             let thread = self.handle.process.pool.lock().unwrap_or_else(|e| e.into_inner()).threads.pop();
             match thread {
                 Some(thread) => drop(thread.join()),

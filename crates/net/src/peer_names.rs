@@ -41,7 +41,8 @@ impl PeerNames {
             Some(number) => *number,
             None => {
                 let most = self.bounds.load().names.max(1);
-                // Two at most: after a reduction the bound is approached gradually, oldest names first.
+                // At most two names are forgotten at a time: after a reduction the number approaches the bound
+                // gradually, and the oldest names are forgotten first.
                 let surplus = (known.texts.len() + 1).saturating_sub(most).min(2);
                 for oldest in known.texts.drain(..surplus) {
                     known.numbers.remove(&oldest);

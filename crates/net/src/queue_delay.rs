@@ -1,5 +1,5 @@
-//! Wait of datagrams in a socket before a shard reads them. It is measured only while it may be long, that is, after a full batch: time stamps of the
-//! kernel cost something for each datagram.
+//! Wait of datagrams in a socket before a shard reads them. The wait is measured only while it may be long, that is,
+//! after a full batch, because each time stamp of the kernel has a cost.
 
 use crate::timestamp::{self, Clocks};
 use std::os::fd::BorrowedFd;
@@ -31,8 +31,9 @@ impl QueueDelay {
         self.asked && (self.age > 0 || !self.always)
     }
 
-    /// Measures a batch read at `now`; `stamp` is that of its last datagram. Unread datagrams arrived after that one, the oldest of them soon after
-    /// it: its wait is [`QueueDelay::age`], 0 if all may be read.
+    /// Measures the wait of a batch that was read at `now`; `stamp` is the time stamp of its last datagram. Unread
+    /// datagrams arrived after that datagram, the oldest of them soon after it: their wait is [`QueueDelay::age`],
+    /// which is 0 if no unread datagram can be left.
     #[cold]
     pub(crate) fn measure(&mut self, socket: BorrowedFd<'_>, full: bool, stamp: Option<i64>, now: u64) {
         if full {
@@ -86,7 +87,7 @@ mod tests {
         assert!(!delay.is_measured() && !timestamps());
         delay.measure(socket.as_fd(), true, None, 1_000);
         assert!(delay.is_measured() && timestamps() && delay.age() == 0);
-        // The clock begins with the process: no datagram arrived before.
+        // The clock begins with the process, so no datagram arrived before its zero.
         while clock::micros() < 10_000 {
             std::thread::yield_now();
         }

@@ -79,7 +79,7 @@ impl Readiness {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Appends the ready sockets. Returns whether there may be more; if not, `cx` is woken when there are.
+    /// Appends the ready sockets. Returns whether there may be more; otherwise `cx` is woken when there are more.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &mut Vec<Ready>) -> bool {
         let Poll::Ready(Ok(mut guard)) = self.watched.poll_read_ready(cx) else { return false };
         let events = &mut self.events;

@@ -45,8 +45,8 @@ pub(crate) fn ring<T: Default>(size: usize) -> (Producer<T>, Consumer<T>) {
 }
 
 impl<T> Producer<T> {
-    /// Lets `fill` change the next slot and passes it on. Returns false if there is no room; then
-    /// [`Consumer::producer_waits`] will be true after the consumer has made some.
+    /// Calls `fill` for the next slot and passes the slot to the consumer. Returns false if there is no room; then
+    /// [`Consumer::producer_waits`] will be true after the consumer has made room.
     pub(crate) fn push(&mut self, fill: impl FnOnce(&mut T)) -> bool {
         let size = self.ring.slots.len();
         if self.tail.wrapping_sub(self.head) == size {
@@ -72,7 +72,7 @@ impl<T> Producer<T> {
         true
     }
 
-    /// Lets `take` change each slot emptied since the last call, the oldest first.
+    /// Calls `take` for each slot that was emptied since the last call, the oldest slot first.
     pub(crate) fn reclaim(&mut self, mut take: impl FnMut(&mut T)) {
         self.head = self.ring.head.0.load(Acquire);
         while self.reclaimed != self.head {
@@ -101,7 +101,7 @@ impl<T> Consumer<T> {
         self.ring.tail.0.load(Acquire).wrapping_sub(self.head)
     }
 
-    /// Lets `empty` take from the oldest filled slot and returns the slot to the producer. Returns false if none is
+    /// Calls `empty` for the oldest filled slot and returns the slot to the producer. Returns false if no slot is
     /// filled.
     pub(crate) fn pop(&mut self, empty: impl FnOnce(&mut T)) -> bool {
         if self.len() == 0 {
@@ -150,7 +150,8 @@ mod tests {
         assert!(rx.pop(|_| ()) && rx.pop(|_| ()));
         tx.reclaim(|slot| seen.push(std::mem::take(slot)));
         assert_eq!(seen, [1, 2]);
-        // Slots that are reused before they were reclaimed are seen by the filling thread, and not again.
+        // A slot that is filled again before it was reclaimed is seen by the filling thread, and is not reclaimed
+        // later.
         assert!(rx.pop(|_| ()));
         let filled: Vec<u32> = (4..=7)
             .map(|i| {
@@ -224,7 +225,7 @@ mod interleavings {
             });
             let mut back = Vec::new();
             for i in 1..=COUNT {
-                // A slot has its old content once, unless it was reclaimed before.
+                // A slot shows its old content once, unless it was reclaimed before.
                 while !tx.push(|slot| back.extend((std::mem::replace(slot, i) > 0).then_some(()))) {
                     thread::yield_now();
                 }

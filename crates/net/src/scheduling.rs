@@ -1,7 +1,8 @@
 //! Scheduling class of a thread.
 
-/// Sets the class `SCHED_BATCH` (sched(7)) for this thread: when woken, it waits until the program on its processor sleeps or has used up its time
-/// slice (at most a few milliseconds), instead of preempting it. Returns whether the kernel accepts it.
+/// Sets the class `SCHED_BATCH` (sched(7)) for this thread: when it is woken, it does not preempt the program on its
+/// processor, but waits until that program sleeps or has used up its time slice (at most a few milliseconds). Returns
+/// whether the kernel accepts the class.
 pub(crate) fn set_batch() -> bool {
     // SAFETY: the kernel reads our own structure, whose fields are plain numbers; 0 is this thread.
     unsafe {

@@ -31,8 +31,8 @@ pub enum Unsent {
     WebSocketHandshake,
 }
 
-/// State machines of one shard. The shard calls the service, which never blocks, and puts messages to send into the
-/// [`Outbox`]; the shard empties it at the end of the round.
+/// State machines of one shard. The shard calls the service, which never blocks and puts messages to send into the
+/// [`Outbox`]; the shard sends the contents of the outbox at the end of the round.
 pub trait Service {
     /// Message to this shard: an answer of the service runtime (look-ups, commits), or a command.
     type ShardMessage: Send + 'static;
@@ -43,11 +43,13 @@ pub trait Service {
     #[inline]
     fn end(&mut self, _now: Now, _out: &mut Outbox) {}
 
-    /// Receives one complete message: a datagram, or one cut from a stream. Only of calls whose bucket this shard owns.
+    /// Handles one complete message: a datagram, or a message cut from a stream. The shard passes only messages of
+    /// calls whose bucket it owns.
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox);
 
-    /// Called for a message of a call of another shard whose queue is full; the message is dropped and counted
-    /// ([`Snapshot::crossings_dropped`](crate::Snapshot)). A response of the protocol goes into the outbox.
+    /// Called for a message of another shard's call when the queue of that shard is full; the message is dropped and
+    /// counted ([`Snapshot::crossings_dropped`](crate::Snapshot)). The service may put a response of its protocol into
+    /// the outbox.
     fn shed(&mut self, _now: Now, _arrival: &Arrival, _bytes: &[u8], _out: &mut Outbox) {}
 
     /// Handles timers; called when [`Service::deadline`] has passed.
@@ -74,18 +76,19 @@ pub trait Service {
     #[inline]
     fn cut_off(&mut self, _now: Now, _token: u64, _out: &mut Outbox) {}
 
-    /// Called if a host or router reports a datagram to this address as unreachable (ICMP; RFC 3261 section 18.4); `quoted` is the beginning of the
-    /// datagram. Called on all shards if [`UdpSettings::icmp_errors`](crate::UdpSettings) is on. It is a hint: any host that knows the two addresses
-    /// can forge it, but a host that has not seen the datagram cannot quote it.
+    /// Called if a host or router reports a datagram to this address as unreachable (ICMP; RFC 3261 section 18.4);
+    /// `quoted` is the beginning of the datagram. Called on all shards if
+    /// [`UdpSettings::icmp_errors`](crate::UdpSettings) is on. The report is only a hint: any host that knows the two
+    /// addresses can forge a report, but a host that has not seen the datagram cannot quote it.
     #[inline]
     fn unreachable(&mut self, _now: Now, _to: SocketAddr, _quoted: &[u8], _out: &mut Outbox) {}
 
     /// Called if a connection that this shard accepted or made has ended.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
 
-    /// Takes out all state of the calls of this bucket, for its new owner.
+    /// Removes and returns all state of the calls of this bucket, for the new owner of the bucket.
     fn export(&mut self, now: Now, bucket: u8) -> Vec<Self::Record>;
 
-    /// Takes over the exported state of another shard; timers continue.
+    /// Adopts the exported state of another shard; timers continue.
     fn import(&mut self, now: Now, record: Self::Record, out: &mut Outbox);
 }

@@ -40,7 +40,7 @@ impl Listener {
 pub enum Shards {
     /// This many, 1 to 64.
     Fixed(usize),
-    /// One at first, more when one is over 70 % busy, fewer when they idle.
+    /// One shard at first, more when a shard is over 70 % busy, fewer when the shards idle.
     Auto {
         /// Largest number, 1 to 64.
         most: usize,
@@ -180,7 +180,7 @@ impl Default for UdpSettings {
     }
 }
 
-/// Draws from the entropy with which the standard library keys its tables.
+/// Draws a number from the entropy with which the standard library keys its tables.
 fn random() -> u32 {
     use std::hash::{BuildHasher, Hasher};
     let mut hasher = std::hash::RandomState::new().build_hasher();

@@ -91,7 +91,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         })
     }
 
-    /// Polls the main future: works until no work is left, then sleeps until a socket, a timer or the bell.
+    /// Polls the main future: works until no work is left, then sleeps until a socket is ready, a timer is due or the
+    /// bell rings.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let process = self.dispatcher.process.clone();
         let entry = &process.entries[self.dispatcher.index];
@@ -252,7 +253,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// Reads one batch of each socket. Returns whether there is more to read.
+    /// Reads one batch of each socket. Returns whether there are more datagrams to read.
     fn read_udp(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         let process = self.dispatcher.process.clone();
         let counters = &process.entries[self.dispatcher.index].counters;
@@ -299,7 +300,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         more
     }
 
-    /// Reads the reports of unreachable datagrams of each socket. Returns whether there are more.
+    /// Reads the reports of unreachable datagrams of each socket. Returns whether there are more reports.
     #[inline]
     fn read_unreachable(&mut self, now: Now) -> bool {
         let mut more = false;
@@ -311,7 +312,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         more
     }
 
-    /// Reads one batch of each ready dedicated socket. Returns whether there is more to read.
+    /// Reads one batch of each ready dedicated socket. Returns whether there are more datagrams to read.
     #[inline]
     fn read_dedicated(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         let Some(sockets) = self.dispatcher.sockets() else { return false };
@@ -367,8 +368,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// Ends the dedicated sockets that the service has closed, after everything is sent. Returns whether the others must be asked once more before
-    /// the shard sleeps.
+    /// Ends the dedicated sockets that the service has closed, after everything is sent. Returns whether the remaining
+    /// dedicated sockets must be checked once more before the shard sleeps.
     #[inline]
     fn leave_dedicated(&mut self) -> bool {
         let Some(sockets) = self.dispatcher.sockets() else { return false };
@@ -377,7 +378,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         sockets.is_unasked()
     }
 
-    /// Sends the outbox of the round, and then the service's reactions to failures, repeatedly. Returns whether a round must follow.
+    /// Sends the outbox of the round, and then, repeatedly, the messages with which the service reacts to failures.
+    /// Returns whether a round must follow.
     fn flush(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         loop {
             self.take_over(now);
@@ -453,7 +455,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         for token in self.failed.drain(..) {
             dispatcher.service.unsent(now, token, Unsent::Here, &mut dispatcher.out);
         }
-        // After its messages were reported as unsent.
+        // This comes after the messages of the connection were reported as unsent.
         for flow in self.streams.not_made.drain(..) {
             X::ended(&mut dispatcher.service, now, flow, Ending::Unmade, &mut dispatcher.out);
         }
@@ -515,16 +517,16 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         self.streams.write_round(bytes);
     }
 
-    /// Tells whether the service's deadline is later than the one of this poll. A poll may start work that is due at once, and so may the next one,
-    /// but this must end.
+    /// Tells whether the service's deadline is later than the deadline of this poll. A poll may start work that is due
+    /// at once, and so may the next poll, but this must end.
     fn has_progressed(&mut self, due: u64) -> bool {
         self.polls_without_progress =
             if self.dispatcher.service.deadline() == Some(due) { self.polls_without_progress + 1 } else { 0 };
         self.polls_without_progress < 10_000
     }
 
-    /// Sets the alarm if the service's deadline moved earlier. Returns whether it has passed, as after an event in this round: a round that follows
-    /// at once costs less than an alarm.
+    /// Sets the alarm if the service's deadline has become earlier. Returns whether the deadline has passed, as after
+    /// an event in this round: a round that follows at once costs less than an alarm.
     fn arm(&mut self, now: Now, cx: &mut Context<'_>) -> bool {
         let others =
             sooner(self.streams.deadline(), self.dispatcher.links.deadline()).map(|ms| ms.saturating_mul(1_000));
@@ -568,7 +570,7 @@ fn is_ping(datagram: &[u8]) -> bool {
     datagram.len() <= 4 && datagram.iter().all(|b| matches!(b, b'\r' | b'\n' | 0))
 }
 
-/// Handles one datagram.
+/// Handles one datagram: passes it to the dispatcher.
 #[inline]
 fn read<S: Service, X: Extension<S>>(dispatcher: &mut Dispatcher<S, X>, now: Now, arrival: &Arrival, bytes: &[u8]) {
     if is_ping(bytes) {
@@ -578,7 +580,8 @@ fn read<S: Service, X: Extension<S>>(dispatcher: &mut Dispatcher<S, X>, now: Now
     dispatcher.arrive(now, arrival, without_line_ends(bytes));
 }
 
-/// Returns the socket of the target's listener, or any of its address family if that is no UDP listener.
+/// Returns the socket of the target's listener. If this is no UDP listener, returns any socket of the target's address
+/// family.
 fn socket<'a>(udp: &'a mut [Udp], place: &[u8], target: &Target) -> Option<&'a mut Udp> {
     let v6 = target.address.is_ipv6();
     match place.get(target.listener.0 as usize) {

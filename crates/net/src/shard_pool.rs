@@ -37,8 +37,8 @@ pub struct Backlog {
     pub buffer: u32,
 }
 
-/// Starts one more shard. Its sockets are bound here, one shard after the other: the position of a socket in its group
-/// is the index of the shard.
+/// Starts one more shard. Its sockets are bound here, one shard after another, because the position of a socket in its
+/// group is the index of its shard.
 pub(crate) fn start<S: Service + 'static>(
     process: &Arc<Process<S>>,
     pool: &mut ShardPool<S>,
@@ -76,7 +76,7 @@ pub(crate) fn start<S: Service + 'static>(
             let _ = ready.send(Err(error));
         }
     })?;
-    // Until then the other shards do not know it: if it cannot start, they continue unchanged.
+    // Until now the other shards do not know the new shard: if it cannot start, they continue unchanged.
     let begun = begun.recv().unwrap_or_else(|_| Err(io::Error::other("the shard panicked before it began")));
     if let Err(error) = begun {
         let _ = thread.join();
@@ -92,8 +92,8 @@ pub(crate) fn start<S: Service + 'static>(
     wait(process, || process.entries[..index].iter().all(|entry| entry.links_taken.load(Acquire) >= index))
 }
 
-/// Opens a socket of a further shard for this listener, in the group of the first shard's socket. Duplicates that of the first shard if it was given
-/// and no other can join it.
+/// Opens a socket of a further shard for this listener, in the group of the first shard's socket. If that socket was
+/// given and no other socket can join its group, duplicates it.
 fn join<S: Service>(process: &Process<S>, pool: &ShardPool<S>, listener: usize) -> io::Result<(ListenSocket, Origin)> {
     let (transport, address) = (process.listeners[listener].transport, process.addresses[listener]);
     let error = match ListenSocket::open(transport, address, true, &process.settings) {
@@ -119,7 +119,7 @@ impl<S: Service + 'static> Drop for FailOnDrop<S> {
     }
 }
 
-/// Waits for `reached`, for ten seconds at most: it takes microseconds unless a shard hangs.
+/// Waits until `reached` returns true, for ten seconds at most: this takes microseconds unless a shard hangs.
 pub(crate) fn wait<S: Service>(process: &Process<S>, reached: impl Fn() -> bool) -> io::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !reached() {
@@ -131,7 +131,7 @@ pub(crate) fn wait<S: Service>(process: &Process<S>, reached: impl Fn() -> bool)
     Ok(())
 }
 
-/// Runs a shard on its thread. Sends to `ready` when it works; returns an earlier error.
+/// Runs a shard on its thread. Sends to `ready` when the shard works; returns an error that occurs before.
 pub(crate) fn run<S: Service + 'static, X: Extension<S>>(
     startup: Startup<S>,
     factory: Arc<Factory<S>>,
@@ -152,15 +152,16 @@ pub(crate) fn run<S: Service + 'static, X: Extension<S>>(
     ended
 }
 
-/// Creates the shard inside the runtime of its thread. A separate function, so that its stack is no part of the frame
-/// of each poll.
+/// Creates the shard inside the runtime of its thread. This is a function of its own, so that its stack does not
+/// enlarge the frame of each poll.
 #[inline(never)]
 fn begin<S: Service + 'static, X: Extension<S>>(
     startup: Startup<S>,
     factory: &Factory<S>,
 ) -> io::Result<Rc<RefCell<Shard<S, X>>>> {
     let Startup { process, index, owner, sockets, links } = startup;
-    // Before the service reads the bounds: later ones differ from these, and the shard adopts them in its first round.
+    // The bounds are read before the service reads them: if they change later, the shard adopts the change in its first
+    // round.
     let bounds = process.bounds.load_full();
     let (mut udp, mut acceptors) = (Vec::new(), Vec::new());
     for (i, (socket, origin)) in sockets.into_iter().enumerate() {
@@ -184,7 +185,7 @@ pub(crate) fn set<S: Service + 'static>(process: &Arc<Process<S>>, shards: usize
     let shards = shards.clamp(1, process.entries.len());
     let mut pool = process.pool.lock().unwrap_or_else(|e| e.into_inner());
     while pool.started < shards {
-        // A new shard must find every bucket at rest.
+        // A new shard must be started while no bucket moves.
         wait(process, || is_settled(process))?;
         start(process, &mut pool, None)?;
     }
@@ -219,13 +220,13 @@ pub(crate) fn backlogs<S: Service>(process: &Process<S>) -> Vec<Backlog> {
     pool.open_listeners.iter().filter_map(backlog).collect()
 }
 
-/// Lets the kernel give each shard the data of its calls. Otherwise the kernel spreads datagrams over all sockets by
+/// Makes the kernel give each shard the data of its calls. Otherwise the kernel spreads datagrams over all sockets by
 /// their addresses, which is correct, but slower.
 fn steer<S: Service>(process: &Process<S>, pool: &ShardPool<S>, shards: usize) {
     if pool.started == 1 {
         return;
     }
-    // One socket of each group suffices.
+    // It is enough to attach the filter to one socket of each group.
     for open_listener in pool.open_listeners.iter().filter(|open_listener| open_listener.shard == 0) {
         let same = |other: &&OpenListener| other.listener == open_listener.listener;
         if pool.open_listeners.iter().filter(same).any(|other| other.origin == Origin::Duplicate) {
@@ -258,7 +259,7 @@ pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
     loop {
         clock::beat(PERIOD).await;
         let wall = last.elapsed();
-        // After a late beat the next one follows soon: in so short a time any shard looks busy.
+        // After a late beat the next beat follows soon, and in so short a time any shard looks busy.
         if wall < PERIOD / 2 {
             continue;
         }
@@ -275,7 +276,7 @@ pub(crate) async fn watch<S: Service + 'static>(handle: Handle<S>) {
         let sum: f64 = load.iter().sum();
         let highest = load.iter().take(shards).fold(0.0, |a: f64, b| a.max(*b));
         busy_for = if highest > 0.7 && shards < most { busy_for + 1 } else { 0 };
-        // One shard less only if the others would then be less than half loaded.
+        // One shard fewer is used only if the remaining shards would then be less than half loaded.
         idle_for = if shards > 1 && sum < 0.5 * (shards - 1) as f64 { idle_for + 1 } else { 0 };
         let wanted = match (busy_for, idle_for) {
             (2.., _) => shards + 1,
@@ -304,7 +305,7 @@ fn own_clock() -> libc::clockid_t {
     }
 }
 
-/// Reads that clock.
+/// Reads the CPU clock of a thread.
 pub(crate) fn cpu_time(clock: libc::clockid_t) -> Option<Duration> {
     if clock == 0 {
         return None;

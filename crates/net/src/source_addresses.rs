@@ -70,7 +70,8 @@ impl SourceAddresses {
         Self { known: Mutex::new(known), count: AtomicUsize::new(0) }
     }
 
-    /// Returns the local address from which this message must leave for a peer, if the kernel would choose another one.
+    /// Returns the local address from which this message must leave for a peer, if the kernel would choose another
+    /// address.
     #[inline]
     pub(crate) fn find(&self, peer: SocketAddr, message: &[u8]) -> Option<IpAddr> {
         if self.count.load(Relaxed) == 0 {

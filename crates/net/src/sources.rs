@@ -29,8 +29,8 @@ impl Sources {
         Self { ipv6_prefix, each: Default::default(), connections, bytes }
     }
 
-    /// Counts one more connection, unless its source or all sources have reached the bound. An outbound connection has
-    /// no source.
+    /// Counts one more connection, unless its source or all sources together have reached the bound; returns whether it
+    /// was counted. An outbound connection has no source.
     pub(crate) fn admit(&self, source: Option<IpAddr>, bounds: &Bounds) -> bool {
         if self.connections.fetch_add(1, AcqRel) >= bounds.connections {
             self.connections.fetch_sub(1, AcqRel);
@@ -48,7 +48,7 @@ impl Sources {
         admitted
     }
 
-    /// Counts one more connection that has a bound of its own.
+    /// Counts one more connection, without a check of the bounds: it has a bound of its own.
     pub(crate) fn count(&self) {
         self.connections.fetch_add(1, AcqRel);
     }
@@ -61,7 +61,7 @@ impl Sources {
         }
     }
 
-    /// Charges this source with further bytes, unless it or all sources would exceed the bound.
+    /// Charges this source with further bytes, unless this source or all sources together would exceed the bound.
     pub(crate) fn charge(&self, source: IpAddr, bytes: usize, bounds: &Bounds) -> bool {
         let held = self.bytes.fetch_add(bytes, AcqRel);
         let charged = held.saturating_add(bytes) <= bounds.connection_memory

@@ -81,7 +81,7 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     for hit in hits {
         p[hit].k = (p.len() - hit - 1) as u32;
     }
-    // A holds the piece and X its position: X becomes the start of the name.
+    // A holds the piece, and X its position. X becomes the start of the header name.
     for (i, (piece, place)) in PIECES.iter().enumerate() {
         p.push(jump(JEQ, u32::from_be_bytes(*piece), 0, 2));
         p.push(op(LD | W | IMM, *place));
@@ -149,12 +149,12 @@ pub(crate) fn by_call(secret: u32, shards: usize) -> Vec<sock_filter> {
     p
 }
 
-/// Builds the filter that gives connections to the first `shards` listeners at random.
+/// Builds the filter that distributes connections at random over the first `shards` listeners.
 pub(crate) fn at_random(shards: usize) -> Vec<sock_filter> {
     vec![op(LD | W | ABS, RANDOM), op(ALU | MOD, shards as u32), op(RET | A, 0)]
 }
 
-/// Attaches the filter to the whole group of `socket`, in place of the earlier one.
+/// Attaches the filter to the whole group of `socket`, replacing the earlier filter.
 pub(crate) fn attach(socket: BorrowedFd<'_>, program: &[sock_filter]) -> io::Result<()> {
     let program = sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the option takes a `sock_fprog`, which is on our stack; the kernel copies the `len` instructions that it

@@ -75,7 +75,7 @@ impl Streams {
             }
             let (mut n, mut end, mut stamp) = (0, false, None);
             let has_timestamps = dispatcher.has_timestamps();
-            // As with UDP: a short read means that the socket is empty.
+            // As for UDP, a short read means that the socket is empty.
             let result = drained(stream, || {
                 (n, stamp) = match has_timestamps {
                     true => timestamp::read(stream.as_fd(), scratch)?,
@@ -122,7 +122,7 @@ impl Streams {
         connection.over_budget = false;
         self.split(slot, &mut [], now, dispatcher);
         if self.connection(slot).is_some_and(|c| !c.over_budget && c.layer.as_ref().is_some_and(|l| l.tls.is_some())) {
-            // TLS data after them.
+            // These are TLS data after the messages.
             self.received(slot, &mut [], now, dispatcher);
         }
     }
@@ -154,7 +154,8 @@ impl Streams {
             Ok(false) => (),
             Ok(true) => self.peer_finished(slot),
             Err(error) => {
-                // A TLS 1.3 client completes its handshake before the server reports its verdict on the client's certificate (RFC 8446 appendix E.1).
+                // A TLS 1.3 client completes its handshake before the server reports whether it accepts the client's
+                // certificate (RFC 8446 appendix E.1).
                 let open = self.connection(slot).filter(|c| c.phase == Phase::Open).map(|c| c.remote);
                 if let (Some(remote), Some(on_failure)) = (open, &self.network.settings.on_failure) {
                     on_failure.call(remote, &error);
@@ -215,7 +216,8 @@ impl Streams {
         }
     }
 
-    /// Handles all complete parts. Returns the number of consumed bytes, and the size of the incomplete part if known.
+    /// Handles all complete parts. Returns the number of consumed bytes, and the size of the incomplete part if the
+    /// size is known.
     fn consume<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
@@ -305,7 +307,8 @@ impl Streams {
         match found.code {
             ws::PING => self.transmit_frame(slot, ws::PONG, payload),
             ws::PONG => (),
-            // Response to this side's close frame; the server ends the connection below (RFC 6455 section 7.1.1).
+            // This is the response to the close frame of this side; the server ends the connection below (RFC 6455
+            // section 7.1.1).
             ws::CLOSE if connection.closing => (),
             ws::CLOSE => {
                 self.transmit_frame(slot, ws::CLOSE, &payload[..payload.len().min(2)]);
@@ -420,7 +423,8 @@ impl Streams {
     }
 }
 
-/// Strips line ends before a message in its datagram or frame: they are no part of it (RFC 3261 section 7.5) and must not be forwarded.
+/// Removes line ends before a message in its datagram or frame: they are no part of the message (RFC 3261 section 7.5)
+/// and must not be forwarded.
 pub(crate) fn without_line_ends(message: &[u8]) -> &[u8] {
     let first = message.iter().position(|b| !matches!(b, b'\r' | b'\n'));
     first.map_or(message, |first| &message[first..])
@@ -457,7 +461,8 @@ fn decrypt(tls: &mut Tls, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, Str
     }
 }
 
-/// Requests one more turn, after the shard's main future and the other connections: the runtime runs a self-waking task dozens of times before them.
+/// Requests one more turn, which follows the shard's main future and the other connections. If the task woke itself,
+/// the runtime would run it dozens of times before them.
 fn another_turn(cx: &mut Context<'_>) {
     let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
 }

@@ -308,7 +308,7 @@ impl Streams {
         }
     }
 
-    /// Enters the next phase if the present one is complete, after input or a successful connect.
+    /// Enters the next phase if the present phase is complete, after input or a successful connect.
     pub(crate) fn advance(&mut self, slot: u32) {
         self.flush_tls(slot);
         let (network, counters) = (self.network.clone(), self.counters.clone());
@@ -341,7 +341,7 @@ impl Streams {
         }
     }
 
-    /// Opens a connection for messages; waiting ones leave first.
+    /// Opens a connection for messages; waiting messages are sent first.
     pub(crate) fn open(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::Open;
@@ -383,8 +383,9 @@ impl Streams {
         self.schedule(slot);
     }
 
-    /// Charges the source of a connection with the bytes held for it now. Returns false if they exceed a bound; then the connection has ended.
-    /// Dedicated sockets are made by this side and have a bound of their own. For other outbound connections only the bytes caused by the peer count.
+    /// Charges the source of a connection with the bytes that are held for the connection now. Returns false if these
+    /// bytes exceed a bound; then the connection has ended. Dedicated sockets are made by this side and have a bound of
+    /// their own. For other outbound connections only the bytes caused by the peer count.
     pub(crate) fn charge_source(&mut self, slot: u32) -> bool {
         let (network, bounds, counters) = (self.network.clone(), self.bounds.clone(), self.counters.clone());
         let Some(connection) = self.connection(slot).filter(|c| c.dedicated.is_none()) else { return true };
@@ -431,7 +432,8 @@ impl Streams {
         self.unscheduled = self.slots.len();
     }
 
-    /// Applies changed time-outs to connections, a limited number in each round. Returns whether there are more.
+    /// Applies changed time-outs to connections, to a limited number in each round. Returns whether more connections
+    /// are left.
     #[inline]
     pub(crate) fn reschedule(&mut self) -> bool {
         self.unscheduled > 0 && self.reschedule_some()
@@ -505,7 +507,7 @@ pub(crate) fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<std::n
     Ok(socket.into())
 }
 
-/// Lets the kernel accept connections on a bound socket.
+/// Makes the kernel accept connections on a bound socket.
 pub(crate) fn begin_listening(socket: &socket2::Socket) -> io::Result<()> {
     socket.listen(4_096)
 }

@@ -1,5 +1,5 @@
-//! Primitives of [`ring`](crate::ring) and [`bell`](crate::bell): those of the standard library, or loom's for tests of all orders of steps (`make
-//! loom`).
+//! Synchronization primitives of [`ring`](crate::ring) and [`bell`](crate::bell): those of the standard library, or
+//! those of loom for tests of all interleavings (`make loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::cell::UnsafeCell;

@@ -1,7 +1,7 @@
 //! Times of arrival: the time at which the kernel received a message (SO_TIMESTAMPNS, socket(7)), on the monotonic clock.
 //!
-//! Time stamps of the kernel use the wall clock. If that was set between the last reading of the clocks and this one, they are useless, and a message
-//! counts as arriving now.
+//! Time stamps of the kernel use the wall clock. If the wall clock was set between the last reading of the clocks and
+//! the present one, the time stamps are useless, and a message counts as arriving now.
 
 use crate::{clock, socket_option};
 use libc::{c_int, iovec, msghdr, timespec};
@@ -17,7 +17,8 @@ pub(crate) const CONTROL: usize = 128;
 /// (adjtimex(2) slews by half of that at most). Beyond it the wall clock was set.
 const DRIFT: i64 = 1_000_000;
 
-/// Asks the kernel for time stamps. Returns whether it makes them. The first socket of the machine that asks gets them a moment later.
+/// Asks the kernel for time stamps. Returns whether the kernel supports them. The first socket of the machine that asks
+/// for time stamps gets them a moment later.
 pub(crate) fn enable(socket: BorrowedFd<'_>) -> bool {
     socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).is_ok()
 }
@@ -28,7 +29,7 @@ pub(crate) fn disable(socket: BorrowedFd<'_>) {
     let _ = socket_option::set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 0);
 }
 
-/// Asks the kernel for the local address of each datagram. Returns whether it provides it.
+/// Asks the kernel for the local address of each datagram. Returns whether the kernel provides it.
 pub(crate) fn enable_packet_info(socket: BorrowedFd<'_>, v6: bool) -> bool {
     let (level, option) =
         if v6 { (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) } else { (libc::IPPROTO_IP, libc::IP_PKTINFO) };
@@ -102,7 +103,7 @@ pub(crate) unsafe fn ancillary(header: &msghdr) -> Ancillary {
                 }
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = libc::CMSG_DATA(message).cast::<libc::in_pktinfo>().read_unaligned();
-                    // Not the address of its header, which may be a broadcast address.
+                    // This is not the destination address in the IP header, which may be a broadcast address.
                     ancillary.to = Some(Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr)).into());
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
@@ -118,7 +119,7 @@ pub(crate) unsafe fn ancillary(header: &msghdr) -> Ancillary {
     ancillary
 }
 
-/// Reads from a connection. Returns the number of bytes, and the time of arrival of the last one (nanoseconds of the
+/// Reads from a connection. Returns the number of bytes, and the time of arrival of the last byte (nanoseconds of the
 /// wall clock).
 pub(crate) fn read(socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<(usize, Option<i64>)> {
     let mut vector = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
@@ -225,7 +226,7 @@ mod tests {
             (first.arrival(Some(wall(400))), first.arrival(None), first.arrival(Some(wall(2_000)))),
             (400, 1_000, 1_000)
         );
-        // An hour forward, and back: earlier time stamps count as now.
+        // The clock steps an hour forward, and back: a message with an earlier time stamp counts as arriving now.
         let forth = clocks.set(2_000, wall(2_000) + hour);
         assert_eq!(forth.arrival(Some(wall(1_500))), 2_000);
         assert_eq!(clocks.set(3_000, wall(3_000) + hour).arrival(Some(wall(2_900) + hour)), 2_900);

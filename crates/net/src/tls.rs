@@ -216,7 +216,7 @@ pub(crate) fn reason(error: &rustls::Error) -> String {
         InvalidCertificate(
             CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. },
         ) => "whether the peer's certificate is revoked is not known: the revocation list of its issuer is out of date",
-        // A single command of OpenSSL makes such a certificate, and browsers accept it.
+        // A single command of OpenSSL makes such a certificate, and browsers accept such certificates.
         InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
             "the peer shows the certificate of an authority as its own (openssl req -x509 makes such, unless told \
              -addext basicConstraints=critical,CA:FALSE)"
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Errors of both sides of a handshake, client first; none if it succeeds.
+    /// Returns the errors of both sides of a handshake, client first; none if it succeeds.
     fn shake(client: &Client, server: &Server) -> [Option<String>; 2] {
         let client = ClientConnection::new(client.load().unwrap(), "localhost".try_into().unwrap()).unwrap();
         let server = ServerConnection::new(server.load().unwrap()).unwrap();
@@ -466,7 +466,7 @@ mod tests {
                 assert!(text.starts_with(&*world.at(list).to_string_lossy()) && text.contains(word), "{text}");
             }
         }
-        // The server asks no client for a certificate that the list could name.
+        // The server asks no client for a certificate, so no certificate is there that the list could name.
         let revoked = Some(world.at("ours"));
         let any = Client { unverified: true, revoked: revoked.clone(), ..Client::default() };
         assert!(any.load().unwrap_err().to_string().contains("needs the authorities"));

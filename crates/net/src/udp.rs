@@ -40,7 +40,7 @@ pub(crate) fn bind(address: SocketAddr, reuse_port: bool, settings: &NetSettings
 /// Sets the buffers of a bound socket, and enables its control messages.
 pub(crate) fn prepare(socket: &Socket, address: SocketAddr, settings: &NetSettings) -> io::Result<()> {
     let udp = &settings.udp;
-    // The kernel doubles the requested size, and silently gives less above its limit.
+    // The kernel doubles the requested size, and silently sets a smaller size if the request exceeds its limit.
     socket.set_recv_buffer_size(udp.receive_buffer)?;
     socket.set_send_buffer_size(udp.send_buffer)?;
     let mut given = socket.recv_buffer_size()? / 2;
@@ -173,8 +173,8 @@ impl Udp {
         })
     }
 
-    /// Waits for errors of the socket; after each it notes that there are reports, and calls `wake`; until the runtime ends. `None` if the kernel
-    /// reports nothing, or another shard waits for it.
+    /// Waits for errors of the socket until the runtime ends. After each error it notes that there are reports, and
+    /// calls `wake`. Returns `None` if the kernel reports nothing, or another shard waits for the errors.
     pub(crate) fn watch_errors<W: Fn()>(&self, wake: W) -> Option<impl Future<Output = ()> + use<W>> {
         let (socket, icmp_errors) = (self.socket.clone(), self.icmp_errors.clone().filter(|_| self.reads)?);
         Some(async move {
@@ -226,8 +226,8 @@ impl Udp {
         }
         let Poll::Ready(Ok(mut ready)) = self.socket.poll_read_ready(cx) else { return (0, false) };
         let mut n = 0;
-        // A short batch means that the socket is empty. Clearing the readiness now saves the call that would find it
-        // empty; the next datagram makes the descriptor ready again.
+        // A short batch means that the socket is empty. Clearing the readiness now saves a call that would find the
+        // socket empty; the next datagram makes the descriptor ready again.
         let whole = ready.try_io(|socket| {
             n = receiver.receive(socket.get_ref().as_fd())?;
             if n < receiver.batch() { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
@@ -264,7 +264,7 @@ impl Udp {
         self.sender.leave_from(from);
     }
 
-    /// Sends the batch. Refused datagrams are skipped; datagrams without room are kept.
+    /// Sends the batch. Skips datagrams that the kernel refuses, and keeps datagrams for which it has no room.
     pub(crate) fn flush(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) {
         let n = self.sender.queued().len();
         let reports = self.icmp_errors.is_some();
@@ -287,7 +287,7 @@ impl Udp {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => (),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => at = self.keep(at, bytes, failed, counters),
-                // The error may belong to another datagram: try once more.
+                // The error may belong to another datagram, so this datagram is tried once more.
                 Err(e) if !again && is_of_another(&e, reports) => again = true,
                 Err(e) => {
                     let bad = &self.sender.queued()[at];
@@ -302,8 +302,8 @@ impl Udp {
         self.sender.clear();
     }
 
-    /// Sends the batch as runs of datagrams. Returns the number of handled datagrams. Fewer than all: this kernel or
-    /// route takes no runs, and the rest must be sent one by one.
+    /// Sends the batch as runs of datagrams. Returns the number of handled datagrams. If not all are handled, this
+    /// kernel or route supports no runs, and the remaining datagrams must be sent one by one.
     fn send_gso(&mut self, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
         let reports = self.icmp_errors.is_some();
         let Some(gso) = &mut self.gso else { return 0 };
@@ -345,7 +345,7 @@ impl Udp {
         at
     }
 
-    /// Keeps the queued datagrams from `from` on until the socket takes them. Returns the number of queued ones.
+    /// Keeps the queued datagrams from `from` on until the socket has room. Returns the number of queued datagrams.
     #[cold]
     fn keep(&mut self, from: usize, bytes: &[u8], failed: &mut Vec<u64>, counters: &Counters) -> usize {
         for q in &self.sender.queued()[from..] {
@@ -361,7 +361,8 @@ impl Udp {
         self.sender.queued().len()
     }
 
-    /// Sends waiting datagrams as far as the socket takes them; otherwise `cx` is woken when it has room.
+    /// Sends waiting datagrams as far as the socket takes them. If datagrams remain, `cx` is woken when the socket has
+    /// room.
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>, failed: &mut Vec<u64>, counters: &Counters) {
         let (reports, mut again) = (self.icmp_errors.is_some(), false);
         while let Some(first) = self.waiting.front() {
@@ -379,7 +380,8 @@ impl Udp {
                 Err(e) if e.kind() == ErrorKind::WouldBlock => match self.wait_for_room(cx) {
                     Ok(Poll::Pending) => return,
                     Ok(Poll::Ready(())) => continue,
-                    // No wake-up will report room: waiting datagrams leave with the next message.
+                    // No event will report that the socket has room, so waiting datagrams are sent with the next
+                    // message.
                     Err(error) => return tracing::warn!(%error, "a full socket cannot be watched"),
                 },
                 Err(e) if !again && is_of_another(&e, reports) => {
@@ -411,7 +413,8 @@ impl Udp {
                 let error = ready.ready().is_write_closed();
                 ready.clear_ready();
                 if error {
-                    // The watch takes an error of the socket for its end and would report it as ready forever.
+                    // The runtime takes an error of the socket for its end, and would report the socket as ready for
+                    // ever.
                     self.writable = None;
                 }
                 Poll::Ready(())
@@ -430,7 +433,7 @@ impl Udp {
         self.delay.measure(self.socket.get_ref().as_fd(), full, stamp, now);
     }
 
-    /// Sets the most datagrams that may wait; those that wait stay.
+    /// Sets the maximum number of datagrams that may wait; datagrams that wait already stay.
     pub(crate) const fn set_waiting_bound(&mut self, most: usize) {
         self.waiting_bound = most;
     }
@@ -458,8 +461,8 @@ fn watch(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>
     watched.map_err(Into::into)
 }
 
-/// Tells whether a failed call reports an earlier datagram, perhaps to another target: the kernel reports an error once, to the next call. `reports`:
-/// the kernel reports unreachable datagrams.
+/// Tells whether a failed call reports an earlier datagram, perhaps to another target: the kernel reports an error
+/// once, to the next call. `reports`: whether the kernel reports unreachable datagrams.
 fn is_of_another(error: &io::Error, reports: bool) -> bool {
     error.kind() == ErrorKind::ConnectionRefused || reports && unreachable::may_be_icmp(error)
 }
@@ -516,7 +519,7 @@ mod tests {
         udp.keep(0, b"abcde", &mut failed, &counters);
         udp.sender.clear();
         assert_eq!((&failed[..], counters.datagrams_waiting.value()), (&[4][..], 3));
-        // A higher bound admits more; a lower one removes none, and admits none.
+        // A higher bound admits more datagrams; a lower bound removes none, and admits none.
         for (bound, token, refused, waiting) in [(5, 6, &[4][..], 4), (1, 7, &[4, 7], 4)] {
             udp.set_waiting_bound(bound);
             udp.push(b"abcde", 3..4, to, token, &mut failed, &counters);
@@ -532,7 +535,7 @@ mod tests {
             assert_eq!((peer.recv(&mut buffer).unwrap(), buffer[0]), (1, expected));
         }
         assert_eq!((counters.datagrams_waiting.value(), counters.datagrams_out.value()), (0, 5));
-        // The wait for room ends, since there is room.
+        // The wait for room ends, because there is room.
         tokio::time::timeout(Duration::from_secs(5), std::future::poll_fn(|cx| udp.wait_for_room(cx).unwrap()))
             .await
             .unwrap();

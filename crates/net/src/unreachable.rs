@@ -24,7 +24,8 @@ pub(crate) struct Unreachable<'a> {
     pub(crate) quoted: &'a [u8],
 }
 
-/// Lets the kernel keep the errors of this socket. From then on the next call that sends or receives, to any address, also reports each of them once.
+/// Makes the kernel keep the errors of this socket. From then on each error is also reported once to the next call that
+/// sends or receives, whatever its address.
 ///
 /// # Errors
 /// The kernel does not know the option.
@@ -33,7 +34,7 @@ pub(crate) fn enable(socket: BorrowedFd<'_>, v6: bool) -> io::Result<()> {
     socket_option::set(socket, level, option, 1)
 }
 
-/// Takes one error out of the queue. `None`: it does not concern the destination.
+/// Takes one error out of the queue. Returns `None` if the error does not concern the destination.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if there is none; those of the system call.
@@ -84,8 +85,9 @@ pub(crate) fn may_be_icmp(error: &io::Error) -> bool {
     )
 }
 
-/// Tells whether the sender learns of this error: host, network, port or protocol unreachable, and parameter problem; not source quench and time
-/// exceeded (section 18.4), nor a datagram that is too long for the route, which the kernel handles.
+/// Tells whether the sender must learn of this error. This holds for an unreachable host, network, port or protocol,
+/// and for a parameter problem. It does not hold for source quench and time exceeded (section 18.4), nor for a datagram
+/// that is too long for the route, which the kernel handles.
 fn says_unreachable(error: &sock_extended_err) -> bool {
     const TOO_LONG: u8 = 4;
     match (error.ee_origin, error.ee_type) {
@@ -168,7 +170,7 @@ mod tests {
         {
             assert!(says(origin, kind, code), "{origin} {kind} {code}");
         }
-        // Too long, source quench, time exceeded; the same by IPv6; an error of the local kernel.
+        // The errors are: too long, source quench, time exceeded; the same by IPv6; and an error of the local kernel.
         for (origin, kind, code) in [(v4, 3, 4), (v4, 4, 0), (v4, 11, 0), (v6, 2, 0), (v6, 3, 0), (1, 0, 0)] {
             assert!(!says(origin, kind, code), "{origin} {kind} {code}");
         }

@@ -1,4 +1,4 @@
-//! Verified certificate of the peer of a secure connection, from the end of its handshake.
+//! Verified certificate of the peer of a secure connection, which exists from the end of the handshake.
 
 use crate::peer_names::PeerNames;
 use crate::tls;
@@ -20,7 +20,8 @@ impl VerifiedCertificate {
         Self { certificate, last: Mutex::default() }
     }
 
-    /// Tells whether its holder is the intended peer: of this name, or of this address if there is no name (RFC 5922 section 7.2).
+    /// Tells whether the holder of the certificate is the intended peer: it must have this name, or this address if
+    /// there is no name (RFC 5922 section 7.2).
     pub(crate) fn is_valid_for(&self, name: Option<PeerName>, address: IpAddr, names: &PeerNames) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match *last {

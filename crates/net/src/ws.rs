@@ -47,8 +47,8 @@ fn mask(payload: &mut [u8], key: [u8; 4]) {
     }
 }
 
-/// Parses the frame at the start of `bytes`, complete or not; `None` if the header is incomplete. `masked`: the peer is
-/// a client, whose frames must be masked (RFC 6455 section 5.1).
+/// Parses the frame at the start of `bytes`, even if its payload is incomplete. Returns `None` if the header is
+/// incomplete. `masked`: whether the peer is a client, whose frames must be masked (RFC 6455 section 5.1).
 pub(crate) fn frame(bytes: &[u8], masked: bool, limit: usize) -> Result<Option<Frame>, &'static str> {
     let &[first, second, ..] = bytes else { return Ok(None) };
     if first & 0x70 != 0 {
@@ -90,7 +90,7 @@ pub(crate) fn frame(bytes: &[u8], masked: bool, limit: usize) -> Result<Option<F
     Ok(Some(Frame { last, code, header, payload: size as usize, mask: key }))
 }
 
-/// Appends a complete frame. `key`: mask of a client.
+/// Appends a complete frame. `key`: the mask, if this side is a client.
 pub(crate) fn write(code: u8, payload: &[u8], key: Option<[u8; 4]>, out: &mut Vec<u8>) {
     out.push(0x80 | code);
     let masked = if key.is_some() { 0x80 } else { 0 };
@@ -163,7 +163,7 @@ pub(crate) fn answer(request: &[u8]) -> Result<Vec<u8>, (&'static [u8], &'static
     Ok(text)
 }
 
-/// Returns a client's opening handshake, and the key that the response must prove.
+/// Returns a client's opening handshake, and the key for which the response must have the proof.
 pub(crate) fn request(host: &str, counter: u64) -> (Vec<u8>, String) {
     let mut nonce = [0; 16];
     for (i, part) in nonce.chunks_mut(4).enumerate() {

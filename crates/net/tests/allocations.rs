@@ -54,8 +54,9 @@ fn start(transport: Transport, shards: usize) -> Node<Echo> {
     Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Echo { due: None }).unwrap()
 }
 
-/// Returns the allocations of the whole process while `exchange` runs, once warm: the least of several runs, since a batch larger than any before,
-/// which depends on the scheduler, makes a buffer grow. An allocation for a message would occur in each run.
+/// Returns the number of allocations of the whole process while `exchange` runs, once warm. The result is the least of
+/// several runs: a batch that is larger than any before, which depends on the scheduler, enlarges a buffer. An
+/// allocation for a message would occur in each run.
 fn counted(mut exchange: impl FnMut(usize)) -> u64 {
     (0..3_000).for_each(&mut exchange);
     let mut least = u64::MAX;
@@ -83,7 +84,7 @@ fn nothing_is_allocated_once_warm() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(node.handle().addresses()[0]).unwrap();
         let count = counted(|i| {
-            // Several together, so that batches have more than one.
+            // Several messages are sent together, so that batches have more than one message.
             for k in 0..5 {
                 socket.send(messages[(i + k) % messages.len()].as_bytes()).unwrap();
             }

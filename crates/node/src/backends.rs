@@ -1,4 +1,5 @@
-//! Technologies and places of the data, from the configuration. [`technology::find`](strowger_backend::technology::find) opens their engines.
+//! Technologies and places of the data, from the configuration.
+//! [`technology::find`](strowger_backend::technology::find) finds the function that opens the engine of a technology.
 
 use crate::directory::server_settings;
 use crate::lease::Leases;
@@ -11,7 +12,8 @@ use strowger_config::{Config, DatabaseUrl};
 /// Name of a technology, and a place of it.
 pub(crate) type Placed = (&'static str, DataPlace);
 
-/// Returns a file or folder. The other fields are what this configuration asks of any engine.
+/// Returns the place of a file or folder. The other fields of the place have the settings of this configuration for any
+/// engine.
 fn path(config: &Config, path: &std::path::Path) -> DataPlace {
     let store = &config.store;
     DataPlace {
@@ -28,12 +30,13 @@ fn server(config: &Config, server: &DatabaseUrl) -> DataPlace {
     DataPlace { server: Some(server_settings(server)), ..path(config, "".as_ref()) }
 }
 
-/// Returns the settings of the database file; `None`: everything is in memory.
+/// Returns the settings of the database file; `None` if everything is in memory.
 pub fn sqlite(config: &Config) -> Option<SqliteSettings> {
     config.store.database.as_ref().map(|file| SqliteSettings::from(&path(config, file)))
 }
 
-/// Returns the place of the bindings; `None`: they are in memory. Without a lease a server is no place.
+/// Returns the place of the bindings; `None` if they are in memory. A database server is a place only if this process
+/// has its lease.
 pub(crate) fn bindings(config: &Config, leases: &Leases) -> Option<Placed> {
     if let (Some(at), Some(lease)) = (&config.store.bindings, &leases.bindings) {
         return Some(("sql", DataPlace { lease: Some(lease.clone()), ..server(config, at) }));
@@ -41,7 +44,8 @@ pub(crate) fn bindings(config: &Config, leases: &Leases) -> Option<Placed> {
     Some(("sqlite", path(config, config.store.database.as_ref()?)))
 }
 
-/// Returns the place of kept calls; `None`: they are not kept. Without a lease a server is no place.
+/// Returns the place of kept calls; `None` if calls are not kept. A database server is a place only if this process has
+/// its lease.
 pub(crate) fn calls(config: &Config, leases: &Leases) -> Option<Placed> {
     call_files(config).or_else(|| {
         let (at, lease) = config.dialogs.server().zip(leases.calls.clone())?;
@@ -49,13 +53,13 @@ pub(crate) fn calls(config: &Config, leases: &Leases) -> Option<Placed> {
     })
 }
 
-/// Returns the folder or file of kept calls; `None`: they are elsewhere, or not kept.
+/// Returns the folder or file of kept calls; `None` if they are on a database server, or calls are not kept.
 pub(crate) fn call_files(config: &Config) -> Option<Placed> {
     let folder = config.dialogs.folder.as_ref().map(|folder| ("segments", path(config, folder)));
     folder.or_else(|| Some(("sqlite", path(config, config.dialogs.file()?))))
 }
 
-/// Returns the settings of the accounting writer; `None`: accounting is off.
+/// Returns the settings of the accounting writer; `None` if accounting is off.
 pub fn accounting(config: &Config) -> Option<AccountingSettings> {
     let accounting = &config.accounting;
     let mut settings = AccountingSettings::new(accounting.spool.clone());
@@ -79,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// A row of the table has its word in the configuration, and the other way round.
+    /// Each row of the table of technologies has its word in the configuration, and each word has its row.
     #[test]
     fn each_technology_of_accounting_can_be_named() {
         let technologies = TECHNOLOGIES.iter().filter(|technology| technology.accounting.is_some());
@@ -90,7 +94,7 @@ mod tests {
         assert_eq!(names, words);
     }
 
-    /// A default belongs to the engine; the configuration must not state another one.
+    /// A default belongs to the engine; the configuration must not define another default.
     #[test]
     fn the_defaults_are_those_of_the_engines() {
         assert!(accounting(&Config::default()).is_none());

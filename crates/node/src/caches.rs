@@ -1,4 +1,4 @@
-//! Caches of the configuration: local ones, and clients of remote ones.
+//! Caches of the configuration: local caches, and clients of remote caches.
 
 use crate::settings;
 use anyhow::Context;
@@ -103,7 +103,8 @@ impl Caches {
         !self.engines.is_empty()
     }
 
-    /// Drops expired entries of local caches while it is polled; `None` if there are no local caches.
+    /// Removes expired entries of local caches for as long as the returned future is polled. Returns `None` if there
+    /// are no local caches.
     pub(crate) fn upkeep(&self) -> Option<impl Future<Output = ()> + Send + 'static> {
         let local = |(_, engine): &(Name, CacheHandle)| match engine {
             CacheHandle::Local(cache) => Some(Arc::downgrade(cache)),

@@ -1,7 +1,8 @@
 //! Data sets of the rules: read from databases and files, also while the server runs.
 //!
-//! New sets are built outside the shards and, like a policy, replace the old ones between two rounds as a whole. A request uses the sets that were
-//! current at its arrival. If a set cannot be read, its data stay, and the fault is reported; a server does not start without them.
+//! New sets are built outside the shards. Like a policy, all of them together replace the old sets between two rounds.
+//! A request uses the sets that were current at its arrival. If a set cannot be read, its data stay, and the fault is
+//! reported; a server does not start without the data of its sets.
 
 mod refresh;
 mod sources;
@@ -35,13 +36,14 @@ pub(crate) fn read_again(running: &Running, names: impl Fn(&str) -> bool) -> Res
     let (policy, began) = (running.shared.policy(), Instant::now());
     let is_meant = |table: &&SetTable| table.is_elsewhere() && names(table.name.as_str());
     let tables: Vec<SetTable> = policy.config.sets.iter().filter(is_meant).cloned().collect();
-    // Outside the policy thread: other changes do not wait for databases.
+    // The databases are read outside the policy thread, so that other changes do not wait for databases.
     let fetched = sources::fetch_all(tables);
     let then = running.clone();
     running.services.policies.run(move || take_again(&then, fetched, began))
 }
 
-/// Second part of [`read_again`], on the policy thread, which also frees the sets.
+/// Builds the sets of [`read_again`] from the fetched rows, and replaces the present sets. Runs on the policy thread,
+/// which also frees the sets.
 fn take_again(
     running: &Running,
     fetched: Vec<(SetTable, Result<Rows, Unread>)>,
@@ -62,7 +64,7 @@ fn take_again(
         }
         return Err(faults.into_iter().map(|(_, fault)| fault).collect());
     }
-    // The configuration may have changed meanwhile. Data of another table do not fit it.
+    // The configuration may have changed meanwhile. If the table of a set has changed, its data do not fit any more.
     let current = running.shared.policy();
     let has_table = |table: &SetTable| current.config.sets.iter().any(|other| other.has_the_entries_of(table));
     read.retain(|(table, _)| has_table(table) && !sets.is_newer(table.name.as_str(), began));
@@ -86,8 +88,8 @@ fn take_again(
     Ok(reread)
 }
 
-/// Reads the sets of this configuration that are in files, on behalf of [`crate::preflight`]. Returns the fault of each that cannot be read, with
-/// the position of its table.
+/// Reads the sets of this configuration that are in files, for [`crate::preflight`]. Returns the fault of each set that
+/// cannot be read, with the position of its table.
 pub(crate) fn read_files(config: &mut Config) -> Vec<(usize, SetFault)> {
     let (mut decisions, mut faults) = (Decisions::clone(&config.decisions), Vec::new());
     for (index, table) in config.sets.iter().enumerate() {
@@ -101,8 +103,8 @@ pub(crate) fn read_files(config: &mut Config) -> Vec<(usize, SetFault)> {
     faults
 }
 
-/// Reads the sets of this configuration that are in databases. A set that cannot be read now keeps its data of `running`, if those came from the same
-/// table. Blocks.
+/// Reads the sets of this configuration that are in databases. A set that cannot be read now keeps its data of
+/// `running`, if these data came from the same table. Blocks.
 ///
 /// # Errors
 /// A set has no such data, its database refuses, or its data are wrong.
@@ -132,7 +134,7 @@ pub(crate) fn read(config: &mut Config, running: Option<&Config>) -> Result<Vec<
     Ok(old)
 }
 
-/// Shares the sets with `running` whose entries are equal, so that memory has no second copy.
+/// Replaces each set that has equal entries in `running` by that set, so that memory holds no second copy.
 pub(crate) fn share(config: &mut Config, running: &Config) {
     let mut decisions = None;
     for table in &config.sets {
@@ -155,7 +157,7 @@ pub(crate) fn error(fault: &SetFault) -> Fault {
     Fault::error(None, said(fault), fault.cure.clone())
 }
 
-/// Converts a fault to a warning: the server keeps the earlier data.
+/// Converts a fault to a warning that the server keeps the earlier data.
 pub(crate) fn warning(fault: &SetFault) -> Fault {
     Fault::warning(None, format!("{}; the set goes on with what was read before", said(fault)), fault.cure.clone())
 }

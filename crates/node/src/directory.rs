@@ -69,7 +69,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Prepares for another configuration: users are looked up by its domains and realms.
+    /// Adopts another configuration: from now on users are looked up by its domains and realms.
     pub(crate) fn take(&self, config: &Config) -> anyhow::Result<()> {
         self.realms.set(realms(config))?;
         self.subscribers.forget();
@@ -89,7 +89,8 @@ fn realms(config: &Config) -> Realms {
         config.domains.iter().filter(|domain| domain.realm == realm).map(|domain| &*domain.name).collect()
     };
     let mut realms: Vec<(&str, Vec<&str>)> = realms.into_iter().map(|realm| (realm, domains(realm))).collect();
-    // If other realms have domains, the realm of callers from no local domain has no users of its own.
+    // If any realm has domains, a realm without domains has no users of its own: it is the realm for callers from no
+    // local domain.
     if realms.iter().any(|(_, domains)| !domains.is_empty()) {
         realms.retain(|(_, domains)| !domains.is_empty());
     }

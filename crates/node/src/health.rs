@@ -48,7 +48,7 @@ impl Health {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for (shard, seen) in seen.iter_mut().enumerate() {
             let rounds = self.handle.counters(shard).rounds;
-            // A shard that has not started is not stuck.
+            // A shard that has not started yet is not stuck.
             if rounds != seen.rounds || self.handle.busy(shard).is_none() {
                 *seen = Seen { rounds, at: Instant::now() };
             }
@@ -63,7 +63,7 @@ impl Health {
         seen.iter().position(|seen| seen.at.elapsed() > patience)
     }
 
-    /// Returns the reason for which no new work should be sent here, if there is one.
+    /// Returns the reason for which this server should get no new work, if there is one.
     pub fn unready(&self) -> Option<String> {
         match self.stuck() {
             _ if self.handle.is_draining() => Some("shutting down".into()),

@@ -1,7 +1,7 @@
 //! `[metrics]`: HTTP pages for Prometheus and supervisors.
 //!
-//! These pages have no password. A web page in a browser of this machine must not read them by a host name that leads here. So a request from this
-//! machine needs a `Host` that names this machine, like an order by HTTP.
+//! These pages have no password. A web page in a browser of this machine must not read them by DNS rebinding. So a
+//! request from this machine needs a `Host` that names this machine, like an order by HTTP.
 
 use crate::health::Health;
 use crate::http_connections::{self, AdmittedConnection, Connections};
@@ -39,7 +39,7 @@ pub(crate) async fn serve(listener: TcpListener, pages: Pages) {
     let open = Arc::<Connections>::default();
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
-            // Usually no descriptor is left: an immediate attempt would fail too.
+            // Usually the process has no free descriptor, so an immediate attempt would fail too.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -60,7 +60,8 @@ async fn answer(stream: TcpStream, peer: SocketAddr, pages: &Pages, place: &Admi
     http_connections::builder().serve_connection(TokioIo::new(stream), page).await
 }
 
-/// Tells whether Host is a loopback address or localhost. Another name that leads here was not meant for this server.
+/// Tells whether this Host is a loopback address or localhost. With another name the request may be the result of DNS
+/// rebinding.
 pub(crate) fn is_of_this_machine(host: Option<&HeaderValue>) -> bool {
     let Some(host) = host.and_then(|host| host.to_str().ok()) else { return false };
     if let Ok(address) = host.parse::<SocketAddr>() {

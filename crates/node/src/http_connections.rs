@@ -1,7 +1,8 @@
 //! Open connections of an HTTP listener: a bound, and the choice of connections to end at the bound.
 //!
-//! At the bound a new connection replaces the oldest one without a complete request: a peer that opens connections and sends no request keeps no
-//! other peer from an answer. A connection with a complete request keeps its place until it is answered or times out.
+//! At the bound a new connection replaces the oldest connection without a complete request. So a peer that opens
+//! connections and sends no requests cannot exclude other peers. A connection with a complete request keeps its place
+//! until it is answered or times out.
 
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
@@ -16,7 +17,7 @@ const LONGEST_HEAD: usize = 8_192;
 /// Longest time for the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(2);
 
-/// Settings of hyper for a connection with one request.
+/// Returns the settings of hyper for a connection with one request.
 pub(crate) fn builder() -> http1::Builder {
     let mut http = http1::Builder::new();
     http.keep_alive(false).max_buf_size(LONGEST_HEAD).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
@@ -57,8 +58,9 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a connection. If `most` are open, the oldest one without a request ends. `None`: all have one, and the new connection is refused.
-    /// `closed` counts the connections that end or are refused.
+    /// Adds a connection. If `most` connections are open, ends the oldest connection without a complete request.
+    /// Returns `None` if all of them have a complete request: then the new connection is refused. `closed` counts the
+    /// connections that are ended or refused.
     pub(crate) fn admit(self: &Arc<Self>, most: usize, closed: &AtomicU64) -> Option<AdmittedConnection> {
         let mut open = self.open();
         if open.len() >= most {
@@ -75,15 +77,15 @@ impl Connections {
 }
 
 impl AdmittedConnection {
-    /// Notes that the head of its request is complete: from now on it keeps its place. Returns the number of connections that wait for their answers,
-    /// this one included.
+    /// Notes that the head of this connection's request is complete: from now on no other connection replaces this one.
+    /// Returns the number of connections that wait for their answers, including this one.
     pub(crate) fn asks(&self) -> usize {
         let open = self.connections.open();
         self.state.has_asked.store(true, Ordering::Relaxed);
         open.iter().filter(|state| state.has_asked.load(Ordering::Relaxed)).count()
     }
 
-    /// Serves the connection until it ends, is replaced, or `most` has passed.
+    /// Serves the connection until it ends, another connection replaces it, or `most` has passed.
     pub(crate) async fn serve(&self, most: Duration, connection: impl Future<Output = hyper::Result<()>>) {
         tokio::select! {
             _ended = tokio::time::timeout(most, connection) => {}

@@ -15,8 +15,8 @@ pub(crate) struct Guarded {
     pub(crate) advertised: Vec<IpAddr>,
 }
 
-/// Returns the names and addresses of this server. A listener on all addresses is known by the address with the widest
-/// reach.
+/// Returns the names and addresses of this server. A listener on all addresses gets the machine's address with the
+/// widest reach.
 pub(crate) fn identity(config: &Config, bound: &[SocketAddr], guarded: &Guarded) -> Identity {
     let (interfaces, machine) = machine(guarded);
     let mut networks: Vec<&str> = Vec::new();
@@ -60,8 +60,8 @@ pub(crate) fn canonical_aor(identity: &Identity, user: &[u8]) -> Vec<u8> {
     [name, identity.canonical_domain(&domain)].concat()
 }
 
-/// Returns the addresses of the interfaces, and the machine that has them. It also owns the broadcast addresses, and the anycast addresses of the
-/// routers of its IPv6 networks (RFC 4291 section 2.6.1).
+/// Returns the addresses of the interfaces, and the addresses that belong to the machine. The machine also owns the
+/// broadcast addresses, and the anycast addresses of the routers of its IPv6 networks (RFC 4291 section 2.6.1).
 fn machine(guarded: &Guarded) -> (Vec<IpAddr>, Machine) {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let shared = interfaces.iter().filter_map(|interface| match &interface.addr {

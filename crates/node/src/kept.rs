@@ -1,4 +1,4 @@
-//! Calls kept over a restart: those of an earlier process, and the writer for this one.
+//! Calls kept over a restart: the calls of an earlier process, and the writer for this process.
 
 use crate::backends;
 use crate::lease::Leases;
@@ -58,8 +58,8 @@ impl Kept {
         Ok(Self { call_store: Some(Arc::new(call_store)), calls, rows })
     }
 
-    /// Puts rows that the earlier process may not have written into the spool before accounting starts, so that each is written once. Rows that the
-    /// earlier process has spooled are not added again.
+    /// Puts rows that the earlier process may not have written into the spool, before accounting starts, so that each
+    /// row is written once. Rows that the earlier process has spooled are not added again.
     pub(crate) fn spool_rows(&mut self, config: &Config) {
         let Some(settings) = backends::accounting(config) else { return };
         if self.rows.is_empty() {
@@ -78,7 +78,7 @@ impl Kept {
         Ok(spool.append(&self.rows)?)
     }
 
-    /// Submits the rows that the spool could not take. A table refuses rows that it has already.
+    /// Submits the rows for which the spool had no room. A table skips rows that it has already.
     pub(crate) fn submit_rows(&mut self, accounting: Option<&Accounting>) {
         let Some(accounting) = accounting else { return };
         self.rows.drain(..).for_each(|row| accounting.submit(row));

@@ -14,8 +14,8 @@ pub struct Leases {
 }
 
 impl Leases {
-    /// Takes the leases that this configuration needs. Blocks. If `claim` allows waiting, waits until they are free, and returns `None` if
-    /// `is_cancelled` becomes true.
+    /// Acquires the leases that this configuration needs. Blocks. If `claim` allows waiting, waits until the leases are
+    /// free, and returns `None` if `is_cancelled` becomes true.
     ///
     /// # Errors
     /// A database cannot be used, or another server holds a lease there.
@@ -41,7 +41,7 @@ impl Leases {
         Ok(Some(Self { bindings, calls: leases.next() }))
     }
 
-    /// Returns a lease that another server has taken.
+    /// Returns the description of a lease that another server has taken, if there is one.
     pub(crate) fn lost(&self) -> Option<String> {
         [&self.bindings, &self.calls].into_iter().flatten().find(|lease| lease.is_lost()).map(|lease| lease.shown())
     }
@@ -68,7 +68,8 @@ fn here() -> Option<(String, String)> {
     Some((boot.trim().to_owned(), space))
 }
 
-/// Returns the start of a process in clock ticks since the boot (proc_pid_stat(5), field 22). `None`: there is no such process, or it is a zombie.
+/// Returns the start time of a process in clock ticks since the boot (proc_pid_stat(5), field 22); `None` if there is
+/// no such process, or it is a zombie.
 fn started(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The program name may contain blanks and parentheses.

@@ -40,31 +40,33 @@
 //!
 //! # Effects
 //!
-//! [`shard::Shard`] is the service of a network shard. It gives received messages with the time to the engine, and carries out the
-//! effects of the engine when the call returns: names to resolve, questions to databases and caches, rows of accounting, kept calls,
-//! aliases of connections, memory to return. The simulation runs the same engine and carries out effects itself.
+//! [`shard::Shard`] is the service of a network shard. It gives received messages with the time to the engine, and
+//! carries out the effects of the engine when the call returns: names to resolve, questions to databases and caches,
+//! rows of accounting, kept calls, aliases of connections, memory to return. The simulation runs the same engine, and
+//! carries out the effects itself.
 //!
 //! # Reload
 //!
-//! Keys of the file are of two kinds: *fixed* ones, which a process has for life (addresses, threads, database, timers, secret), and
-//! the policy. A reload reads the file again, keeps the values of fixed keys, and refuses a file that contradicts them, such as an open
-//! `control.listen` without its secret. Everything that may fail comes first: check of the file, certificates, name servers. Then the
-//! compiled policy replaces the earlier one as a whole.
+//! Keys of the file are of two kinds: *fixed* ones, which a process has for life (addresses, threads, database, timers,
+//! secret), and the policy. A reload reads the file again, keeps the values of fixed keys, and refuses a file that
+//! contradicts these values, such as a file that removes the secret of a `control.listen` on an external address. All
+//! steps that may fail are done first: the file is checked, certificates are loaded, name servers are opened. Then the
+//! compiled policy replaces the earlier policy as a whole.
 //!
-//! One thread makes policies and frees them, never a shard: the allocator keeps the memory of each thread apart, and a policy with
-//! 100,000 prefixes that one thread makes and another frees would leave a part of it behind each time. That thread also puts changes in
-//! order; the thread of signals waits for none. Rows of data sets are fetched by threads of their own, then the policy thread builds
-//! the sets. Sets with equal entries are shared by policies. A server does not start without the rows of a set; a running one keeps the
-//! earlier rows.
+//! One thread makes and frees all policies; no shard does. The allocator keeps separate memory for each thread: if one
+//! thread made a policy with 100,000 prefixes and another thread freed it, a part of its memory would stay allocated
+//! each time. That thread also serializes changes; the thread of signals never waits for a change. Rows of data sets
+//! are fetched by threads of their own, then the policy thread builds the sets. Sets with equal entries are shared by
+//! policies. A server does not start without the rows of a set; a running one keeps the earlier rows.
 //!
 //! `make test-reload` runs the tests of all keys on servers that got their policy by a reload.
 //!
 //! # Questions from outside
 //!
-//! HTTP (`/metrics`, `/healthz`, `/readyz`) and the control socket are served by the runtime next to the shards, each with bounds for
-//! connections, bytes and time. A list of registrations is made in slices of 64 bindings, so a look-up waits for one slice at most. All
-//! shards are woken now and then; one that completes no round is stuck, and `/healthz` and the watchdog of systemd depend on that
-//! alone.
+//! HTTP (`/metrics`, `/healthz`, `/readyz`) and the control socket are served by the runtime next to the shards, each
+//! with bounds for connections, bytes and time. A list of registrations is made in slices of 64 bindings, so a look-up
+//! waits for one slice at most. All shards are woken periodically. A shard that then completes no round is stuck; only
+//! this makes `/healthz` and the watchdog of systemd report a failure.
 //!
 //! # Where is ...?
 //!

@@ -1,4 +1,5 @@
-//! Addresses of this machine, of its advertised names and of the services that the server uses. All may change, so they are read periodically.
+//! Addresses of this machine, of its advertised names and of the services that the server uses. All these addresses may
+//! change, so they are read periodically.
 
 use crate::identity::identity_again;
 use crate::running::Running;

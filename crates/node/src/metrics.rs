@@ -295,7 +295,8 @@ impl Metrics {
         Duration::from_millis(clock::now().wall.saturating_sub(self.started))
     }
 
-    /// Returns all counters and gauges with their labels, summed over the shards, except those that are shown by shard.
+    /// Returns all counters and gauges with their labels, as sums over the shards. Metrics that are shown by shard are
+    /// left out.
     pub(crate) fn totals(&self) -> impl Iterator<Item = Sample> + use<> {
         let all = self
             .of_process()
@@ -435,7 +436,7 @@ impl Metrics {
         self.started_shards().map(of_shard).collect()
     }
 
-    /// Logs all counters and gauges other than 0: of the server, the network side and the process.
+    /// Logs all counters and gauges of the server, the network side and the process that are not 0.
     pub fn log(&self, event: &str) {
         self.log_messages(event);
         self.shared.counts().log(event);

@@ -35,7 +35,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Handles the answer about a user under the first name of its domain.
+    /// Handles the answer about a user, who was looked up under the first name of its domain.
     fn take(&mut self, mut user: NamedUser, answer: &Result<SubscriberAnswer, StoreError>) {
         if !matches!(answer, Ok(SubscriberAnswer::Absent)) {
             return;
@@ -66,7 +66,7 @@ impl NamedUsers {
         Self { sink, asked, waiting: Vec::new(), configurations: None }
     }
 
-    /// Looks up some users of a new configuration; call it a few times a second.
+    /// Looks up some of the users that a new configuration names. The caller calls this function a few times a second.
     pub(crate) fn step(&mut self, now: Now, shared: &ProcessState, subscribers: &dyn Subscribers) {
         let configurations = Some(shared.configurations());
         if self.configurations != configurations {
@@ -95,7 +95,7 @@ impl NamedUsers {
                 asked.first + asked.users.len() as u64 - 1
             };
             if subscribers.request(Ticket { sink: self.sink, value }, question, now.mono).is_err() {
-                // No answer comes for that ticket.
+                // No answer will come for that ticket.
                 self.waiting.push(user);
                 break;
             }

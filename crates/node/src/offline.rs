@@ -18,9 +18,9 @@ use strowger_server::explain::Explained;
 use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_store::location::LocationTable;
 
-/// Explains how a server with this configuration would handle a request that arrives by this transport from `source`. `proven`: the sender has shown
-/// the password of the user that its credentials name. No user is registered. The database file tells whether a callee exists, if this process may
-/// read it.
+/// Explains how a server with this configuration would handle a request that arrives by this transport from `source`.
+/// `proven`: whether the sender has shown the password of the user that its credentials name. No user is registered.
+/// The database file tells whether a callee exists, if this process may read the file.
 ///
 /// # Errors
 /// No listener has this transport, or the bytes are no request outside a dialog; the text says which.

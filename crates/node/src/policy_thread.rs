@@ -15,8 +15,8 @@ type Job = Box<dyn FnOnce() + Send>;
 pub struct PolicyThread(mpsc::Sender<Job>);
 
 impl PolicyThread {
-    /// Starts the thread. It calls `give_back` twice after each job: no other call would complete what the first one
-    /// begins.
+    /// Starts the thread. After each job the thread calls `give_back` twice, because the second call completes the work
+    /// that the first call begins.
     ///
     /// # Errors
     /// The system provides no thread.
@@ -24,9 +24,9 @@ impl PolicyThread {
         let (jobs, waiting) = mpsc::channel::<Job>();
         let work = move || {
             for job in waiting {
-                // A panic has been logged, and reaches the caller that waits for the job.
+                // The panic was logged, and reaches the caller that waits for the job.
                 let _ = catch_unwind(AssertUnwindSafe(job));
-                // The first call finds the free pages, the second returns them.
+                // The first call finds the free pages, and the second call returns them to the system.
                 give_back();
                 give_back();
             }
@@ -41,7 +41,8 @@ impl PolicyThread {
         let _ = self.0.send(Box::new(job));
     }
 
-    /// Queues a job, waits, and returns its result. Blocks; jobs must not call it.
+    /// Queues a job, waits until the thread has run it, and returns the result. Blocks; a job must not call this
+    /// function.
     ///
     /// # Panics
     /// As the job does.

@@ -17,8 +17,8 @@ use findings::{Findings, with_reason};
 pub use machine::{foreign_listeners, unwritable};
 use strowger_config::{Config, Fault, ListenAddress, Report, Secret, SetFault, Source};
 
-/// Reads a configuration file, or takes the defaults if none is given, and reads and checks the files that it names. `listen` replaces the listeners of
-/// the file.
+/// Reads a configuration file and the files that it names, and checks them. Without a path the defaults are used.
+/// `listen` replaces the listeners of the file.
 ///
 /// Returns the configuration with a report of its warnings, which may be empty.
 ///
@@ -64,8 +64,8 @@ pub fn read(source: Source<'_>) -> Result<(Config, Report), Report> {
     if report.errors() > 0 { Err(report) } else { Ok((config, report)) }
 }
 
-/// Returns the path of the control socket of a server that runs with this file, even if parts of the file are wrong. Reads nothing that the file
-/// refers to.
+/// Returns the path of the control socket that a server with this configuration file uses, even if other parts of the
+/// file are wrong. Reads no other file.
 pub fn control_socket_of(file: &Path) -> Option<PathBuf> {
     Config::control_socket_of(&fs::read_to_string(file).ok()?, folder_of(file))
 }

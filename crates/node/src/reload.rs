@@ -22,8 +22,9 @@ pub enum Refusal {
 }
 
 impl Server {
-    /// Adopts the configuration that `read` returns, as [`preflight::load`](crate::preflight::load) does. Requests that arrived before keep their configuration. Everything that
-    /// may fail precedes any change. Keys that need a restart keep their values; they are among the returned changes, next to the report of warnings.
+    /// Adopts the configuration that `read` returns; `read` works like [`preflight::load`](crate::preflight::load).
+    /// Requests that arrived before keep their configuration. Everything that may fail precedes any change. Keys that
+    /// need a restart keep their values; they are among the returned changes, next to the report of warnings.
     ///
     /// The policy thread calls `read` after earlier reloads. The reload continues if this future is dropped.
     ///

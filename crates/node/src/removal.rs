@@ -1,5 +1,6 @@
-//! Bindings of removed users: they end within a second, also if the user was removed while no server ran. Otherwise calls would reach the phone of a
-//! removed user until its registration expires, and a new user of the same name would share it with that phone.
+//! Removal of the bindings of removed users: these bindings end within a second, even if a user was removed while no
+//! server ran. Otherwise calls would reach the phone of a removed user until its registration expires, and a new user
+//! of the same name would share that registration.
 
 use crate::identity::canonical_aor;
 use std::collections::HashMap;
@@ -44,7 +45,7 @@ impl Removals {
         Self { sink, written, stages: HashMap::new() }
     }
 
-    /// Advances each removal; call it a few times a second.
+    /// Advances each removal by a step. The caller calls this function a few times a second.
     pub(crate) fn step(&mut self, now: Now, shared: &ProcessState, subscribers: &dyn Subscribers) {
         let written = std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, result) in written {
@@ -77,10 +78,10 @@ impl Removals {
                         Ok(UpdateStatus::Pending) => {
                             self.stages.insert(removed.id, Stage::Writing);
                         }
-                        // The database is behind: the next step tries again.
+                        // The database is overloaded: the next step tries again.
                         Err(_) => continue,
                     }
-                    // Only now: before, a REGISTER could still have been admitted.
+                    // The route tokens end only now, because a REGISTER could still have been admitted before.
                     shared.end_routes_of(removed.username.as_bytes(), removed.domain.as_bytes(), now);
                     forget_credentials(now, shared, &removed.username, &removed.domain);
                     if ended > 0 {
@@ -92,8 +93,8 @@ impl Removals {
     }
 }
 
-/// Removes the credentials of a removed user from the cache of credentials. If the cache fails, they stay until their
-/// life ends.
+/// Removes the credentials of a removed user from the cache of credentials. If the cache fails, the credentials stay
+/// until they expire.
 pub(crate) fn forget_credentials(now: Now, shared: &ProcessState, username: &str, domain: &str) {
     let Some(cache) = &shared.credentials else { return };
     let policy = shared.policy();

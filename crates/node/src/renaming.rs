@@ -7,8 +7,8 @@ use strowger_store::location::Renamed;
 /// Longest time for the database to store the bindings under other names.
 const LONGEST_RENAMING: Duration = Duration::from_secs(10);
 
-/// Moves the bindings of each user to the canonical name of the domain, in memory and on disk: a domain may have become an alias of another. Blocks;
-/// a shard waits no longer than one user takes.
+/// Moves the bindings of each user to the canonical name of the domain, in memory and on disk: a domain may have become
+/// an alias of another domain. Blocks; a shard waits at most for the move of one user.
 pub(crate) fn rename_bindings(shared: &ProcessState) {
     let policy = shared.policy();
     let canonical = |aor: &[u8]| {

@@ -17,7 +17,8 @@ impl KernelRoutes {
 }
 
 impl Routes for KernelRoutes {
-    /// Connects a socket, without sending, and reads its address.
+    /// Returns the local address from which a datagram to this address would leave. Connects a socket, without sending,
+    /// and reads its address.
     fn source(&self, to: IpAddr) -> Option<IpAddr> {
         let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;

@@ -65,7 +65,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the database, binds the listeners and starts the shards. When it returns, messages are answered.
+    /// Opens the database, binds the listeners and starts the shards. When this returns, the server answers messages.
     ///
     /// # Errors
     /// A description of the part that could not be opened or bound.
@@ -83,8 +83,9 @@ impl Server {
         Self::start_with(program, policies, config, Vec::new(), leases)
     }
 
-    /// Starts a server as [`Server::start_in`] does, with open sockets, each for the listener with its address, with the thread that has read the
-    /// configuration, and with the leases that the configuration needs.
+    /// Starts a server as [`Server::start_in`] does, with three things that the caller has made: open sockets, each for
+    /// the listener with its address; the thread that has read the configuration; and the leases that the configuration
+    /// needs.
     ///
     /// # Errors
     /// As [`Server::start`]; and a socket that matches no listener.
@@ -102,7 +103,7 @@ impl Server {
         let settings = strowger_net::NetSettings { process, ..settings::net(&config, call_secret) };
         let most = settings.shards.most();
         let log_limiter = settings.log_limiter.clone();
-        // Ports first: a server without its ports must leave no file behind.
+        // The ports are bound first: a server that cannot bind its ports must leave no file behind.
         let listeners = settings::listeners(&config);
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(|address| bind("metrics.listen", address)).transpose()?;
@@ -278,7 +279,7 @@ impl Server {
         &self.shared
     }
 
-    /// Refuses new work, lets calls being set up continue for at most `most`, then stops.
+    /// Refuses new work, continues calls that are being set up for at most `most`, then stops.
     pub fn drain(self, most: Duration) {
         let end = Instant::now() + most;
         self.node.handle().drain(most);
@@ -286,7 +287,7 @@ impl Server {
         while Instant::now() < end {
             match self.counts().busy() {
                 true => busy = Some(Instant::now()),
-                // The ACK of a call that was just answered or refused is still to come.
+                // The ACK of a call that was just answered or refused has not arrived yet.
                 false if busy.is_some_and(|last| last.elapsed() < t1) => (),
                 false => break,
             }
@@ -295,7 +296,7 @@ impl Server {
         self.stop();
     }
 
-    /// Stops the server: acknowledged data are kept.
+    /// Stops the server. All acknowledged data are written before this returns.
     pub fn stop(self) {
         self.shared.report_suppressed(u64::MAX);
         let open = self.counts().calls_logged;
@@ -312,8 +313,8 @@ impl Server {
     }
 }
 
-/// Returns the seed of the process, and the key of the hash that maps calls to shards. If calls are kept, the keys of their tables equal those of the
-/// earlier process.
+/// Returns the seed of the process, and the key of the hash that maps calls to shards. If calls are kept, the hash keys
+/// of the tables of calls are those of the earlier process.
 fn keys(config: &Config, secret: &[u8]) -> anyhow::Result<([u8; 32], u32)> {
     let (mut seed, call_secret) = (random::<32>()?, u32::from_le_bytes(random()?));
     if config.dialogs.place().is_none() {
@@ -324,7 +325,8 @@ fn keys(config: &Config, secret: &[u8]) -> anyhow::Result<([u8; 32], u32)> {
     Ok((seed, keys.buckets))
 }
 
-/// Binds a TCP address, before the database is opened: a server without its ports must leave no file behind.
+/// Binds a TCP address. This happens before the database is opened, because a server that cannot bind its ports must
+/// leave no file behind.
 fn bind(key: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).with_context(|| format!("`{key}` {address} cannot be opened"))?;
     listener.set_nonblocking(true)?;

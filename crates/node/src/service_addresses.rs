@@ -79,7 +79,7 @@ impl ServiceAddresses {
         services
     }
 
-    /// Stores new addresses. A name that has none now keeps its earlier ones.
+    /// Stores the new addresses of a name. A name for which none were found keeps its earlier addresses.
     fn learn(&self, name: (String, u16), addresses: Vec<SocketAddr>) {
         if !addresses.is_empty() {
             let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);

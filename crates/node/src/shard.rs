@@ -85,7 +85,7 @@ impl Services {
         std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the resolver. Look-ups in progress continue with the old one.
+    /// Replaces the resolver. Look-ups in progress continue with the old resolver.
     pub(crate) fn set_resolver(&self, mut resolver: Resolver) {
         let mut current = self.resolver.lock().unwrap_or_else(PoisonError::into_inner);
         resolver.continue_counting(&current);
@@ -183,7 +183,8 @@ impl Shard {
             let receiver = cache.receiver(Arc::new(CacheAnswers(mailbox.clone())));
             (cache, receiver)
         });
-        // Number before the policy: a policy that replaces this one meanwhile is noticed after the first round.
+        // The number is read before the policy, so that the shard notices after its first round if another policy has
+        // replaced this one meanwhile.
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, process_status(handle));
         (engine.sinks.written, engine.sinks.found, engine.sinks.cached) = (written, found, cached);
@@ -271,7 +272,7 @@ impl Drop for Shard {
     }
 }
 
-/// Submits an accounting row. Without a writer the configuration has accounting off.
+/// Submits an accounting row. There is no writer if the configuration has accounting off.
 fn account(accounting: Option<&Accounting>, row: Box<Row>) {
     if let Some(accounting) = accounting {
         accounting.submit(row);
@@ -279,7 +280,7 @@ fn account(accounting: Option<&Accounting>, row: Box<Row>) {
 }
 
 impl CallOrder {
-    /// Carries out the order. If the operator no longer waits, no call is ended and no reply is sent.
+    /// Carries out the order. If the operator no longer waits for the reply, ends no call and sends no reply.
     fn carry_out(self, engine: &mut Engine, now: Now, out: &mut Outbox) {
         match self {
             Self::List { from, most, party, reply } => {
@@ -300,8 +301,8 @@ fn process_status(handle: &Handle<Shard>) -> ProcessStatus {
     ProcessStatus { draining: handle.is_draining(), shards: handle.shards() }
 }
 
-/// Starts the look-up of a name, whose result goes to the mailbox. A separate function: no round waits for it or uses
-/// its stack.
+/// Starts the look-up of a name; the result goes to the mailbox of the shard. This is a function of its own, so that
+/// its stack does not enlarge the frame of each round.
 #[inline(never)]
 fn look_up(
     (ticket, source, name): (u64, IpAddr, HostKey),
@@ -319,7 +320,7 @@ fn look_up(
     handle.spawn("the resolver", work);
 }
 
-/// Returns the targets of a name; none if the look-up fails.
+/// Returns the targets of a name, or no targets if the look-up fails.
 async fn resolve(
     resolver: &Resolver,
     log_limiter: &LogLimiter,
@@ -408,7 +409,7 @@ impl Service for Shard {
         };
         let by_peer = cause != Unsent::Here;
         self.drive(|engine| engine.unsent(now, token, reason, by_peer, out));
-        // The unsent message is no longer in `out`; it may leave by another way in this round.
+        // The unsent message is no longer in `out`; the engine may send it by another way in this round.
         self.engine.count_sent(out);
         (self.services.program.sends)(out);
     }

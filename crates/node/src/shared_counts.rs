@@ -1,5 +1,6 @@
-//! The thread that shares counts of calls with other servers through caches; [`strowger_calls::shared_counts`] defines the requests. The other
-//! servers know the count of one server soon after [`EngineBounds::count_interval`](strowger_server::bounds::EngineBounds::count_interval).
+//! The thread that shares counts of calls with other servers through caches; [`strowger_calls::shared_counts`] defines
+//! the requests. Other servers learn the count of this server after about
+//! [`EngineBounds::count_interval`](strowger_server::bounds::EngineBounds::count_interval).
 
 use crate::caches::Caches;
 use std::collections::HashMap;
@@ -31,7 +32,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Waits for the request to stop, for at most `most`. Returns whether it came.
+    /// Waits for the request to stop, at most for `most`. Returns whether the request has arrived.
     fn wait(&self, most: Duration) -> bool {
         let is_wanted = self.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(is_wanted, most, |is_wanted| !*is_wanted);
@@ -40,7 +41,7 @@ impl Stop {
 }
 
 impl SharedCounts {
-    /// Starts the thread; `None` without caches.
+    /// Starts the thread. Returns `None` without caches.
     pub(crate) fn start(shared: &Arc<ProcessState>, caches: &Arc<Caches>) -> std::io::Result<Option<Self>> {
         if !caches.are_there() {
             return Ok(None);
@@ -75,7 +76,8 @@ fn run(shared: &ProcessState, caches: &Caches, stop: &Stop) {
     members.values_mut().for_each(Reached::leave);
 }
 
-/// Publishes the counts of this server and reads those of the others. Returns the time until the next turn; `None` if no limit is shared.
+/// Publishes the counts of this server and reads the counts of the other servers. Returns the time until the next turn;
+/// `None` if no limit is shared.
 fn turn(
     config: &Config,
     shared: &ProcessState,
@@ -91,7 +93,7 @@ fn turn(
         is_wanted
     });
     for name in &names {
-        // A cache that the process began without: the reload has reported that it needs a restart.
+        // The process began without this cache: the reload has reported that the cache needs a restart.
         if let Entry::Vacant(place) = members.entry((*name).clone())
             && let Some((cache, wait)) = caches.waiting(config, name)
         {

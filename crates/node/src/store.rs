@@ -44,7 +44,7 @@ pub(crate) fn open(
     });
     let second = caches.second_level(config, &clock);
     let mut store = Store { second: second.clone(), ..Store::default() };
-    // First the database that may not answer.
+    // The database server is opened first, because it may not answer.
     if let Some(server) = &config.store.subscribers {
         let directory =
             Directory::open(config, server, second.as_ref(), clock.clone()).context("`store.subscribers`")?;
@@ -71,7 +71,7 @@ pub(crate) fn open(
     Ok(store)
 }
 
-/// Returns the error with the key of a server, or the rights that a file lacks.
+/// Adds to the error the key that names the server, or the rights that the file lacks.
 fn bindings_unusable(error: anyhow::Error, place: &DataPlace) -> anyhow::Error {
     match access::denial(&place.path, true) {
         _ if place.server.is_some() => error.context("`store.bindings`"),
@@ -95,8 +95,9 @@ pub(crate) fn accounting(config: &Config) -> anyhow::Result<Option<Arc<Accountin
     Ok(Some(Arc::new(accounting)))
 }
 
-/// Secret of the server. It comes from the configuration, or the server draws it and keeps it in a file next to its database, so that routes of
-/// running calls and nonces stay valid over a restart. Without a database the server draws another at each start.
+/// Secret of the server. It comes from the configuration; otherwise the server draws it and keeps it in a file next to
+/// its database, so that route tokens of present calls and nonces stay valid over a restart. Without a database the
+/// server draws another secret at each start.
 pub(crate) struct Secret {
     pub(crate) bytes: Vec<u8>,
     /// Database next to which a newly drawn secret must be stored.
@@ -148,7 +149,7 @@ fn write_secret(database: &Path, secret: &[u8]) -> anyhow::Result<()> {
     use std::io::Write;
     let (path, what) = secret_path(database);
     let fails = || format!("{what} cannot be written");
-    // Atomic: another start must not find half of the file.
+    // The file is written atomically, so that no other start finds half of the file.
     let draft = database.with_extension("secret.new");
     let mut file = private::file().truncate(true).open(&draft).with_context(fails)?;
     file.write_all(secret).and_then(|()| file.sync_all()).with_context(fails)?;

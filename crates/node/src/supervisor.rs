@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use strowger_net::ListenSocket;
 
-/// Returns the open sockets that the process was started with (sd_listen_fds(3)). Changes the environment: call it once, before any thread is
-/// started.
+/// Returns the open sockets that the process was started with (sd_listen_fds(3)). Changes the environment, so it must
+/// be called once, before any thread is started.
 ///
 /// # Errors
 /// A descriptor is no UDP or TCP socket.
@@ -30,7 +30,7 @@ pub fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
-/// Reports that the server waits for another one to end. For the supervisor it has started, and works.
+/// Reports that the server waits for another server to end. The supervisor regards this server as started and working.
 pub fn standing_by() {
     notify(&[NotifyState::Ready, NotifyState::Status("standing by"), NotifyState::Watchdog]);
 }
@@ -54,8 +54,8 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Reports to the supervisor that the server works, twice in each watchdog period, but not while a shard is stuck: then the supervisor restarts the
-/// server. Returns at once without a watchdog.
+/// Reports to the supervisor that the server works, twice in each watchdog period. While a shard is stuck there is no
+/// report, so that the supervisor restarts the server. Without a watchdog this returns at once.
 pub(crate) async fn keep_watchdog(health: Arc<Health>) {
     let Some(period) = sd_notify::watchdog_enabled() else { return };
     let mut tick = tokio::time::interval((period / 2).max(Duration::from_millis(1)));

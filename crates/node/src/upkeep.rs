@@ -74,11 +74,11 @@ pub(crate) async fn log_statistics(shared: Arc<ProcessState>, metrics: Metrics) 
 pub(crate) async fn keep_up_writers(handle: Handle<Shard>, writers: Writers, leases: Leases) {
     loop {
         clock::beat(UPKEEP).await;
-        // Without it every REGISTER would be refused.
+        // Without this thread every REGISTER would be refused.
         if writers.journal.as_ref().and_then(Weak::upgrade).is_some_and(|journal| journal.has_ended()) {
             handle.fail("the thread that writes bindings ended");
         }
-        // Without it every row would be lost.
+        // Without this thread every row would be lost.
         if writers.accounting.as_ref().and_then(Weak::upgrade).is_some_and(|accounting| accounting.has_ended()) {
             handle.fail("the thread that writes rows of accounting ended");
         }

@@ -51,7 +51,8 @@ impl Pair {
         self.caller.send_to(text.as_bytes(), self.server).expect("sent");
     }
 
-    /// Returns the next message on one side with this beginning. Skips others, such as a retransmission or a 100.
+    /// Returns the next message on one side that begins with `start`. Skips other messages, such as a retransmission or
+    /// a 100.
     fn take(&mut self, at_caller: bool, start: &str) -> String {
         let socket = if at_caller { &self.caller } else { &self.called };
         loop {
@@ -76,7 +77,8 @@ impl Pair {
         self.called.send_to(text.as_bytes(), self.server).expect("sent");
     }
 
-    /// Makes a call: INVITE, 200, ACK, BYE, 200, which are six messages for the server with its 100.
+    /// Makes a call of five messages: INVITE, 200, ACK, BYE, 200. With the 100 that the server sends, these are six
+    /// messages.
     fn call(&mut self, number: u32) {
         self.request("INVITE", number, 1, 1);
         let invite = self.take(false, "INVITE");

@@ -1,6 +1,6 @@
 //! CRC-32 (ISO 3309, as in zip and gzip).
 
-/// Returns the checksum of these bytes, in sequence, from a start value; usual CRC-32 starts with `!0`.
+/// Returns the checksum of these byte strings, in this order, from a start value; the usual CRC-32 starts with `!0`.
 pub(crate) fn of(start: u32, parts: &[&[u8]]) -> u32 {
     !parts.iter().fold(start, |crc, bytes| step(crc, bytes))
 }

@@ -18,7 +18,7 @@ impl Disk {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes its size.
+    /// Changes the size of the disk.
     pub fn set_room(&self, room: usize) {
         self.with(|(_, of)| *of = room);
     }

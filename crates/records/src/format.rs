@@ -128,7 +128,7 @@ impl Format {
         }
     }
 
-    /// Reads a head. `None`: these bytes are no head.
+    /// Reads a head. Returns `None` if these bytes are no head.
     pub(crate) fn read_head(self, bytes: &[u8]) -> Option<Head> {
         let (body, own_sum) = bytes.split_at_checked(9)?;
         let head = Head { length: number(body), kind: body[4], sum: number(&body[5..]) };

@@ -82,7 +82,7 @@ impl Reader {
         let unreadable = |error| OpenError::Unreadable { path: path.into(), error };
         let mut input = BufReader::new(File::open(path).map_err(unreadable)?);
         let mut beginning = [0; Format::LONGEST_BEGINNING];
-        // The header of a plain file is shorter; the bytes after it are read again as a record.
+        // The header of a plain file is shorter, so the bytes after it are read again as a record.
         let read = read_up_to(&mut input, &mut beginning).map_err(unreadable)?;
         let (format, version) = match Format::read_beginning(&beginning[..read], name) {
             Beginning::Records(format, version) => (format, version),
@@ -97,8 +97,8 @@ impl Reader {
         Ok((Self { input, format, bytes, position, next, lost, stopped: None }, version))
     }
 
-    /// Returns the next record: its kind and payload. `None` at the end. After damage the reader searches for the next
-    /// complete record. It does not search a plain file: there it stops at an impossible length.
+    /// Returns the next record: its kind and payload; `None` at the end. After damage the reader searches for the next
+    /// complete record. A plain file is not searched: in such a file the reader stops at an impossible length.
     #[expect(clippy::should_implement_trait, reason = "a record borrows the reader")]
     pub fn next(&mut self) -> Option<(u8, &[u8])> {
         while self.stopped.is_none() {
@@ -155,8 +155,8 @@ impl Reader {
         (self.format.head_length() + self.bytes.len()) as u64
     }
 
-    /// Tells whether all bytes after the last complete record are the beginning of one record, as after a kill: they
-    /// may be cut off. False before the end of the file was reached.
+    /// Tells whether all bytes after the last complete record are the beginning of one record, as after a kill; such
+    /// bytes may be cut off. Returns false before the reader has reached the end of the file.
     pub fn is_cut(&self) -> bool {
         matches!(self.format, Format::Salted(_)) && self.stopped == Some(CUT)
     }
@@ -210,8 +210,9 @@ impl Reader {
         })
     }
 
-    /// Returns the first complete record at this offset or later, and its kind; otherwise the end of the file. Each
-    /// byte is inspected once, and a payload is read only after a head with a correct checksum.
+    /// Returns the offset and kind of the first complete record at this offset or later. Without such a record, returns
+    /// the end of the file. Each byte is inspected once, and a payload is read only after a head with a correct
+    /// checksum.
     fn search(&mut self, from: u64) -> io::Result<Result<(u64, u8), u64>> {
         let end = self.input.get_ref().metadata()?.len();
         let head = self.format.head_length();

@@ -42,7 +42,7 @@ impl Segment {
         Ok(segments)
     }
 
-    /// Opens a segment with this name and version. `None`: a kill has cut it within its header.
+    /// Opens a segment with this name and version. Returns `None` if a kill has cut the segment within its header.
     ///
     /// # Errors
     /// The end of a sentence that begins with its path.
@@ -56,7 +56,8 @@ impl Segment {
         }
     }
 
-    /// Cuts a file after its last complete record, so that the end of a killed write is reported once. A file that cannot be cut is read all the same.
+    /// Cuts a file after its last complete record, so that the remains of a killed write are reported only once. A file
+    /// that cannot be cut is still read.
     pub fn cut(path: &Path, length: u64) {
         let _ = File::options().write(true).open(path).and_then(|file| file.set_len(length));
     }

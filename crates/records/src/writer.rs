@@ -119,7 +119,7 @@ impl Writer {
         Self { medium: Box::new(medium), magic, format, length: 0, is_torn: false, bytes, name: None }
     }
 
-    /// Writes the records that `fill` pushes, in one call.
+    /// Writes the records that `fill` pushes: all of them, or none.
     ///
     /// # Errors
     /// Error of the system, or the file has lost its name; none of these records is stored then, and the next call
@@ -190,14 +190,15 @@ fn left(path: &Path, mut reader: Reader) -> io::Result<(Format, u64, Option<Stri
             let has_more = damage.contains(" left out");
             (reader.position(), if has_more { copy_aside(path).unwrap_or(None) } else { None })
         }
-        // Damage does not prevent the start of a server, nor does a copy that does not fit: nothing is removed here.
+        // Damage does not prevent the start of a server. Neither does a copy that finds no space, because nothing is
+        // removed here.
         Format::Salted(_) => (end, copy_aside(path).unwrap_or(None)),
     };
     let copied = copied.map_or_else(String::new, |copy| format!("; the file as it was: {}", copy.display()));
     Ok((format, length, Some(damage + &copied)))
 }
 
-/// Copies a file within its folder, to the first free of nine names. `None`: no name is free.
+/// Copies a file within its folder, to the first free of nine names. Returns `None` if no name is free.
 fn copy_aside(path: &Path) -> io::Result<Option<PathBuf>> {
     for number in 1..=9 {
         let mut name = path.as_os_str().to_owned();
@@ -228,7 +229,7 @@ pub struct Records<'a> {
 }
 
 impl Records<'_> {
-    /// Adds a record of this kind, whose payload `fill` appends: at most [`LONGEST`] bytes.
+    /// Adds a record of this kind. `fill` appends its payload, at most [`LONGEST`] bytes.
     ///
     /// # Panics
     /// The payload is longer.

@@ -1,5 +1,6 @@
-//! Runs worlds of billing: `billing SEEDS [FIRST]`, from seed FIRST (0) on; `billing show SEED` prints every message of
-//! one. Prints each failure, and the totals. Exit status 1 after a failure.
+//! Runs worlds of billing. `billing SEEDS [FIRST]` runs this number of seeds, from seed FIRST (default 0) on; `billing
+//! show SEED` prints every message of one world. The program prints each failure and the totals, and exits with status
+//! 1 after a failure.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! A day of phones: `day [PHONES [HOURS [CALLS [SEED]]]]`, 1,000 phones and 24 hours by default. Prints the result and
-//! the duration of the run.
+//! Simulates a day of phones: `day [PHONES [HOURS [CALLS [SEED]]]]`, by default with 1,000 phones and 24 hours. Prints
+//! the result and the duration of the run.
 
 use std::process::ExitCode;
 use std::time::Instant;

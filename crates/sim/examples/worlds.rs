@@ -1,6 +1,7 @@
-//! Runs worlds until one fails, and judges all of them together: `worlds SEEDS [FIRST]`, from seed FIRST (0) on. One in
-//! eight runs twice, and both runs must be equal. Each seed makes a world of billing too. Prints the first failure and
-//! exits with 1, or exits with 0. With `STROWGER_SIM_ALL` it continues after a failure, and prints each.
+//! Runs worlds until one fails, and checks the totals of all worlds: `worlds SEEDS [FIRST]` runs this number of seeds,
+//! from seed FIRST (default 0) on. One world in eight runs twice, and both runs must be equal. Each seed also makes a
+//! world of billing. Prints the first failure and exits with 1, or exits with 0. With `STROWGER_SIM_ALL` the program
+//! continues after a failure, and prints each failure.
 
 use std::process::ExitCode;
 use strowger_sim::laws::Weather;

@@ -50,7 +50,7 @@ impl Line {
         Self { address, transport, listens: true, alias: false, translated: false, proves: None, claims: None }
     }
 
-    /// True if the agent is reached only over a connection that it made itself.
+    /// Returns whether the agent is reached only over a connection that it made itself.
     pub const fn is_one_way(&self) -> bool {
         self.transport.is_reliable() && !self.listens
     }
@@ -91,7 +91,7 @@ pub struct Agent {
     problem: Option<String>,
 }
 
-/// Transaction user of a sent request, by its number.
+/// Returns the transaction user of a sent request, by its number.
 fn user(number: usize) -> TransactionUser {
     TransactionUser::new(Role::UserAgent(Id { slot: number as u32, generation: 1 }))
 }
@@ -140,19 +140,19 @@ impl Agent {
         }
     }
 
-    /// Registers at this server, whatever its outbound proxy is.
+    /// Registers the agent at this server, even if its outbound proxy is another server.
     pub fn register_with(&mut self, server: SocketAddr) {
         self.registrar.address = listens_at(server, self.line.transport);
     }
 
-    /// Makes it try a wrong password, in requests of one sender or of many.
+    /// Makes the agent try a wrong password, in requests of one sender or of many.
     pub fn set_wrong_password(&mut self, is_one_sender: bool) {
         self.password.push('?');
         self.registration.tag = if is_one_sender { "guess".to_owned() } else { String::new() };
         self.registration.tries_again = false;
     }
 
-    /// True if the agent's password is not that of the user whose name it gives.
+    /// Returns whether the agent uses the name of another user, whose password it does not know.
     pub fn guesses(&self) -> bool {
         self.password.ends_with('?')
     }
@@ -180,7 +180,7 @@ impl Agent {
         self.plan(at, Task::Message(self.sent.len() - 1));
     }
 
-    /// Sends `count` messages of one Call-ID and tag at once.
+    /// Plans `count` messages of one Call-ID and tag, all sent at this moment.
     pub fn plan_messages(&mut self, at: u64, to: &str, count: u32) {
         let (tag, call_id) = (format!("{:x}", self.random.u64()), format!("{:016x}@{}", self.random.u64(), self.name));
         for n in 0..count {
@@ -192,18 +192,18 @@ impl Agent {
         }
     }
 
-    /// Restarts its process at this moment: it forgets its calls.
+    /// Plans a restart of the agent's process at this moment: the agent forgets its calls.
     pub fn plan_restart(&mut self, at: u64) {
         self.restarts = true;
         self.plan(at, Task::Restart);
     }
 
-    /// Changes its password at this moment.
+    /// Plans a change of the agent's password at this moment.
     pub fn plan_password(&mut self, at: u64, version: u32) {
         self.plan(at, Task::Password(version));
     }
 
-    /// Sets the answers to its calls, in order; after the last one it accepts each call after a second.
+    /// Sets the answers to incoming calls, in order; after the last one the agent accepts each call after a second.
     pub fn will_answer(&mut self, answers: Vec<CalleeAnswer>) {
         self.answers = answers;
         self.answers.reverse();
@@ -225,12 +225,12 @@ impl Agent {
         &self.presence
     }
 
-    /// True if the agent's process restarts at some moment.
+    /// Returns whether the agent's process restarts at some moment.
     pub const fn restarts(&self) -> bool {
         self.restarts
     }
 
-    /// True if one of its calls goes to an address without a host, or to a wrong host.
+    /// Returns whether one of the agent's calls goes to an address without a host, or to a wrong host.
     pub fn calls_where_no_phone_is(&self) -> bool {
         self.sent.iter().any(|s| s.to.contains("void") || s.to.contains("desk"))
     }
@@ -249,7 +249,8 @@ impl Agent {
         self.problem.get_or_insert_with(|| format!("{name}: {what}"));
     }
 
-    /// Host in its own URIs; a browser, or a phone on a connection, has none that can be reached.
+    /// Returns the host that the agent writes into its own URIs. A browser, or a phone on a connection, writes a host
+    /// that cannot be reached.
     fn host(&self) -> String {
         match self.line.transport {
             Transport::Ws => format!("{}.invalid", self.line.address.ip().to_string().replace('.', "-")),
@@ -297,7 +298,7 @@ impl Agent {
         }
     }
 
-    /// Target of a URI with an address.
+    /// Returns the target of a URI with an address.
     fn target(&self, uri: &[u8]) -> Option<Target> {
         let uri = Uri::parse(uri).ok()?;
         let uri = uri.sip()?;
@@ -329,7 +330,7 @@ impl Agent {
         self.events = events;
     }
 
-    /// Restarts its process.
+    /// Restarts the agent's process.
     fn restart(&mut self, now: Now) {
         self.process += 1;
         self.has_restarted = true;

@@ -69,7 +69,7 @@ impl<T> Tasks<T> {
     }
 }
 
-/// Runs the world of one seed.
+/// Runs the world of one seed, and returns the totals.
 ///
 /// # Errors
 /// The violated law, with the messages of that call.
@@ -81,7 +81,7 @@ pub fn run(seed: u64) -> Result<Money, String> {
     })
 }
 
-/// Runs the world of one seed. Returns its messages too.
+/// Runs the world of one seed. Returns the result, and every message of the world.
 pub fn trace(seed: u64) -> (Result<Money, String>, Vec<String>) {
     let mut world = World::new(seed);
     world.trace = Some(Vec::new());
@@ -89,7 +89,7 @@ pub fn trace(seed: u64) -> (Result<Money, String>, Vec<String>) {
     (result, world.trace.unwrap_or_default())
 }
 
-/// Command that shows the world of a failed seed.
+/// Returns the command that shows the world of a failed seed.
 pub fn replay(seed: u64) -> String {
     format!(
         "STROWGER_SIM_SEED={seed} cargo test --locked --package strowger-tests --test simulate -- --exact \

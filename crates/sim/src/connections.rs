@@ -1,9 +1,9 @@
 //! Connections between hosts: their choice for a message, as shards make it (`strowger-net`), and their failures.
 //!
-//! A host names a connection by its flow. It finds a connection that it made by transport, address and the name that
-//! the peer had to prove. It finds an accepted one by the flow alone, unless the peer asked to be reached over it (an
-//! alias, RFC 5923). When a connection ends, each of its hosts learns of that separately; until then its messages are
-//! lost.
+//! A host names a connection by its flow. A host finds a connection that it made by transport, address and the name
+//! that the peer had to prove. A host finds an accepted connection only by the flow, unless the peer asked to be
+//! reached over this connection (an alias, RFC 5923). When a connection ends, each of its hosts learns of that
+//! separately; until then its messages are lost.
 
 use crate::network::{Arriving, EndId, Network};
 use std::collections::HashMap;
@@ -86,7 +86,7 @@ pub enum Way {
 }
 
 impl Connections {
-    /// Path of a host's message to this target.
+    /// Returns the path of a host's message to this target.
     pub fn way(&self, host: usize, target: &Target) -> Way {
         if let Some(flow) = target.flow {
             if let Some(at) = self.by_flow.get(&(host, flow)).filter(|at| self.leads(**at, target)) {
@@ -102,7 +102,7 @@ impl Connections {
         self.directory.get(&key).map_or(Way::Dial(target), |at| Way::Over(*at))
     }
 
-    /// True if this end leads to the target.
+    /// Returns whether the connection of this end is suitable for messages to the target.
     fn leads(&self, at: EndId, target: &Target) -> bool {
         let connection = &self.all[at.connection as usize];
         let (end, peer) = (&connection.ends[at.side], &connection.ends[1 - at.side]);
@@ -137,7 +137,7 @@ impl Connections {
         made
     }
 
-    /// Flow for a further connection of this shard, in the lowest free slot.
+    /// Allocates a flow for another connection of this shard, in the lowest free slot.
     fn place(&mut self, owner: Owner) -> Flow {
         let Owner { host, node, process, shard } = owner;
         let places = self.places.entry((host, process, shard)).or_default();
@@ -170,7 +170,8 @@ impl Connections {
         network.put(end.last, Arriving::Message { at: to, bytes: bytes.to_vec() });
     }
 
-    /// Receiving host, flow, transport and sender's address of an arrival; `None` if the connection has ended.
+    /// Returns the receiving host, flow, transport and sender's address of an arrival; `None` if the connection has
+    /// ended.
     pub fn arrives(&self, at: EndId) -> Option<(usize, Flow, Transport, SocketAddr)> {
         let connection = &self.all[at.connection as usize];
         let (end, peer) = (&connection.ends[at.side], &connection.ends[1 - at.side]);
@@ -193,18 +194,18 @@ impl Connections {
         }
     }
 
-    /// Connections that a host believes open, oldest first.
+    /// Returns the connections that a host believes open, oldest first.
     pub fn of(&self, host: usize) -> &[EndId] {
         self.open.get(host).map_or(&[], |open| open)
     }
 
-    /// Hosts at both ends, that of this end first.
+    /// Returns the hosts at both ends, that of this end first.
     pub fn hosts(&self, at: EndId) -> [usize; 2] {
         let ends = &self.all[at.connection as usize].ends;
         [ends[at.side].host, ends[1 - at.side].host]
     }
 
-    /// Flow of this end at its host.
+    /// Returns the flow of this end at its host.
     pub fn flow(&self, at: EndId) -> Flow {
         self.all[at.connection as usize].ends[at.side].flow
     }
@@ -220,14 +221,14 @@ impl Connections {
         let there = EndId { side: 1 - at.side, ..at };
         match how {
             Break::Closed { by } => {
-                // Messages in transit to the closing side are lost. The other end learns of the end after the messages
-                // sent before it.
+                // Messages in transit to the closing side are lost. The other end learns of the close after the
+                // messages that were sent before the close.
                 let (by, other) = if by == at.side { (here, there) } else { (there, here) };
                 let last = connection.ends[by.side].last;
                 network.put(now, Arriving::End(by));
                 let due = (now + network.delay()).max(last);
                 network.put(due, Arriving::End(other));
-                // Not dead: messages before the end still arrive.
+                // The connection is not marked dead, because messages sent before its end still arrive.
                 return Some(hosts);
             }
             Break::Reset => {
@@ -248,8 +249,8 @@ impl Connections {
         Some(hosts)
     }
 
-    /// Reports to a host that its connection has ended: its flow and the tokens of its messages, the latest first.
-    /// `None` if it knew already.
+    /// Reports to a host that its connection has ended. Returns the flow and the tokens of the sent messages, the
+    /// latest first; `None` if the host knew of the end.
     pub fn end(&mut self, at: EndId) -> Option<(usize, Flow, Vec<u64>)> {
         let connection = &mut self.all[at.connection as usize];
         let (transport, name) = (connection.transport, connection.name);
@@ -272,7 +273,8 @@ impl Connections {
         Some((host, flow, tokens))
     }
 
-    /// Ends the connections of a host whose process has died; its system tells the peers. Returns these.
+    /// Ends the connections of a host whose process has died; the operating system of that host informs the peers.
+    /// Returns the ended connections.
     pub fn kill(&mut self, network: &mut Network, now: u64, host: usize) -> Vec<usize> {
         let mut peers = Vec::new();
         for at in self.of(host).to_vec() {

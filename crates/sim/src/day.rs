@@ -33,7 +33,7 @@ fn name(n: u32) -> String {
     format!("phone{n}")
 }
 
-/// Connection of a phone, and its public address if it is behind a translator.
+/// Returns the connection of a phone, and its public address if it is behind a translator.
 fn line(random: &mut Random, n: u32) -> (Line, Option<SocketAddr>) {
     let at = |a, b| SocketAddr::from(([a, b, (n / 250) as u8, 1 + (n % 250) as u8], 5060));
     let (near, behind) = (at(127, 1), at(10, 1));
@@ -48,7 +48,7 @@ fn line(random: &mut Random, n: u32) -> (Line, Option<SocketAddr>) {
 }
 
 impl Day {
-    /// Two versions of the configuration of the server.
+    /// Returns two versions of the configuration of the server.
     fn configs() -> Vec<String> {
         let config = |(algorithms, fork)| {
             format!(
@@ -60,7 +60,7 @@ impl Day {
         [("\"MD5\"", 20), ("\"SHA-256\", \"MD5\"", 10)].map(config).into()
     }
 
-    /// Outages of up to this number of minutes, spread over the day.
+    /// Returns the outages of up to this number of minutes, spread over the day.
     fn outages(self, random: &mut Random, minutes: u64) -> Vec<Outage> {
         let one = |n| {
             let from = START.mono + n * self.hours * HOUR / 4 + random.between(0, self.hours * HOUR / 8);
@@ -70,7 +70,7 @@ impl Day {
         (0..4).map(one).collect()
     }
 
-    /// Random moments of the day, the latest first.
+    /// Returns random moments of the day, the latest first.
     fn moments(self, random: &mut Random, count: u64) -> Vec<u64> {
         let mut at: Vec<u64> = (0..count).map(|_| START.mono + random.between(MINUTE, self.hours * HOUR)).collect();
         at.sort_unstable_by(|a, b| b.cmp(a));
@@ -107,7 +107,7 @@ impl Day {
         ServerHost::new(START, settings, random.u64())
     }
 
-    /// The world of this day.
+    /// Returns the world of this day.
     fn world(self, seed: u64) -> World {
         let random = &mut Random::new(seed);
         let mut hosts: Vec<(SocketAddr, SimNode)> = vec![(SERVER, self.server(random).into())];

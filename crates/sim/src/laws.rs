@@ -1,7 +1,7 @@
 //! Laws that hold for any network, database and seed: after each step, and when no work is in progress any more.
 //!
-//! Each file has one law, or related ones. `server/observer.rs` has those of a single engine, `server/lookups.rs` those
-//! of look-ups, `server/bindings.rs` those of data on disk.
+//! Each file has one law, or several related laws. `server/observer.rs` has the laws of a single engine,
+//! `server/lookups.rs` the laws of look-ups, `server/bindings.rs` the laws of data on disk.
 
 mod bans;
 mod endings;
@@ -111,12 +111,12 @@ impl Laws {
         Ok(())
     }
 
-    /// Number of answers to an INVITE that came after its sender had a failure.
+    /// Returns the number of answers to an INVITE that came after its sender had a failure.
     pub fn late_answers(&self) -> usize {
         self.wire.late_answers()
     }
 
-    /// Records that the host restarts and keeps only the messages that it sends from now on.
+    /// Records that the host restarts: from now on only the messages that it sends later count.
     pub fn restarts(&mut self, host: SocketAddr) {
         self.memory.restarted(host);
     }
@@ -153,12 +153,12 @@ impl Laws {
     }
 }
 
-/// Key of a transaction of a host.
+/// Returns the key of a transaction of a host.
 fn key(host: SocketAddr, branch: &[u8], method: &[u8]) -> Vec<u8> {
     [host.to_string().as_bytes(), branch, method].join(&b' ')
 }
 
-/// True if the key is of this host.
+/// Returns whether the key is of this host.
 fn is_of(host: SocketAddr, key: &[u8]) -> bool {
     let host = host.to_string();
     key.strip_prefix(host.as_bytes()).is_some_and(|rest| rest.first() == Some(&b' '))

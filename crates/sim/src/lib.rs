@@ -3,7 +3,7 @@
 //! Hosts ([`agent::Agent`], [`server::ServerHost`]) are connected by a [`network::Network`] that loses, duplicates,
 //! delays and reorders datagrams, and by [`connections::Connections`] that break. One clock jumps from event to event.
 //! All randomness comes from one seed, so a failure replays: [`scene::run`]. The [`laws`] are checked after every step.
-//! When no work is in progress any more, nothing may be left: no transaction, no stored message, no timer, no dialog.
+//! When no work is in progress any more, no transaction, stored message, timer or dialog may be left.
 //!
 //! ```
 //! // Calls on a bad network, twice by one seed: both runs are equal, message by message.

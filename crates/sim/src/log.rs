@@ -27,7 +27,7 @@ pub(crate) fn catch() -> DefaultGuard {
     CATCHER.with(tracing::dispatcher::set_default)
 }
 
-/// Lines since the last call.
+/// Returns the lines since the last call.
 pub(crate) fn taken() -> Vec<Line> {
     LINES.take()
 }

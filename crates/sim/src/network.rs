@@ -1,5 +1,5 @@
-//! The network between hosts: it loses, duplicates, delays and reorders datagrams by a seed. Streams are only slow,
-//! until they break.
+//! The network between hosts: with a seed it loses, duplicates, delays and reorders datagrams. Streams only have
+//! delays, until they break.
 
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub struct Conditions {
 impl Conditions {
     pub const PERFECT: Self = Self { loss: 0, doubling: 0, reordering: 0, delay: (1, 1), outage: (0, 0) };
 
-    /// Random network conditions (weather): up to 30 % of each fault.
+    /// Returns random network conditions (weather): up to 30 % of each fault.
     pub fn random(random: &mut Random) -> Self {
         if random.chance(200) {
             return Self::PERFECT;
@@ -36,7 +36,7 @@ impl Conditions {
         Self { loss, doubling, reordering, delay: (shortest, shortest + random.between(0, 100)), outage }
     }
 
-    /// True if so little is lost that retransmissions always succeed in the end.
+    /// Returns whether so little is lost that retransmissions always succeed in the end.
     pub const fn is_fair(&self) -> bool {
         self.loss <= 100 && !self.has_outage()
     }
@@ -99,7 +99,7 @@ impl Network {
         &self.conditions
     }
 
-    /// Delay in ms of a message that is sent now.
+    /// Returns the delay in ms of a message that is sent now.
     pub const fn delay(&mut self) -> u64 {
         self.random.between(self.conditions.delay.0, self.conditions.delay.1)
     }
@@ -108,7 +108,7 @@ impl Network {
         &mut self.random
     }
 
-    /// Sends a datagram. `exists`: there is a host at the target. Without one the datagram vanishes.
+    /// Sends a datagram. `exists`: whether there is a host at the target; without a host the datagram vanishes.
     pub fn send(&mut self, now: u64, from: SocketAddr, to: SocketAddr, bytes: &[u8], exists: bool) {
         let copies = 1 + u64::from(self.random.chance(self.conditions.doubling));
         for _ in 0..copies {
@@ -129,12 +129,12 @@ impl Network {
         self.under_way.insert((due, self.sent), what);
     }
 
-    /// Time of the next arrival.
+    /// Returns the time of the next arrival.
     pub fn deadline(&self) -> Option<u64> {
         self.under_way.keys().next().map(|(due, _)| *due)
     }
 
-    /// Next arrival, if its time has come.
+    /// Removes and returns the next arrival, if its time has come.
     pub fn next(&mut self, now: u64) -> Option<Arriving> {
         let entry = self.under_way.first_entry().filter(|e| e.key().0 <= now)?;
         Some(entry.remove())

@@ -13,7 +13,7 @@ pub enum SimNode {
 }
 
 impl SimNode {
-    /// Name in messages.
+    /// Returns the name in messages.
     pub fn name(&self) -> String {
         match self {
             Self::Agent(agent) => agent.name().to_owned(),
@@ -21,7 +21,7 @@ impl SimNode {
         }
     }
 
-    /// Address as the host itself sees it.
+    /// Returns the address as the host itself sees it.
     pub fn address(&self) -> SocketAddr {
         match self {
             Self::Agent(agent) => agent.address(),
@@ -37,7 +37,7 @@ impl SimNode {
         if let Self::Server(server) = self { Some(server) } else { None }
     }
 
-    /// Transaction tables, one per shard.
+    /// Returns the transaction tables, one per shard.
     pub fn transactions(&self) -> Vec<&Transactions> {
         match self {
             Self::Agent(agent) => vec![agent.transactions()],

@@ -1,5 +1,6 @@
-//! Broken messages among those of the hosts, from an address of its own: truncated, without a mandatory header, or no
-//! message at all. A server answers or drops them, and keeps nothing of them.
+//! Broken messages in addition to the messages of the hosts, from an address of its own: a broken message is truncated,
+//! lacks a mandatory header, or is no SIP at all. A server answers or drops broken messages, and keeps no state for
+//! them.
 
 use crate::random::Random;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,7 +11,7 @@ const NEEDED: [&str; 5] = ["Via:", "CSeq:", "From:", "To:", "Call-ID:"];
 /// Source of broken messages.
 const SOURCE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 51, 100, 66)), 5060);
 
-/// True for the source of broken messages: messages to it or from it have no meaning.
+/// Returns whether this is the source of broken messages: messages to it or from it have no meaning.
 pub(crate) fn is_source(address: SocketAddr) -> bool {
     address.ip() == SOURCE.ip()
 }
@@ -33,7 +34,7 @@ impl Noise {
         }
         let head = message.windows(4).position(|end| end == b"\r\n\r\n").unwrap_or(message.len());
         let broken = match self.random.between(0, 3) {
-            // Before its last header has ended.
+            // The message is cut before the end of its last header.
             0 => message[..self.random.between(1, head as u64 - 1) as usize].to_vec(),
             1 => (0..self.random.between(1, 400)).map(|_| self.random.u64() as u8).collect(),
             _ => {

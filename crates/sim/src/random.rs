@@ -17,12 +17,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number from `from` to `to`, both included.
+    /// Returns a number from `from` to `to`, both included.
     pub const fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.u64() % (to - from + 1)
     }
 
-    /// True in this number of a thousand cases.
+    /// Returns true with this probability, in thousandths.
     pub const fn chance(&mut self, thousandths: u64) -> bool {
         self.u64() % 1000 < thousandths
     }

@@ -34,17 +34,17 @@ const fn address(last: u8) -> SocketAddr {
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(127, 0, 1, last)), 5060)
 }
 
-/// Public address; those of the loopback interface are never banned.
+/// Returns a public address with this last octet. Loopback addresses would not do, because they are never banned.
 fn outside(last: u8) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, last], 5060))
 }
 
-/// An address behind a translator.
+/// Returns an address behind a translator.
 fn private(last: u8) -> SocketAddr {
     SocketAddr::from(([192, 168, 7, last], 5060))
 }
 
-/// Random moments in this period, the latest first.
+/// Returns random moments in this period, the latest first.
 fn moments(random: &mut Random, count: u64, from: u64, to: u64) -> Vec<u64> {
     let mut moments: Vec<u64> = (0..count).map(|_| random.between(from, to)).collect();
     moments.sort_unstable_by(|a, b| b.cmp(a));
@@ -75,7 +75,7 @@ fn script(random: &mut Random, choices: &Choices, is_near: bool, [alice, bob, ca
             0..10 => format!("sip:bob@{DOMAIN}"),
             10..16 => format!("sip:{}@{DOMAIN}", carol.name()),
             16..18 => format!("sip:nobody@{DOMAIN}"),
-            // No host there: a datagram vanishes, a connection fails.
+            // There is no host at this address: a datagram vanishes, and a connection fails.
             18 => "sip:void@127.0.1.99:5060".to_owned(),
             19 => "sip:void@127.0.1.99:5060;transport=tcp".to_owned(),
             20 if carol.line().alias && is_near => format!("sip:{}@{};transport=tcp", carol.name(), carol.address()),
@@ -120,15 +120,16 @@ fn crowd(random: &mut Random, [alice, bob]: [&mut Agent; 2], carol: &str) {
     }
 }
 
-/// Creates the world of one seed: alice calls bob and carol over one or two proxies. Of two, either the first forwards
-/// to the other, which is the registrar, or both are servers with one secret and one database. Bob and carol may share
-/// a name, so that the proxy forks.
+/// Creates the world of one seed: alice calls bob and carol over one or two proxies. With two proxies, either the first
+/// forwards to the second, which is the registrar, or both are servers with one secret and one database. Bob and carol
+/// may share a name, so that the proxy forks.
 pub fn world(seed: u64) -> World {
     let mut random = Random::new(seed);
     let random = &mut random;
     let conditions = Conditions::random(random);
     let (edge, home) = (address(1), address(2));
-    // From random numbers of its own, so that the rest of the world does not depend on it.
+    // These random numbers are drawn from a generator of their own, so that the rest of the world does not depend on
+    // them.
     let mut of_accounting = Random::new(!seed);
     let accounting = [700, 500].map(|chance| of_accounting.chance(chance));
     let mut choices = Choices::of(random, accounting, of_accounting.chance(400));
@@ -161,7 +162,7 @@ pub fn world(seed: u64) -> World {
         };
         hosts.push((at, server.into()));
     }
-    // If each has a table of its own, caller and callees register with one server.
+    // If each server has its own table, caller and callees register with one server.
     let is_apart = shares_users && choices.keeping == Keeping::Written;
     let first = if two && !is_apart { edge } else { home };
     let carol_is = if choices.shared { "bob" } else { "carol" };
@@ -190,7 +191,7 @@ pub fn world(seed: u64) -> World {
     let mut public = Vec::new();
     for (n, agent) in [&mut alice, &mut bob, &mut carol].into_iter().enumerate() {
         for (_, at, version) in changed.iter().filter(|(of, ..)| *of == n) {
-            // A moment later: servers learn of it within half a second.
+            // The break follows a moment later: servers notice the end of a connection within half a second.
             agent.plan_password(at + 700, *version);
         }
         if !calm && random.chance(100) {
@@ -286,7 +287,7 @@ fn guesser(random: &mut Random, home: SocketAddr, passwords: bool) -> Agent {
     guesser
 }
 
-/// Times and kinds of failures of a host's connections.
+/// Returns the times and kinds of failures of a host's connections.
 fn breaks(random: &mut Random) -> Vec<(u64, Break)> {
     let times = if random.chance(200) { random.between(1, 3) } else { 0 };
     let at = moments(random, times, 1_500, 80_000);
@@ -308,7 +309,7 @@ pub fn run(seed: u64) -> Result<Weather, String> {
 /// Runs the world twice; both runs must be equal, message by message.
 ///
 /// # Errors
-/// As [`run`]; or the runs differ.
+/// The error of [`run`], or a difference between the runs.
 pub fn run_twice(seed: u64) -> Result<Weather, String> {
     let (mut first, mut second) = (world(seed), world(seed));
     let results = (finish(&mut first), finish(&mut second));
@@ -326,7 +327,7 @@ pub fn trace(seed: u64) -> (Result<Weather, String>, Vec<String>) {
     (result, world.trace.unwrap_or_default())
 }
 
-/// Command that shows the world of a failed seed.
+/// Returns the command that shows the world of a failed seed.
 pub fn replay(seed: u64) -> String {
     format!(
         "STROWGER_SIM_SEED={seed} cargo test --locked --package strowger-tests --test simulate -- --exact \

@@ -1,6 +1,6 @@
-//! A host with the engines of a server, one per shard. It takes the part of the shards, the storage threads and the
-//! system, by the clock of the world: buckets move, look-ups and commits take time and fail, the configuration is
-//! reloaded, the process restarts.
+//! A host with the engines of a server, one per shard. The host simulates the shards, the storage threads and the
+//! operating system, with the clock of the world: buckets move, look-ups and commits take time and fail, the
+//! configuration is reloaded, the process restarts.
 
 mod accounts;
 mod background;
@@ -106,7 +106,7 @@ const UPKEEP: u64 = 1_000;
 /// First bit of the shard number in a token; an engine uses the bits below.
 const SHARD: u32 = 60;
 
-/// Identity of a server with this address.
+/// Returns the identity of a server with this address.
 fn identity(address: SocketAddr, config: &Config) -> Identity {
     let listener = |transport| {
         let bound = listens_at(address, transport);
@@ -119,7 +119,7 @@ impl ServerHost {
     pub fn new(now: Now, settings: ServerSettings, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let location = Arc::new(LocationTable::new(settings.read(0).location_settings()));
-        // From a seed of its own, so that the rest of the world does not depend on it.
+        // These random numbers have a seed of their own, so that the rest of the world does not depend on them.
         let credentials = Arc::new(Credentials::new(!seed));
         let secret = random.u64().to_le_bytes().repeat(4);
         let site = Site { secret, location, rows: Rows::default(), credentials, counting: Arc::default() };
@@ -163,28 +163,28 @@ impl ServerHost {
         &self.settings
     }
 
-    /// Longest time in ms of a look-up without faults.
+    /// Returns the longest time in ms of a look-up without faults.
     pub fn longest_look_up(&self) -> u64 {
         let of_users = self.settings.database.as_ref().map_or(0, |database| database.delay.1);
         self.settings.lookups.1.max(of_users) + self.settings.credentials.map_or(0, |cache| cache.delay.1)
     }
 
-    /// Time of the first kill of the process: [`Now::mono`].
+    /// Returns the time of the first kill of the process: [`Now::mono`].
     pub const fn first_kill(&self) -> Option<u64> {
         self.first_kill
     }
 
-    /// True if a process has ended, by a kill or a shutdown.
+    /// Returns whether a process has ended, by a kill or a shutdown.
     pub const fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// True if buckets have moved.
+    /// Returns whether buckets have moved.
     pub const fn has_moved(&self) -> bool {
         self.has_moved
     }
 
-    /// True if look-ups or commits may fail or come late.
+    /// Returns whether look-ups or commits may fail or come late.
     pub fn may_fail(&self) -> bool {
         let settings = &self.settings;
         settings.failures + settings.commit_failures > 0
@@ -197,38 +197,38 @@ impl ServerHost {
         self.settings.address
     }
 
-    /// Number of call records in its table, of all its processes together.
+    /// Returns the number of call records that all processes of the server have written to its table.
     pub const fn records(&self) -> u64 {
         self.table.records
     }
 
-    /// Counters of all shards since the start of the process.
+    /// Returns the counters of all shards since the start of the process.
     pub fn counts(&self) -> Counts {
         self.process.shared.counts()
     }
 
-    /// Transaction table of each shard.
+    /// Returns the transaction table of each shard.
     pub fn transactions(&self) -> impl Iterator<Item = &Transactions> {
         self.process.engines.iter().map(Engine::transactions)
     }
 
-    /// Banned sources.
+    /// Returns the banned sources.
     pub(crate) fn banned(&self, now: Now) -> Vec<IpAddr> {
         let banned = self.process.shared.policy().bans.list(now.mono, None, usize::MAX);
         banned.into_iter().map(|(source, _)| source).collect()
     }
 
-    /// True if the server believes this connection of its process open.
+    /// Returns whether the server believes this connection of its process open.
     pub(crate) fn has_open_flow(&self, flow: Flow) -> bool {
         flow.process == self.process.number && self.process.shared.is_open(flow)
     }
 
-    /// Number of the configuration for a message that arrives now.
+    /// Returns the number of the configuration for a message that arrives now.
     pub(crate) fn policy_of(&self, bytes: &[u8]) -> u32 {
         self.process.in_force[self.shard_of(bytes)]
     }
 
-    /// Text of a configuration.
+    /// Returns the text of a configuration.
     pub(crate) fn config(&self, number: u32) -> &str {
         &self.settings.configs[number as usize % self.settings.configs.len()]
     }
@@ -238,7 +238,7 @@ impl ServerHost {
         self.problem.get_or_insert_with(|| format!("{here}: {what}"));
     }
 
-    /// Runs a step of a shard and performs its effects.
+    /// Runs a step of a shard and carries out its effects.
     fn work(
         &mut self,
         now: Now,
@@ -324,15 +324,15 @@ impl ServerHost {
         problems.into_iter().for_each(|problem| self.wrong(problem));
     }
 
-    /// Shard of the call of this message.
+    /// Returns the shard of the call of this message.
     fn shard_of(&self, bytes: &[u8]) -> usize {
         let hash = |at: Range<usize>| call::hash(self.process.shared.call_secret, &bytes[at]);
         scan::call_id(bytes).map_or(0, |at| self.process.owners[usize::from(call::bucket(hash(at)))])
     }
 
-    /// Moves half of all buckets to the next shard, with all state of their calls: as values, or in bytes as to another
-    /// process. Bytes have no policy, so values are used in worlds that reload the configuration: only they show which
-    /// policy a call follows.
+    /// Moves half of all buckets to the next shard, with all state of their calls: as values, or as bytes like a move
+    /// to another process. A record in bytes has no policy, so worlds that reload the configuration move values: only
+    /// values show which policy a call follows.
     fn move_buckets(&mut self, now: Now, out: &mut Outbox) {
         (self.has_moved, self.is_moving) = (true, true);
         let in_bytes = self.settings.configs.len() == 1 && self.random.chance(500);
@@ -382,7 +382,7 @@ impl ServerHost {
         self.keep_bindings(now);
     }
 
-    /// Delivers the answers of the cache of credentials that are due.
+    /// Passes on the answers of the cache of credentials whose time has come.
     fn on_credentials(&mut self, now: Now) {
         if self.settings.credentials.is_none() {
             return;
@@ -434,7 +434,7 @@ impl ServerHost {
     fn check_counters(&self) -> Result<(), String> {
         let (process, counts) = (&self.process, self.counts());
         let (least, most) = process.observer.requests();
-        // The last copy of a request that was given up may come when its transaction is forgotten.
+        // If a request was given up, its last copy may arrive when its transaction is forgotten.
         let most = most as u64 + counts.timeouts;
         if !(least as u64..=most).contains(&counts.forwarded) {
             return Err(format!("{least} to {most} requests were forwarded, {} counted", counts.forwarded));
@@ -447,14 +447,14 @@ impl ServerHost {
     }
 }
 
-/// True if a server with this address sent the response itself, and did not forward it.
+/// Returns whether a server with this address sent the response itself, and did not forward it.
 pub(crate) fn is_said_by(address: SocketAddr, response: &Message<'_>) -> bool {
     let prefix = software(address, 0);
     let host = prefix.trim_end_matches('0');
     response.header(strowger_message::Name::Server).is_some_and(|name| name.starts_with(host.as_bytes()))
 }
 
-/// Shard of a token, and the token within that shard.
+/// Returns the shard of a token, and the token within that shard.
 const fn shard_of_token(token: u64) -> (usize, u64) {
     ((token >> SHARD) as usize, token & ((1 << SHARD) - 1))
 }

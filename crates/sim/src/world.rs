@@ -29,28 +29,29 @@ pub trait Host {
 
     fn poll(&mut self, now: Now, out: &mut Outbox);
 
-    /// Time at which [`Host::poll`] is due.
+    /// Returns the time at which [`Host::poll`] is due.
     fn deadline(&mut self) -> Option<u64>;
 
-    /// Node, process and shard of the next connection of this host.
+    /// Returns the node, process and shard of the next connection of this host.
     fn owner(&mut self) -> (u16, u16, u8);
 
-    /// True if it accepts connections for this target: by this transport, from a peer that wants this name proved.
+    /// Returns whether the host accepts connections for this target: by this transport, from a peer that wants this
+    /// name proved.
     fn takes(&self, target: &Target) -> bool;
 
-    /// Peers that asked to be reached over a connection, since the last call.
+    /// Returns the peers that have asked, since the last call, to be reached over a connection of this host.
     fn aliases(&mut self) -> Vec<(Flow, Transport, SocketAddr)> {
         Vec::new()
     }
 
-    /// True if the host's process has ended and started again since the last call, and has forgotten its past. The next
-    /// process does nothing before this call: all messages sent before it belong to the old process, and so do the
-    /// connections that are ended now.
+    /// Returns whether the host's process has ended and started again since the last call, and has forgotten its past.
+    /// The next process does nothing before this call. So all messages that were sent before belong to the old process,
+    /// and so do the connections that are ended now.
     fn has_restarted(&mut self) -> bool {
         false
     }
 
-    /// Records that a connection of this host is dead, though the host does not know it yet.
+    /// Records that a connection of this host is dead before the host notices it.
     fn lost_connection(&mut self, _now: Now) {}
 
     /// Checks the laws after every step.
@@ -72,13 +73,13 @@ pub const LISTENERS: [Transport; 4] = [Transport::Udp, Transport::Tcp, Transport
 /// Port of each listener.
 pub const PORTS: [u16; 4] = [5060, 5060, 80, 5061];
 
-/// Listener of a transport.
+/// Returns the listener of a transport.
 pub fn listener(transport: Transport) -> ListenerId {
     let at = LISTENERS.iter().position(|of| *of == transport).expect("every host has these");
     ListenerId(at as u16)
 }
 
-/// Listening address of a host for a transport.
+/// Returns the listening address of a host for a transport.
 pub fn listens_at(address: SocketAddr, transport: Transport) -> SocketAddr {
     SocketAddr::new(address.ip(), PORTS[usize::from(listener(transport).0)])
 }
@@ -167,13 +168,13 @@ impl World {
         self.network.conditions()
     }
 
-    /// Hash that is equal for equal runs.
+    /// Returns the hash that is equal for equal runs.
     pub const fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Puts a translator before the host with this address: it is reached by the first of the public addresses, after
-    /// each of the times by the next one, and by no other.
+    /// Puts a translator before the host with this address. Peers reach the host by the first of the public addresses,
+    /// and after each of the times by the next public address; no other address leads to the host.
     pub fn translate(&mut self, private: SocketAddr, public: impl IntoIterator<Item = (u64, SocketAddr)>) {
         let Some(&at) = self.by_address.get(&private) else { return };
         self.by_address.retain(|_, host| *host != at);
@@ -181,7 +182,7 @@ impl World {
         self.change_addresses();
     }
 
-    /// Breaks a connection of a host at each of these times, if it has any.
+    /// Breaks a connection of a host at each of these times, if the host has a connection.
     pub fn break_connections(&mut self, host: usize, breaks: impl IntoIterator<Item = (u64, Break)>) {
         let breaks: Vec<_> = breaks.into_iter().collect();
         self.has_broken |= !breaks.is_empty();
@@ -193,17 +194,17 @@ impl World {
         self.clock_step = Some((moment, by));
     }
 
-    /// True if the wall clock has stepped.
+    /// Returns whether the wall clock has stepped.
     pub(crate) fn has_stepped(&self) -> bool {
         self.now.wall.wrapping_sub(START.wall) != self.now.mono.wrapping_sub(START.mono)
     }
 
-    /// True if a translator changes the address of a host while it is in use.
+    /// Returns whether a translator changes the address of a host while it is in use.
     pub fn moves_hosts(&self) -> bool {
         self.translated.values().any(|public| public.port() != PUBLIC_PORT)
     }
 
-    /// True if connections break, or have broken.
+    /// Returns whether connections break, or have broken.
     pub const fn breaks_connections(&self) -> bool {
         self.has_broken
     }

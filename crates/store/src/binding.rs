@@ -158,7 +158,7 @@ const NO_Q: u16 = u16::MAX;
 const MAX_MS: u64 = (1 << 48) - 1;
 
 impl PackedBinding {
-    /// Packs a binding; `limit` is the most bytes of the whole.
+    /// Packs a binding; `limit` is the maximum size of the result in bytes.
     pub(crate) fn pack(
         id: BindingId,
         b: &Binding<'_>,
@@ -227,7 +227,7 @@ impl PackedBinding {
             Some(SocketAddr::V6(a)) => {
                 out.extend_from_slice(&a.port().to_le_bytes());
                 out.extend_from_slice(&a.ip().octets());
-                // A link-local peer can be reached only with its zone.
+                // A link-local peer can be reached only if its zone is stored.
                 out.extend_from_slice(&a.scope_id().to_le_bytes());
             }
         }

@@ -1,8 +1,8 @@
 //! Subscribers of any database, behind the cache, and the removed users.
 //!
-//! A removal is reported only when the cache has no answer about that user any more: [`SubscriberWatch::changes`] is
-//! read after [`SubscriberWatch::removed`], and its answers are voided before the user appears in
-//! [`Subscribers::removed`].
+//! A removal is reported only when the cache has no answer about the removed user any more:
+//! [`SubscriberWatch::changes`] is read after [`SubscriberWatch::removed`], and the changed answers are voided before
+//! the user appears in [`Subscribers::removed`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -69,8 +69,8 @@ impl CachedSubscribers {
         Ok(Self { cache, removals: Arc::default(), local: None })
     }
 
-    /// Gives each shard its own connection, used before the threads; `engine` returns an engine that is not connected
-    /// yet, with an optional task that must run beside it.
+    /// Gives each shard its own connection, which is used before the threads. `engine` returns an engine that is not
+    /// connected yet, with an optional task that must run while the engine is used.
     #[must_use]
     pub fn with_local<E, F>(mut self, engine: F) -> Self
     where
@@ -150,7 +150,7 @@ struct RemovalWatch<W> {
 }
 
 impl<W: SubscriberWatch> RemovalWatch<W> {
-    /// Deletes the notes of settled removals from the database. Tells whether all are deleted.
+    /// Deletes the notes of settled removals from the database. Returns whether all of them are deleted.
     fn settle(&mut self) -> bool {
         let settled = lock(&self.removals).settled.clone();
         let is_noted = settled.is_empty() || self.watch.settle(&settled).is_ok();
@@ -174,7 +174,7 @@ impl<W: SubscriberWatch> Watch for RemovalWatch<W> {
         let removed = self.watch.removed();
         self.is_behind = !is_noted || removed.is_err();
         self.read = removed.ok();
-        // Reads the changes again, after the removals: now they include all removed users.
+        // The changes are read once more, after the removals, so that they include all removed users.
         let more = self.watch.changes().unwrap_or(Changes::All);
         Ok(changes.and(more))
     }

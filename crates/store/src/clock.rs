@@ -44,7 +44,7 @@ pub(crate) mod tests {
     use std::sync::LazyLock;
     use std::time::Instant;
 
-    /// Returns [`Moment::mono`] for tests that take real time.
+    /// Returns [`Moment::mono`], for tests that wait in real time.
     pub(crate) fn now() -> u64 {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         START.elapsed().as_millis() as u64

@@ -5,10 +5,10 @@
 //! Servers that share the cache share the credentials. An entry is equivalent to a password: read access to the cache
 //! means access as any user in it.
 //!
-//! A key has the realm and the user name as the phone writes it; only a domain in the name is in lower case, so that no
-//! spelling leaves an entry that outlives the others. A value begins with its format version and repeats realm and
-//! name, with the domain as the phone writes it: an entry under a wrong key, of another version or damaged is ignored,
-//! and an entry stored for one spelling proves nothing for another.
+//! A key has the realm and the user name as the phone writes it. Only a domain in the name is converted to lower case,
+//! so that all spellings of a domain share one entry, and none outlives the others. A value begins with its format
+//! version and repeats realm and name, with the domain as the phone writes it: an entry under a wrong key, of another
+//! version or damaged is ignored, and an entry stored for one spelling proves nothing for another.
 
 use std::sync::Arc;
 
@@ -51,8 +51,8 @@ impl CredentialCache {
         Self { engine }
     }
 
-    /// Returns the same cache with connections of the calling shard, and the task that the shard must run. `None`: the
-    /// cache has no such connections.
+    /// Returns the same cache with connections of the calling shard, and the task that the shard must run. Returns
+    /// `None` if the cache has no such connections.
     pub fn local(&self) -> Option<(Self, Task)> {
         self.engine.local().map(|(engine, task)| (Self { engine }, task))
     }
@@ -67,8 +67,8 @@ impl CredentialCache {
         matches!(self.engine, CacheHandle::Local(_))
     }
 
-    /// Fetches the credentials of this user. If the answer is immediate, the value is in `scratch`; otherwise it comes
-    /// with the ticket. [`read`] decodes it.
+    /// Fetches the credentials of this user. If the cache answers at once, the value is in `scratch`; otherwise it
+    /// comes with the ticket. [`read`] decodes the value.
     pub fn fetch(&self, whose: Whose<'_>, ticket: Ticket, now_ms: u64, scratch: &mut Scratch) -> Reply {
         let Scratch { key, value } = scratch;
         write_key(whose, key);
@@ -76,8 +76,8 @@ impl CredentialCache {
         self.engine.ask(&Request::Fetch { key }, Promise::Held, ticket, now_ms, value)
     }
 
-    /// Stores the credentials of this user in place of earlier ones. Once answered, they outlive the process if the
-    /// cache does.
+    /// Stores the credentials of this user in place of earlier ones. Once the cache has answered, the credentials
+    /// outlive the process if the cache does.
     pub fn store(
         &self,
         whose: Whose<'_>,
@@ -108,7 +108,7 @@ impl CredentialCache {
     }
 }
 
-/// Returns the key of this user's credentials, for a thread that may wait.
+/// Returns the key of this user's credentials, for a thread that may wait for the cache.
 pub fn key(whose: Whose<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     write_key(whose, &mut key);
@@ -122,7 +122,8 @@ pub fn read<'a>(value: &'a [u8], whose: Whose<'_>) -> Option<CredentialView<'a>>
     (spelled == whose.username).then_some(credential)
 }
 
-/// Decodes the credential of this user in any spelling of its domain. Returns it after the spelling it was stored with.
+/// Decodes the credential of this user in any spelling of its domain. Returns the spelling with which it was stored,
+/// and the credential.
 pub fn read_spelled<'a>(value: &'a [u8], whose: Whose<'_>) -> Option<(&'a [u8], CredentialView<'a>)> {
     let mut rest = Rest(value);
     let [version] = *rest.take()?;
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(fetch(ALICE, 1_000), None);
     }
 
-    /// An HA1 belongs to one spelling of an address; the entry belongs to all.
+    /// An HA1 belongs to one spelling of an address, but the entry belongs to all spellings.
     #[test]
     fn spellings_of_a_domain_share_an_entry() {
         let ((cache, ticket), mut scratch) = (cache(), Scratch::default());

@@ -16,7 +16,7 @@ pub enum DatabaseKind {
 }
 
 impl DatabaseKind {
-    /// Returns the scheme of its URLs.
+    /// Returns the scheme of URLs of this kind.
     pub const fn scheme(self) -> &'static str {
         match self {
             Self::MariaDb => "mysql",
@@ -86,14 +86,14 @@ impl DatabaseUrl {
     /// Displayed in place of a password.
     pub const MASK: &'static str = "********";
 
-    /// Makes the relative path of its authorities start at this folder.
+    /// Resolves the relative path of the authorities against this folder.
     pub fn resolve(&mut self, folder: &Path) {
         if let DatabaseTls::Required(Some(path)) = &mut self.tls {
             *path = folder.join(&*path);
         }
     }
 
-    /// Tells whether traffic to it stays on this machine, judged by the address.
+    /// Tells whether traffic to the server stays on this machine, judged by the address.
     pub fn is_local(&self) -> bool {
         match &self.address {
             DatabaseAddress::Socket(_) => true,
@@ -149,7 +149,7 @@ impl FromStr for DatabaseUrl {
             None => (rest, Options::default()),
             Some((rest, options)) => (rest, Options::read(options)?),
         };
-        // Passwords may have any character; hosts and databases have no `@`.
+        // Passwords may contain any character; hosts and databases contain no `@`.
         let (login, place) = rest.rsplit_once('@').ok_or("names no user")?;
         let (user, password) = match login.split_once(':') {
             None => (login, None),

@@ -1,5 +1,5 @@
-//! Group writer for any kind of row: rows that arrive close together are committed together, in order, on a thread of
-//! its own.
+//! Group writer for any kind of row: a thread of the writer commits rows that arrive close together in one group, in
+//! order.
 //!
 //! A writer has a bound, a linger and figures. [`Commit::write`] defines the handling of a failed group. The
 //! [`journal`](crate::journal) rolls back bindings in memory and fails their REGISTERs. Accounting keeps its rows and
@@ -34,7 +34,7 @@ pub trait Row: Send + 'static {
         1
     }
 
-    /// Returns the row's key: a new row replaces a queued one with the same key. `None`: no key.
+    /// Returns the row's key, or `None` if it has no key. A new row replaces a queued row with the same key.
     fn key(&self) -> Option<u64> {
         None
     }
@@ -54,17 +54,17 @@ pub trait Commit: Send + 'static {
     /// Type of the commit's rows.
     type Row: Row;
 
-    /// Writes a group and removes the rows that are finished, stored or not. The remaining rows are given again, before
-    /// any later row, after the returned time; once the writer is closed, one last time.
+    /// Writes a group and removes the rows that are finished, stored or not. Remaining rows are passed again, before
+    /// any later row, after the returned time. Once the writer is closed, they are passed one last time.
     fn write(&mut self, group: &mut Vec<Numbered<Self::Row>>, figures: &GroupFigures) -> Duration;
 
-    /// Does work that may take longer, between groups. Called when the thread begins, after each group, and after the
-    /// returned time if no group has come by then.
+    /// Performs work that may take longer, between groups. Called when the thread begins, after each group, and after
+    /// the returned time if no group has come by then.
     fn settle(&mut self) -> Option<Duration> {
         None
     }
 
-    /// Writes rows that earlier calls deferred. Called once, after the last group, before the thread ends.
+    /// Writes rows that earlier calls deferred. Called once, after the last group and before the thread ends.
     fn finish(&mut self) {}
 }
 
@@ -150,7 +150,7 @@ impl<R: Row> GroupWriter<R> {
         abandon: impl Fn(Vec<R>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (of_thread, group) = (queue.clone(), Vec::new());
-        // Created here, so that rows come back even if the thread has not begun.
+        // The guard is created here, so that rows are returned even if the thread has not begun.
         let left = Left { queue: of_thread, group, abandon };
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(left, commit))?;
         Ok(Self { queue, thread: Some(thread) })
@@ -202,7 +202,7 @@ impl<R: Row> GroupWriter<R> {
         self.queue.figures.commits.observed()
     }
 
-    /// Tells whether the thread has ended by a panic. If so, every row is refused.
+    /// Tells whether the thread has ended by a panic; then every row is refused.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
@@ -237,12 +237,12 @@ pub(crate) struct GroupSteps<C: Commit> {
 }
 
 impl<C: Commit> GroupSteps<C> {
-    /// Takes a group if none is open and any row is queued. Tells whether a group is open.
+    /// Takes a group if no group is open and a row is queued. Returns whether a group is open.
     pub(crate) fn take(&mut self) -> bool {
         !self.group.is_empty() || self.queue.try_take(&mut self.group)
     }
 
-    /// Writes the open group. Its remaining rows stay open, for another attempt.
+    /// Writes the open group. Rows that remain stay open for another attempt.
     pub(crate) fn write(&mut self) {
         if !self.group.is_empty() {
             self.commit.write(&mut self.group, &self.queue.figures);

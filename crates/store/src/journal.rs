@@ -6,14 +6,15 @@
 //! lock, so the order on disk is the order in memory, whichever shards the REGISTERs of an address-of-record came by. A
 //! shard holds its 200 until the ticket of the change comes back.
 //!
-//! If a group cannot be written, none of it is on disk. Then each address-of-record in it is rolled back in memory to
-//! its state before the first failed change (each change carries this state). Every change of that address-of-record
-//! decided before the roll-back fails too, since its premise is gone. So memory and disk agree again, and each of those
-//! tickets comes back with an error: a 500, never a 200. A call may use a binding a few milliseconds before its 200;
-//! that harms no call and saves a second copy of the table.
+//! If a group cannot be written, no change of the group is on disk. Then each address-of-record of the group is rolled
+//! back in memory to its state before the first failed change (each change carries this state). Every change of that
+//! address-of-record that was decided before the roll-back fails too, because it was decided on a state that no longer
+//! exists. So memory and disk agree again, and each ticket of these changes comes back with an error: a 500, never a
+//! 200. A call may use a binding a few milliseconds before its 200; that harms no call and saves a second copy of the
+//! table.
 //!
-//! A REGISTER query (no Contact) takes its place in the same queue: its list may name a binding that is still being
-//! written, and must not be sent if that write fails.
+//! A REGISTER query (without Contact) waits in the same queue: its answer may list a binding that is still being
+//! written, and must not be sent if this write fails.
 //!
 //! A commit in doubt (lost connection, silent database) counts as failed: its earlier rows are written again with the
 //! next group that works. Only if the process ends before that can a row stay on disk whose REGISTER got a 500.
@@ -169,7 +170,7 @@ impl Journal {
         self.writer.commits()
     }
 
-    /// Tells whether the thread has ended by a panic. If so, every change is refused.
+    /// Tells whether the thread has ended by a panic; then every change is refused.
     pub fn has_ended(&self) -> bool {
         self.writer.has_ended()
     }

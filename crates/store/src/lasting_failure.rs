@@ -17,8 +17,8 @@ impl LastingFailure {
         Self { again, since: None, said: None, times: 0 }
     }
 
-    /// Counts a failure. Returns the number since the beginning if it is to be logged now. `is_new` is false for a
-    /// consequence of another failure, which counts and is not logged.
+    /// Counts a failure. Returns the number of failures since the beginning if a line must be logged now. If `is_new`
+    /// is false, this is a consequence of another failure, which is counted and not logged.
     pub fn fails(&mut self, is_new: bool) -> Option<u64> {
         let now = Instant::now();
         self.times += 1;
@@ -30,7 +30,8 @@ impl LastingFailure {
         is_due.then_some(self.times)
     }
 
-    /// Ends the failure. Returns how often it failed and for how long; `None` if it did not.
+    /// Ends the lasting failure. Returns how often it has occurred and how long it lasted; `None` if there was no
+    /// failure.
     pub fn works(&mut self) -> Option<(u64, Duration)> {
         let since = self.since?;
         let before = std::mem::replace(self, Self::every(self.again));

@@ -45,28 +45,31 @@
 //!
 //! A shard asks the cache first ([`read_through`]). On a miss the question goes to the database with a ticket. Equal
 //! questions in flight are asked once. Each shard has its own non-blocking connection to a database server, so a
-//! question and its answer wake no other thread. While this connection is busy, the look-up threads ask, with up to
-//! `store.lookup_connections` batches at a time. SQLite calls block, so with SQLite only these threads ask.
+//! question and its answer wake no other thread. While this connection is busy, the look-up threads send the questions,
+//! with up to `store.lookup_connections` batches at a time. SQLite calls block, so with SQLite only these threads send
+//! questions.
 //!
-//! *Deadlines*: each look-up has one, kept within 50 ms; a missed deadline means 500. After several in a row, further
-//!   look-ups fail at once, and the last question is repeated until the database answers in time.
+//! *Deadlines*: each look-up has a deadline, kept within 50 ms; if it is missed, the answer is 500. After several
+//!   consecutive missed deadlines, further look-ups fail at once, and the last question is repeated until the database
+//!   answers in time.
 //! *Stale answers*: if the database fails or does not answer within 200 ms, an answer past its lifetime
 //!   stays usable for another `store.serve_stale`, so known users see no outage.
-//! *Changes*: a watch reads which answers have changed. A notice voids one answer, a new version voids all; where a
-//!   database has neither, only the lifetime limits an answer. A voided answer is never used again. SQLite has notices,
-//!   written by triggers, so they cover changes by any program.
+//! *Changes*: a watch reads which answers have changed. A notice voids one answer, and a new version voids
+//!   all answers; for a database without both, only the lifetime limits an answer. A voided answer is never used again.
+//!   SQLite has notices, which triggers write, so they cover changes by any program.
 //! *Shared caches* ([`second_level`]) are asked between memory and database. With `auth.credential_cache`
 //!   ([`credential_cache`]) only REGISTERs are judged by the database; the cache holds the credentials as long as the
 //!   bindings.
 //!
 //! # Registrations
 //!
-//! Under the lock of a partition the registrar decides, the change is applied in memory, and it enters the queue of the
-//! [`journal`]. So disk and memory have one order. A writer thread commits groups; with `durability = "power-loss"` it
-//! syncs. When the commit has returned, the tickets come back and the 200s leave. If a group failed, memory returns to
-//! its earlier state and the 500s leave. So each 200 means a committed change.
+//! Under the lock of a partition the registrar decides, the change is applied in memory, and the change enters the
+//! queue of the [`journal`]. So changes have the same order on disk and in memory. A writer thread commits groups; with
+//! `durability = "power-loss"` it syncs. When the commit has returned, the tickets come back and the 200s are sent. If
+//! a group failed, memory is rolled back to its earlier state and 500s are sent. So each 200 means a committed change.
 //!
-//! Bindings end by a monotonic clock, so a step of the system clock ends none; only the stored rows have system time.
+//! The end of a binding is a time of the monotonic clock, so a step of the system clock ends no binding; only the
+//! stored rows have system time.
 //!
 //! # Where is ...?
 //!

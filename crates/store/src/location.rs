@@ -224,8 +224,8 @@ impl LocationTable {
         Ok((standing, taken(rest)))
     }
 
-    /// Removes at most `most` bindings that expired at or before `now_ms`, and shows each one. Returns their number; if
-    /// it is `most`, there may be more. Call about once a second.
+    /// Removes at most `most` bindings that expired at or before `now_ms`, and passes each of them to `each`. Returns
+    /// their number; if this is `most`, there may be more. Must be called about once a second.
     pub fn expire(&self, now_ms: u64, most: usize, each: &mut dyn FnMut(BindingView<'_>)) -> usize {
         let count = self.partitions.len();
         let first = self.clean_from.load(Ordering::Relaxed);
@@ -257,7 +257,7 @@ impl LocationTable {
             }
             if let Some(queue) = self.queue.get() {
                 let ids = due.iter().map(|slot| partition.at(*slot).id()).collect();
-                // The queue is full: they stay, invisible to look-ups, until the next round.
+                // The queue is full: the bindings stay until the next round, and look-ups do not see them.
                 if queue.submit(Change::Purge { ids }).is_err() {
                     break;
                 }
@@ -280,9 +280,9 @@ impl LocationTable {
         done
     }
 
-    /// Shows up to `most` bindings from `from` on and returns the next position, `None` at the end. The lock is held
-    /// for this step only: a binding present all the time is seen once, one added or removed meanwhile may be missed.
-    /// Expired bindings are shown too.
+    /// Passes up to `most` bindings from `from` on to `each`. Returns the next position, or `None` at the end. The lock
+    /// is held for this step only: a binding that is present all the time is seen once; a binding that is added or
+    /// removed meanwhile may be missed. Expired bindings are included.
     pub fn walk(&self, from: Cursor, most: usize, each: &mut dyn FnMut(BindingView<'_>)) -> Option<Cursor> {
         let Cursor { partition, mut slot } = from;
         let guard = self.partitions.get(partition)?.lock().unwrap_or_else(PoisonError::into_inner);
@@ -336,12 +336,12 @@ impl LocationTable {
         self.next_id.fetch_max(id, Ordering::Relaxed);
     }
 
-    /// Sends all further changes to `queue`. Only the first call counts: a table has one journal.
+    /// Sends all further changes to `queue`. Only the first call has an effect, because a table has one journal.
     pub(crate) fn write_to(&self, queue: Arc<Queue<Change>>) {
         let _first = self.queue.set(queue);
     }
 
-    /// Restores the bindings `before` of an address-of-record; calls `fence` under the same lock and returns its
+    /// Restores the bindings `before` of an address-of-record. Calls `fence` under the same lock and returns its
     /// result.
     pub(crate) fn restore(&self, aor: &[u8], before: Vec<PackedBinding>, fence: impl FnOnce() -> u64) -> u64 {
         let hash = self.hasher.hash_one(aor);
@@ -381,7 +381,7 @@ impl LocationTable {
     }
 
     fn partition_of(&self, hash: u64) -> usize {
-        // hashbrown uses the lowest bits and the seven highest; these lie between.
+        // hashbrown uses the lowest bits and the seven highest bits; these bits are between them.
         (hash >> 32) as usize & (self.partitions.len() - 1)
     }
 }
@@ -537,7 +537,7 @@ mod tests {
         assert_eq!(t.expire(100_999, 1000, &mut |_| {}), 0);
         assert_eq!(t.expire(101_000, 1000, &mut |_| {}), 1);
         assert_eq!((t.gauges().bindings, t.gauges().aors, t.gauges().expired), (899, 500, 101));
-        // Far beyond one turn of the wheel, and after a pause of many turns.
+        // The expiry is far beyond one turn of the wheel, and follows a pause of many turns.
         add(&t, b"far", b"far", 9_000_000_000).unwrap();
         assert_eq!(t.expire(8_999_999_999, 10_000, &mut |_| {}), 899);
         assert_eq!(t.expire(9_000_000_000, 10_000, &mut |b| assert_eq!(b.aor(), b"far")), 1);

@@ -57,7 +57,7 @@ impl Partition {
         self.slots.get(slot)?.record.as_ref()
     }
 
-    /// Adds a binding; `rehash` computes the hash of an existing one.
+    /// Adds a binding; `rehash` computes the hash of an existing binding.
     pub(crate) fn insert(&mut self, hash: u64, record: PackedBinding, rehash: impl Fn(&PackedBinding) -> u64) {
         let expires_at = record.expires_at();
         let slot = self.take_slot(record);
@@ -80,14 +80,15 @@ impl Partition {
         place.record.take().expect("index and wheel name slots in use")
     }
 
-    /// Collects up to `most` slots of bindings that expired at or before `now_ms`. Tells whether these are all.
+    /// Collects up to `most` slots of bindings that expired at or before `now_ms`. Returns whether these are all such
+    /// bindings.
     pub(crate) fn due(&mut self, now_ms: u64, most: usize, due: &mut Vec<u32>) -> bool {
         let now = now_ms / 1000;
         if self.wheel.is_empty() {
             self.cleaned = now;
             return true;
         }
-        // After a long pause each bucket is visited once. The last second is visited again the next time.
+        // After a long pause each bucket is visited once. The last second is visited again by the next call.
         let first = (self.cleaned + 1).max(now.saturating_sub(WHEEL - 1)).min(now);
         for second in first..=now {
             let mut slot = self.wheel[(second % WHEEL) as usize];
@@ -115,7 +116,7 @@ impl Partition {
             return slot;
         }
         if self.slots.len() == self.slots.capacity() {
-            // Grows by an eighth: doubling would leave half of the largest allocation empty.
+            // The table grows by an eighth: doubling would leave half of the largest allocation unused.
             self.slots.reserve_exact(self.slots.len() / 8 + 8);
         }
         let slot = u32::try_from(self.slots.len()).ok().filter(|slot| slot & HEAD_OF == 0);

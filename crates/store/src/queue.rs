@@ -62,7 +62,7 @@ impl<R: Row> Queue<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a row. Called under locks, so it neither blocks nor does I/O.
+    /// Queues a row. This is called under locks, so it neither blocks nor does I/O.
     pub(crate) fn submit(&self, row: R) -> Result<(), Refused> {
         let mut state = self.lock();
         if state.stopped {
@@ -73,7 +73,7 @@ impl<R: Row> Queue<R> {
         if let Some(place) = key.and_then(|key| state.places.get(&key).copied()) {
             let before = std::mem::replace(&mut state.pending[place].row, row);
             state.weight = state.weight - before.weight() + weight;
-            // Frees its memory without the lock.
+            // The memory is freed outside the lock.
             drop(state);
             return Ok(());
         }
@@ -94,7 +94,7 @@ impl<R: Row> Queue<R> {
             state.places.insert(key, place);
         }
         state.pending.push(Numbered { number, row });
-        // A lingering writer wakes by itself: a wake-up costs more than the whole row.
+        // A lingering writer wakes by itself, so it is not woken: a wake-up would cost more than the whole row.
         let wake = state.asleep || state.pending.len() == self.settings.group;
         state.asleep = false;
         drop(state);
@@ -104,7 +104,8 @@ impl<R: Row> Queue<R> {
         Ok(())
     }
 
-    /// Tells whether half of the capacity is in use. Rows without a waiting peer leave the rest to others.
+    /// Tells whether half of the capacity is in use. Then rows for which no peer waits should leave the remaining
+    /// capacity to other rows.
     pub(crate) fn is_half_full(&self) -> bool {
         self.lock().weight * 2 > self.settings.queue
     }
@@ -120,8 +121,8 @@ impl<R: Row> Queue<R> {
         self.wake.notify_one();
     }
 
-    /// Waits for a group, for `patience` at most, or until a [poke](Self::poke): then it may be empty. `None` once
-    /// stopped and empty.
+    /// Waits for a group, for at most `patience`, or until a [poke](Self::poke); after a poke the group may be empty.
+    /// Returns `None` once the queue is stopped and empty.
     pub(crate) fn take(&self, group: &mut Vec<Numbered<R>>, patience: Option<Duration>) -> Option<()> {
         group.clear();
         let linger = self.settings.linger;
@@ -130,8 +131,8 @@ impl<R: Row> Queue<R> {
         let mut waited = false;
         let mut state = self.lock();
         if state.pending.is_empty() && !state.stopped && !state.poked && !look.is_zero() {
-            // The writer was busy just now, so rows are likely: it checks by itself after a linger, and no caller has
-            // to wake it.
+            // The writer was busy just now, so rows are likely: it checks the queue by itself after a linger, and no
+            // caller has to wake it.
             (state, _) = self.wake.wait_timeout(state, look).unwrap_or_else(PoisonError::into_inner);
             waited = !state.pending.is_empty();
         }
@@ -161,7 +162,7 @@ impl<R: Row> Queue<R> {
         Some(())
     }
 
-    /// Takes the queued rows without waiting. Tells whether there were any.
+    /// Takes the queued rows without waiting. Returns whether there were any.
     pub(crate) fn try_take(&self, group: &mut Vec<Numbered<R>>) -> bool {
         group.clear();
         self.draw(&mut self.lock(), group);
@@ -187,7 +188,7 @@ impl<R: Row> Queue<R> {
         places.extend(pending.iter().enumerate().filter_map(|(place, left)| Some((left.row.key()?, place))));
     }
 
-    /// Sleeps for `most`, or until a [poke](Self::poke). Returns `false` at once when stopped.
+    /// Sleeps for `most`, or until a [poke](Self::poke). Returns `false` at once if the queue is stopped.
     pub(crate) fn pause(&self, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut state = self.lock();
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!((queue.weight(), queue.waiting()), (4_000, 4_000));
         let expected = (0..2_000).map(|key| (key, if key % 2 == 0 { 3 } else { 1 }));
         assert_eq!(taken(&queue), expected.collect::<Vec<_>>());
-        // The group is being written, and its keys may come again meanwhile.
+        // The group is being written, and rows with the same keys may be queued meanwhile.
         queue.submit(Keyed(7, 5)).unwrap();
         assert_eq!((queue.weight(), queue.waiting()), (5, 4_005));
         queue.written();

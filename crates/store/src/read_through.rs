@@ -6,18 +6,18 @@
 //! its own connection. A shard may have one more connection for itself, which wakes no thread ([`ReadThrough::local`]).
 //!
 //! *Fresh answers.* A [`Watch`] asks the engine several times a second for changes, on a connection that carries no
-//! questions. A notice voids the answers it names, a new version voids all, so that `strowger user passwd` of another
-//! process takes effect within [`ReadThroughSettings::poll`]. In addition each answer has a lifetime; negative answers
-//! have a shorter one.
+//! questions. A notice voids the answers that it names, and a new version voids all answers, so that `strowger user
+//! passwd` of another process takes effect within [`ReadThroughSettings::poll`]. In addition each answer has a
+//! lifetime; negative answers have a shorter one.
 //!
 //! *Silent engines.* Cached answers outlive their engine (as RFC 8767 does for names): an answer past its lifetime
 //! stays usable for another [`ReadThroughSettings::serve_stale`] if the engine fails or does not answer within
-//! [`ReadThroughSettings::stale_wait`], and is requested again meanwhile. Other questions fail at their deadline; after
-//! [`ReadThroughSettings::breaker_after`] missed deadlines in a row they fail at once, and one question is repeated
-//! until the engine answers in time.
+//! [`ReadThroughSettings::stale_wait`]; meanwhile the answer is requested again. Questions without a cached answer fail
+//! at their deadline. After [`ReadThroughSettings::breaker_after`] consecutive missed deadlines they fail at once, and
+//! one question is repeated until the engine answers in time.
 //!
-//! *Bounded.* Found and absent answers have separate bounds, so that a flood of made-up names cannot push out those of
-//! real users.
+//! *Bounded.* Positive and negative answers have separate bounds, so that a flood of made-up names cannot evict the
+//! answers about real users.
 
 mod asker;
 mod batch;
@@ -259,9 +259,9 @@ pub struct ReadThrough<K: Key> {
 }
 
 impl<K: Key> ReadThrough<K> {
-    /// Starts the threads. `connect` opens a further connection when `first` is busy, and may take long. `changes`
-    /// reports changed answers; without it only the lifetime limits an answer. `clock` is the clock that callers use
-    /// too.
+    /// Starts the threads. `connect` opens another connection when the connections so far are busy, and may take long.
+    /// `changes` reports changed answers; without it only the lifetime limits the use of an answer. `clock` must be the
+    /// clock of the callers.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -302,7 +302,7 @@ impl<K: Key> ReadThrough<K> {
         spawn(&self.threads, format!("{}-{what}", self.shared.settings.name), run)
     }
 
-    /// Adds a receiver of answers. It is called on a thread of the store, and must not block.
+    /// Adds a receiver of answers. `sink` is called on a thread of the store, and must not block.
     pub fn receiver(&self, sink: impl Fn(&[(u64, Result<K::Value, StoreError>)]) + Send + Sync + 'static) -> SinkId {
         self.shared.sinks.add(Arc::new(sink))
     }
@@ -340,7 +340,7 @@ impl<K: Key> ReadThrough<K> {
     }
 
     /// Asks the engine once the round is [flushed](Self::flush). `ticket` comes back once: with the answer, or with an
-    /// error at the deadline. Equal questions in flight are asked once.
+    /// error at the deadline. If an equal question is in flight, it is not asked again.
     ///
     /// # Errors
     /// The queue is full or the threads have stopped; the ticket does not come back.
@@ -360,14 +360,14 @@ impl<K: Key> ReadThrough<K> {
         Ok(())
     }
 
-    /// Sends the questions requested since the last call. Cheap if there are none. Without this call they leave a
-    /// moment later.
+    /// Sends the questions that were requested since the last call. This is cheap if there are none. Without this call
+    /// the questions are sent a moment later.
     pub fn flush(&self) {
         self.shared.flights.flush();
     }
 
-    /// Returns the cached answer to a question, and whether it is usable at `now_ms` without the engine. For display
-    /// only: it counts as no hit.
+    /// Returns the cached answer to a question, and whether the answer is usable at `now_ms` without the engine. This
+    /// is for display only: it counts as no hit.
     pub fn kept<Q>(&self, question: Q, now_ms: u64) -> Option<(K::Value, bool)>
     where
         Q: Copy + Hash + Equivalent<K>,
@@ -375,7 +375,8 @@ impl<K: Key> ReadThrough<K> {
         self.shared.cache.find(self.shared.cache.hash(&question), &question, now_ms)
     }
 
-    /// Voids the answers to these questions, as a notice of the engine does. Returns how many were cached.
+    /// Voids the answers to these questions, as a notice of the engine does. Returns how many of the answers were
+    /// cached.
     pub fn void(&self, keys: &[K]) -> usize {
         self.shared.void(keys)
     }
@@ -386,7 +387,7 @@ impl<K: Key> ReadThrough<K> {
         self.shared.cache.clear();
     }
 
-    /// Tells whether a thread has ended unexpectedly. If so, every question is refused.
+    /// Tells whether a thread has ended unexpectedly; then every question is refused.
     pub fn has_ended(&self) -> bool {
         self.shared.flights.has_stopped()
     }
@@ -436,8 +437,8 @@ impl<K: Key> Drop for ReadThrough<K> {
         let mut results = shared.flights.stop();
         shared.give(&mut results);
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        // An engine may hold up its thread: wait for one deadline only, so that a dead database does not delay the end
-        // of the process.
+        // An engine may block its thread: the wait has a limit of one deadline, so that a dead database does not delay
+        // the end of the process.
         let end = Instant::now() + shared.settings.deadline;
         while Instant::now() < end && !threads.iter().all(JoinHandle::is_finished) {
             std::thread::sleep(LOOK);

@@ -1,4 +1,5 @@
-//! Cache between the memory of this process and its database. Several servers may share it, and it may outlive them.
+//! Cache between the memory of this process and its database. Several servers may share this cache, and it may outlive
+//! these servers.
 //!
 //! A batch of questions that the memory cannot answer goes to this cache first. Misses go to the database, and each
 //! user found there is stored. A failed or silent cache costs its deadline at most: the database is asked instead.
@@ -114,7 +115,7 @@ impl Shared {
         doubts.doubt_all(not_before);
     }
 
-    /// Removes these keys. Keys that the cache could not remove stay in `removals`.
+    /// Removes these keys. Keys that the cache could not remove are added to `removals`.
     fn remove(&self, cache: &mut WaitingCache, keys: &[Vec<u8>]) -> Result<(), CacheError> {
         let removals: Vec<Request<'_>> = keys.iter().map(|key| Request::Remove { key }).collect();
         let now = (self.clock)().mono;
@@ -123,7 +124,7 @@ impl Shared {
         let doubts = &mut *self.doubts();
         for (key, outcome) in keys.iter().zip(outcomes) {
             match outcome.result {
-                // A refused key is too long, so it is never there.
+                // A refused key is too long, so the cache never has it.
                 Ok(_) | Err(CacheError::Refused) => {
                     doubts.removals.remove(key);
                 }
@@ -145,8 +146,8 @@ impl SecondLevel {
         Cached { cache: WaitingCache::new(self.shared.cache.clone()), engine, shared: self.shared.clone() }
     }
 
-    /// Puts the cache in front of a connection of the calling shard. If the cache is in another process, the shard's
-    /// own connections ask it too, and the shard must run the task.
+    /// Returns an engine that asks the cache before a connection of the calling shard. If the cache is in another
+    /// process, the shard's own connections to the cache are used too, and the shard must run the task.
     pub fn before_local<E: LocalEngine<Key = Asked>>(&self, engine: E) -> (Cached<E>, Option<Task>) {
         let shared = self.shared.clone();
         let (cache, task) =
@@ -160,8 +161,8 @@ impl SecondLevel {
         Watching { cache: WaitingCache::new(self.shared.cache.clone()), watch, shared: self.shared.clone() }
     }
 
-    /// Returns the cached answer to a question, and the time the database gave it, in milliseconds since 1970. Waits
-    /// for the cache.
+    /// Returns the cached answer to a question, and the time at which the database gave this answer, in milliseconds
+    /// since 1970. Waits for the cache.
     ///
     /// # Errors
     /// The cache did not answer.
@@ -177,8 +178,8 @@ impl SecondLevel {
         })
     }
 
-    /// Voids the entries of these questions, as a reported change does, and removes them. Waits for the cache: failed
-    /// removals are repeated later if the database is watched.
+    /// Voids the entries of these questions, as a reported change does, and removes the entries. Waits for the cache.
+    /// Failed removals are repeated later if the database is watched.
     ///
     /// # Errors
     /// The cache has not removed all of them: they are void for this process, but not for other servers that share the
@@ -189,8 +190,8 @@ impl SecondLevel {
         self.shared.remove(&mut WaitingCache::new(self.shared.cache.clone()), &keys)
     }
 
-    /// Voids all current entries for this process. They stay in the cache until other answers replace them, for servers
-    /// that share the cache.
+    /// Voids all current entries for this process. Entries stay in the cache, for servers that share it, until other
+    /// answers replace them.
     pub fn forget(&self) {
         self.shared.doubt_all();
     }
@@ -285,7 +286,8 @@ impl<'q> Batch<'q> {
             .collect();
     }
 
-    /// Returns the questions that the cache could not answer, for the database; none if it answered all.
+    /// Returns the questions for the database, which are those that the cache could not answer; `None` if the cache has
+    /// answered all.
     fn missing(&mut self) -> Option<Vec<Asked>> {
         let unknown = self.questions.iter().zip(&self.known).filter(|(_, known)| known.is_none());
         let missing: Vec<Asked> = unknown.map(|(asked, _)| asked.clone()).collect();
@@ -293,8 +295,8 @@ impl<'q> Batch<'q> {
         (!missing.is_empty()).then_some(missing)
     }
 
-    /// Takes the answers of the database, and stores the users it found in this cache, unless anything has changed
-    /// since the question. Removes the invalid entry of an unknown user.
+    /// Handles the answers of the database. Stores the found users in this cache, unless anything has changed since the
+    /// question. Removes the invalid entry of an unknown user.
     fn keep(&mut self, said: Vec<SubscriberAnswer>, cache: &CacheHandle) -> Result<(), StoreError> {
         let missing: Vec<usize> = (0..self.known.len()).filter(|place| self.known[*place].is_none()).collect();
         if said.len() != missing.len() {
@@ -310,7 +312,7 @@ impl<'q> Batch<'q> {
             })
             .collect();
         let life = Life::from(settings.found);
-        // Under the lock, so that a reported removal comes later, and requests for a key keep their order.
+        // This happens under the lock, so that a reported removal comes later, and requests for a key keep their order.
         let doubts = self.shared.doubts();
         if doubts.changes == self.changes {
             for (key, value) in &changes {

@@ -92,14 +92,14 @@ pub struct CredentialView<'a> {
 }
 
 impl Credential {
-    /// Returns a view of its parts.
+    /// Returns a view of the credential's parts.
     pub fn view(&self) -> CredentialView<'_> {
         CredentialView { username: &self.username, domain: &self.domain, ha1: self.ha1 }
     }
 }
 
-/// Splits a `username` parameter at its last `@`: a phone may send its address in place of its name. The domain of an
-/// address is equal in upper and lower case, its HA1 is not.
+/// Splits a `username` parameter at its last `@`, because a phone may send its address in place of its name. Domains
+/// are equal in upper and lower case, but the HA1s of their spellings differ.
 pub fn parts_of(username: &[u8]) -> (&[u8], &[u8]) {
     username.split_at(username.iter().rposition(|byte| *byte == b'@').unwrap_or(username.len()))
 }
@@ -182,8 +182,8 @@ impl Key for Asked {
         *answer == SubscriberAnswer::Absent
     }
 
-    /// Tells whether the answer is cached. Each spelling of a domain in mixed case has another HA1 for the same user,
-    /// so only lower case is cached.
+    /// Tells whether the answer may be cached. Each spelling of a domain in mixed case has another HA1 for the same
+    /// user, so only answers for lower case are cached.
     fn is_kept(&self) -> bool {
         let Question::Credential { username, .. } = self.question() else { return true };
         !parts_of(username).1.iter().any(u8::is_ascii_uppercase)
@@ -245,7 +245,7 @@ pub trait Subscribers: Send + Sync {
     fn flush(&self) {}
 
     /// Returns the calling shard's own asker, used in place of [`flush`](Self::flush), and the tasks that the shard
-    /// must run. `None`: threads ask.
+    /// must run. Returns `None` if only threads ask.
     fn local(&self) -> Option<(LocalAsker<Asked>, Vec<Task>)> {
         None
     }
@@ -269,18 +269,18 @@ pub trait Subscribers: Send + Sync {
         ReadThroughGauges::default()
     }
 
-    /// Returns the removed users that are not yet [settled](Self::settled), including removals before a restart. When a
-    /// removal is listed here, no earlier answer for its user is given any more.
+    /// Returns the removed users that are not yet [settled](Self::settled), including those removed before a restart.
+    /// Once this returns a removed user, no earlier answer about this user is given any more.
     fn removed(&self) -> Vec<Removed> {
         Vec::new()
     }
 
-    /// Tells whether an answering thread has ended unexpectedly. If so, every question is refused.
+    /// Tells whether an answering thread has ended unexpectedly; then every question is refused.
     fn has_ended(&self) -> bool {
         false
     }
 
-    /// Marks this removal as complete: its bindings are gone for good.
+    /// Marks this removal as complete: the bindings of the user are removed from memory and disk.
     fn settled(&self, _id: u64) {}
 }
 
@@ -390,7 +390,7 @@ pub trait SubscriberAdmin {
         now_ms: u64,
     ) -> Result<(), AdminError>;
 
-    /// Removes the HA1s of a user in one realm, if there are any. Other realms keep theirs.
+    /// Removes the HA1s of a user in one realm, if there are any. The HA1s of other realms stay.
     fn remove_password(&mut self, username: &str, domain: &str, realm: &str) -> Result<(), AdminError>;
 
     /// Removes a user with all HA1s.

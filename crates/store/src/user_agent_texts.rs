@@ -21,7 +21,7 @@ pub struct UserAgentTexts {
 }
 
 impl UserAgentTexts {
-    /// Creates a table for `limit` different texts (at most 65,535; 0 shares nothing).
+    /// Creates a table for `limit` different texts (at most 65,535); with 0 no text is shared.
     pub fn new(limit: usize) -> Self {
         let limit = limit.min(usize::from(u16::MAX));
         Self {

@@ -110,7 +110,7 @@ impl Bed {
         self.start.elapsed().as_millis() as u64 + self.ahead.load(SeqCst)
     }
 
-    /// Starts a call of this user: returns the cached answer, or asks with a ticket.
+    /// Starts a call of this user. Returns the cached answer, or asks with a ticket and returns `None`.
     fn call(&mut self, name: &str) -> Option<Result<SubscriberAnswer, StoreError>> {
         let question = Question::User { username: name.as_bytes(), domain: b"d" };
         let known = self.store.cached(question, self.now());
@@ -123,7 +123,7 @@ impl Bed {
         known
     }
 
-    /// Returns the result of a waiting call, and how long it has waited.
+    /// Returns the result of a waiting call, and the time for which it has waited.
     fn hear(&mut self) -> (Result<SubscriberAnswer, StoreError>, Duration) {
         let ((value, result), at) = self.heard.recv_timeout(Duration::from_secs(20)).expect("each ticket comes back");
         (result, at - self.open.remove(&value).expect("it is open"))
@@ -182,7 +182,7 @@ fn outage(mode: Mode) {
         }
     }
     took.sort();
-    // One may wait for the processor among tests that run in parallel.
+    // One of these calls may wait for the processor among tests that run in parallel.
     let most = took[took.len() - 1 - took.len() / 20];
     assert!(most <= DEADLINE + Duration::from_millis(100), "{mode:?}: {took:?}");
     assert_eq!(at_once > 0, mode == Mode::Frozen, "{at_once} failed at once");

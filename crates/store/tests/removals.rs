@@ -76,7 +76,7 @@ fn a_removal_voids_the_cache_and_one_that_cannot_be_noted_does_not() {
     let removal = |id| Removed { id, username: "bob".into(), domain: "d".into() };
 
     let remove = |id| {
-        // In one step, as in a database.
+        // Both happen in one step, as in a database.
         let mut removed = fake.removed.lock().unwrap();
         removed.push(removal(id));
         fake.changes.lock().unwrap().push(bob.into());

@@ -100,7 +100,7 @@ impl Bench {
     pub fn background(&mut self, side: Side, words: &str) -> Process {
         let mut command = self.command(side, words);
         let mut process = self.start(command.arg("-nostdin"));
-        // SIPp prints nothing when it begins to listen.
+        // SIPp prints nothing when it begins to listen, so the test waits.
         std::thread::sleep(Duration::from_secs(1));
         if let Some(status) = process.ended() {
             assert!(status.success(), "{side:?} {words}: {status}\n{}", process.tail());
@@ -115,7 +115,8 @@ impl Bench {
     }
 }
 
-/// Moves this thread and its children to a network of their own, with the loopback up. Tells whether that is allowed.
+/// Moves this thread and its children to a network of their own, with the loopback interface up. Returns whether the
+/// system allows this.
 pub fn leave() -> bool {
     // SAFETY: unshare only changes the network namespace of this thread and its children.
     IP.path().is_some()
@@ -123,8 +124,8 @@ pub fn leave() -> bool {
         && Command::new("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|status| status.success())
 }
 
-/// Runs `work` on a network of its own, with the loopback up. If that is not allowed, callers of this function take
-/// turns on the machine's own ports.
+/// Runs `work` on a network of its own, with the loopback interface up. If the system does not allow this, callers of
+/// this function use the machine's own ports one after the other.
 ///
 /// # Errors
 /// The panic message of `work`.
@@ -192,7 +193,7 @@ pub fn record_datagram(port: u16, patience: Duration) -> Receiver<Heard> {
     from
 }
 
-/// Plays each case on a network of its own, some at a time: returns the names of those that failed, with their
+/// Plays each case on a network of its own, several at a time. Returns the names of the cases that failed, with their
 /// messages.
 pub fn play_all<T: Sync>(
     cases: &[T],

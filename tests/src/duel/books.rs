@@ -8,7 +8,7 @@ use std::path::Path;
 const TIMES: [&str; 9] =
     ["Time", "Elapsed", "CallRate", "CallLength", "ResponseTime", "StDev", "Watchdog", "_<", "Pause_Sessions"];
 
-/// Returns `name=value` of every total, in the order of the files; nothing for a missing file.
+/// Returns `name=value` of every total, in the order of the files. A missing file adds nothing.
 pub fn of(folder: &Path) -> Vec<String> {
     let mut files: Vec<_> = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.to_string_lossy().ends_with("counts.csv") || path.ends_with(STATISTICS));

@@ -74,7 +74,8 @@ pub struct Played {
 }
 
 impl Played {
-    /// Hides the process ids in two runs of the same case: the id of one may by chance be a number in both.
+    /// Hides the process ids in two runs of the same case. The process id of one run may by chance be a number in both
+    /// runs.
     pub fn hide_both(one: &mut (u32, Self), other: &mut (u32, Self)) {
         for (played, pid) in [(&mut one.1, other.0), (&mut other.1, one.0)] {
             for message in &mut played.messages {
@@ -84,8 +85,8 @@ impl Played {
     }
 }
 
-/// Plays a case with a program, whose first words of the command line are `program`; returns its process id and its
-/// behaviour. Files are written to the folder.
+/// Plays a case with a program; `program` has the first words of its command line. Returns the process id of the
+/// program, and its behaviour. Files are written to the folder.
 ///
 /// # Panics
 /// The program does not start.
@@ -111,7 +112,7 @@ pub fn play(case: &Case, program: &[&Path], ports: Ports, folder: &Path) -> (u32
     let [own, control, media] = [ports.own, ports.control, ports.media].map(|p| p.to_string());
     command.args(["-trace_stat", "-stf", books::STATISTICS, "-trace_counts"]);
     command.args(["-nostdin", "-i", &ip, "-p", &own, "-cp", &control, "-mp", &media]);
-    // SIPp counts a warning when it was delayed, which happens on a busy machine.
+    // SIPp counts a warning when it was delayed, as happens on a busy machine.
     command.args(["-watchdog_minor_threshold", "600000", "-watchdog_major_threshold", "600000"]);
     if !case.answers {
         command.arg(address(ports.peer).to_string());

@@ -118,7 +118,7 @@ impl Peer {
         }
     }
 
-    /// Plays the script; `over` tells whether the program has ended, which ends every wait.
+    /// Plays the script. `over` tells whether the program has ended; the end of the program ends every wait.
     ///
     /// # Panics
     /// The script has an unknown command.
@@ -190,7 +190,7 @@ impl Peer {
         match &mut self.link {
             Link::Datagrams(socket) => {
                 if let Ok((n, from)) = socket.recv_from(&mut buffer) {
-                    // A call may have a socket of its own.
+                    // Each call may have a socket of its own.
                     self.remote = from;
                     self.ports.insert(from.port());
                     self.record.push((self.began.elapsed(), buffer[..n].to_vec()));
@@ -322,7 +322,7 @@ impl Peer {
         let back = self.requests.last();
         let dialog = |name: &str| self.last.as_deref().and_then(|m| header(m, name));
         let (from, to, call_id) = match back {
-            // Within the peer's call: From is our To.
+            // Within the peer's own call, From of the peer is To of the program.
             Some(theirs) => {
                 let own = header(theirs, "To").unwrap_or_default();
                 let own = if own.contains("tag=") { own } else { format!("{own};tag=peer") };
@@ -364,13 +364,13 @@ impl Peer {
 
     fn write(&mut self, bytes: &[u8]) {
         match &mut self.link {
-            // The peer may be gone already; then the record shows it.
+            // The program may have ended already; then the record shows this.
             Link::Datagrams(socket) => drop(socket.send_to(bytes, self.remote)),
             Link::Stream(stream) => {
                 for piece in bytes.chunks(self.pieces) {
                     let _ = stream.write_all(piece);
                     if self.pieces < bytes.len() {
-                        // Lets each piece arrive separately.
+                        // The pause makes each piece arrive separately.
                         std::thread::sleep(Duration::from_millis(10));
                     }
                 }
@@ -380,7 +380,8 @@ impl Peer {
     }
 }
 
-/// Retries for some seconds: a program that has just ended may hold the port for a moment.
+/// Repeats `bind` for some seconds until it succeeds, because a program that has just ended may hold the port for a
+/// moment.
 fn patiently<T>(bind: impl Fn() -> std::io::Result<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{links, root, sources};
 
-/// Looks up the places in a cell: files, and words that the last file before them must have. A path begins at the root,
-/// at `crates`, beside the last file, or at `beside`. True if the cell names a file.
+/// Looks up the places in a cell: files, and words that must occur in the last file before them. A path begins at the
+/// root, at `crates`, beside the last file, or at `beside`. Returns whether the cell names a file.
 fn look_up(places: &str, beside: &Path) -> bool {
     let mut file: Option<PathBuf> = None;
     for word in places.split('`').skip(1).step_by(2) {

@@ -27,8 +27,8 @@ impl Search {
         Self { target: Target { package: "sim".to_owned(), name: "worlds".to_owned() }, tests: None }
     }
 
-    /// Reads `test` of the list: a crate, perhaps with a program of its tests, and a part of the names of tests; of its
-    /// unit tests if that has `::tests::`, otherwise of its suite.
+    /// Reads `test` of the list: a crate, perhaps with a program of its tests, and a part of the names of tests. If
+    /// this part has `::tests::`, it means unit tests of the crate, otherwise tests of its suite.
     fn tests(test: &str) -> Self {
         let (package, tests) = test.split_once(' ').expect("a crate and a part of names of tests");
         let is_unit = format!("::{tests}").contains("::tests::");

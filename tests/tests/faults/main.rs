@@ -54,7 +54,8 @@ fn each_fault_changes_bodies_of_functions() {
     assert!(faults.iter().all(|fault| numbers.contains(&fault.number)));
 }
 
-/// Builds a copy with all faults, which stays for the next time. Returns its programs, and the faults that do not compile.
+/// Builds a copy with all faults, which stays on disk for the next run. Returns its programs, and the faults that do
+/// not compile.
 fn build_all(faults: &[Fault]) -> (Programs, Broken) {
     let [tree, target] =
         ["tree", "target"].map(|name| Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(name));
@@ -89,7 +90,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Runs the search. Fails if its result is wrong.
+    /// Runs the search. Returns an error if the result of the search is wrong.
     fn run(&self, program: &Program) -> Result<String, String> {
         let mut command = Command::new(&program.path);
         command.current_dir(&program.folder).arg(self.search.tests.as_deref().unwrap_or(SEEDS));
@@ -110,7 +111,7 @@ impl Job<'_> {
         }
     }
 
-    /// Prints a result. Returns it if it is bad.
+    /// Prints a result. Returns the message if the result is bad.
     fn report(&self, begun: Instant, result: Result<String, String>) -> Option<String> {
         let name = match (self.fault, &self.search.tests) {
             (Some(fault), _) => format!("{} ({}): {}", fault.number, fault.file.display(), fault.law),

@@ -74,7 +74,7 @@ fn outside<'a>(text: &'a str, places: &[Range<usize>]) -> Vec<&'a str> {
     ends.zip(starts).map(|(end, start)| &text[end..start]).collect()
 }
 
-/// Returns the bodies of the outermost functions that can have two.
+/// Returns the bodies of the outermost functions that can have several bodies.
 fn bodies(text: &str) -> syn::Result<Vec<Range<usize>>> {
     let mut bodies = Vec::new();
     collect(&syn::parse_file(text)?.items, text, &mut bodies);
@@ -99,8 +99,8 @@ fn collect(items: &[Item], text: &str, bodies: &mut Vec<Range<usize>>) {
     }
 }
 
-/// Returns the body of a function, with its braces. None if the function is constant, or returns `impl Trait`: two bodies have different
-/// types.
+/// Returns the body of a function, with its braces. Returns `None` if the function is constant, or returns `impl
+/// Trait`, because two bodies would have different types.
 fn body(signature: &Signature, block: &Block, text: &str) -> Option<Range<usize>> {
     let braces = block.brace_token.span;
     let body = braces.open().byte_range().start..braces.close().byte_range().end;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Makes `tree` a copy of the project in which files have these texts. A file that is as it has to be keeps its time, so cargo builds it once.
+/// Makes `tree` a copy of the project in which files have these texts. A file that is already right keeps its
+/// modification time, so cargo does not build it again.
 pub(crate) fn copy(tree: &Path, texts: &BTreeMap<&Path, &str>) {
     copy_folder(tree, Path::new(""), texts);
 }

@@ -50,7 +50,7 @@ fn register_as(server: &Server, user: &str, password: &str) -> u16 {
     code(&ask(&mut wire, &authorized(&request, &challenge, user, password)))
 }
 
-/// Tells whether a Redis has the key of Alice; `before`: commands sent first.
+/// Tells whether a Redis has the key of Alice. `before`: commands that are sent first.
 fn has(redis: SocketAddr, before: &[&str]) -> bool {
     let ask = format!("EXISTS {ALICE}");
     let said = say(redis, &[before, &[&ask]].concat());
@@ -99,8 +99,8 @@ fn what_a_server_learns_is_in_its_cache() {
     assert!(is_new && register(&server, PASSWORD) == 401);
 }
 
-/// One server learns from its database, the other from the first through the cache: each has a database of its own,
-/// which shows the source.
+/// One server learns from its database, and the other server learns from the first through the cache. Each has a
+/// database of its own, which shows the source of an answer.
 #[test]
 fn servers_that_share_a_cache_share_what_they_learn() {
     if !have(&[REDIS, MEMCACHED]) {

@@ -87,7 +87,7 @@ fn a_request_that_waits_holds_up_those_of_its_own_sender_alone() {
     next.call_id = waits.call_id.clone();
     send(&mut caller, &next);
     assert_eq!(code(&caller.final_response(SOON).expect("it is answered")), 200);
-    // A request of the same sender waits its turn.
+    // A request of the same sender waits until the earlier request is handled.
     let mut own = request(&mallory, "OPTIONS", "sip:example.org");
     (own.call_id, own.from, own.cseq) = (waits.call_id.clone(), waits.from.clone(), waits.cseq + 1);
     send(&mut mallory, &own);

@@ -33,7 +33,7 @@ fn register(wire: &Wire) -> Request {
     Request::register("bob", "example.org", &format!("sip:bob@{}", wire.local()), "udp", wire.local())
 }
 
-/// Makes one guess at bob's password; false without an answer.
+/// Makes one guess at bob's password. Returns false if there is no answer.
 fn guess(wire: &mut Wire) -> bool {
     let request = register(wire);
     send(wire, &request);

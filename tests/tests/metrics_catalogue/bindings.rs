@@ -134,7 +134,7 @@ fn waiting() {
     let other = hold(&stage);
     let requests: Vec<Request> =
         phones.iter().enumerate().map(|(n, phone)| register(phone, &format!("user{n}"), 1, 600)).collect();
-    // The writer has the first one, and waits.
+    // The writer has the first change, and waits.
     send(&mut phones[0], &requests[0]);
     stage.shows(&[("requests_waiting", At(1)), ("journal_queued", At(0)), ("bindings", At(1))]);
     for (phone, request) in phones.iter_mut().zip(&requests).skip(1) {

@@ -133,7 +133,7 @@ fn credentials_in_a_cache() {
     );
     let mut stage = Stage::with_users(Setup::on(&[Udp]).with(&lines), &["alice"]);
     let mut phone = stage.server.connect(Udp);
-    // One of the shard, which sends requests, and two of the threads of the cache.
+    // One connection belongs to the shard, which sends requests, and two belong to the threads of the cache.
     stage.shows(&[("cache_connections", At(3))]);
     // She is not registered: that is no failed authentication.
     assert_eq!(writes(&mut phone), 407);

@@ -241,7 +241,7 @@ fn broken() {
     ]);
     let mut wire = stage.server.connect(Tcp);
     wire.send(&half_message(100)).expect("the server reads");
-    // The rest has 30 s.
+    // The remaining bytes have 30 s to arrive.
     assert!(wire.closes(3 * SOON + SOON));
     stage.shows(&[("partial_closed_total", By(1)), ("frames_broken_total", By(0)), ("idle_closed_total", By(0))]);
     stage.end();

@@ -129,7 +129,7 @@ fn full_send_buffer() {
     let [own, other] = ["own", "other"].map(Namespace::new);
     own.join(("near", "10.99.0.1/24"), &other, ("far", "10.99.0.2/24"));
     // The kernel repeats its neighbour solicitation each second and does not give up during the test.
-    // It drops none of them.
+    // The kernel drops none of the queued datagrams.
     let words = ["net.ipv4.neigh.near.mcast_solicit=60", "net.ipv4.neigh.near.unres_qlen_bytes=1000000000"];
     let asks = own.command().args(["sysctl", "-q", "-w"]).args(words).status();
     assert!(asks.is_ok_and(|status| status.success()));

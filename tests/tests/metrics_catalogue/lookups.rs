@@ -260,7 +260,7 @@ fn many() {
     let frozen = FrozenDatabase::of(&stage.server);
     let process = stage.server.process().id();
     let before = sleeps(process, "subscriber-read");
-    // One by one: together they would be one batch of one connection.
+    // The questions are asked one by one, because together they would be one batch on one connection.
     for n in 1..=QUEUE {
         let request = signed(&phone, &format!("user{n}"), &challenge);
         send(&mut phone, &request);
@@ -309,7 +309,7 @@ fn names() {
         ("requests_total", By(HELD + 3)),
         ("name_lookup_seconds_count", By(0)),
     ]);
-    // The others are resolved after the first, one after the other.
+    // The other names are resolved after the first, one after the other.
     for _ in 0..=HELD {
         assert_eq!(caller.final_response(SOON).as_deref().and_then(status), Some(500));
     }

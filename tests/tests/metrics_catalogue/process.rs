@@ -104,7 +104,7 @@ fn failing_log() {
 fn crowded() {
     let orders = port::free_address();
     let mut stage = Stage::start(Setup::on(&[Udp]).relay().with(&format!("control.listen = \"{orders}\"")));
-    // In order, so that the server has taken all but the last.
+    // The connections are opened in order, so that the server has accepted all of them except the last.
     let connect = |count: usize, to: SocketAddr| -> Vec<TcpStream> {
         (0..count).map(|_| TcpStream::connect(to).expect("it listens")).collect()
     };

@@ -97,7 +97,7 @@ fn full_ring() {
     stage.shows(&[("requests_total", By(1)), ("datagrams_out_total", By(0))]);
     let more = (0..SENT).map(|_| Request { call_id: call_id.clone(), ..options(&wire) }.bytes());
     wire.send(&more.collect::<Vec<_>>().concat()).expect("the server reads");
-    // One ring, and a queue of the same length before it.
+    // There is one ring, and a queue of the same length before it.
     let crossed = 2 * QUEUE;
     stage.shows(&[
         ("crossings_waiting", At(QUEUE)),

@@ -127,7 +127,8 @@ impl Source {
         }
     }
 
-    /// Returns the file of the item to which a path of a module leads. None: it is in another crate, or no path.
+    /// Returns the file of the item to which a path of a module leads; `None` if the item is in another crate, or this
+    /// is no path.
     fn resolve(&self, module: usize, path: &[String], depth: usize) -> Option<usize> {
         let (mut at, mut rest) = (module, path);
         match &*path[0] {
@@ -190,14 +191,14 @@ impl Source {
         uses
     }
 
-    /// Returns the structs with the number of their fields. Those of macros are tables, and left out.
+    /// Returns the structs with the number of their fields. Structs of macros are left out, because they are tables.
     pub(super) fn structs(&self) -> impl Iterator<Item = (Type, usize)> {
         self.modules.iter().flat_map(|module| {
             module.structs.iter().map(|(name, fields)| (Type { file: module.file, name: name.clone() }, *fields))
         })
     }
 
-    /// Returns the types of the crate that have `impl` blocks, each with the files of these.
+    /// Returns the types of the crate that have `impl` blocks, each with the files of these blocks.
     pub(super) fn impls(&self) -> BTreeMap<Type, BTreeSet<usize>> {
         let mut impls = BTreeMap::<Type, BTreeSet<usize>>::new();
         for (number, module) in self.modules.iter().enumerate() {
@@ -321,7 +322,7 @@ fn items(tokens: TokenStream) -> Vec<Item> {
     items
 }
 
-/// Tells whether braces do not end an item that begins like this.
+/// Tells whether an item that begins like this ends with a semicolon, so that braces do not end it.
 fn ends_with_semicolon(item: &[TokenTree]) -> bool {
     let word = |at: usize| item.get(at).and_then(ident).unwrap_or_default();
     match &*word(0) {

@@ -192,7 +192,7 @@ pub(super) const CONDITIONS: &[Condition] = &[
         let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo starts");
         assert!(made.success(), "a pipe can be made");
         let reads = pipe.clone();
-        // So little is taken that the pipe is full.
+        // So little is read that the pipe is full.
         let reader = std::thread::spawn(move || {
             let mut file = std::fs::File::open(reads).expect("it was made");
             let (mut bytes, mut all) = ([0; 512], 0);

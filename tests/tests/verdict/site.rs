@@ -66,7 +66,8 @@ impl Site {
         answers_by(program(self.other, self.scheduling), address.parse().expect("an address"), words)
     }
 
-    /// Starts an answering side that is quick on a busy machine too, if this user may schedule it before other programs.
+    /// Starts an answering side that answers quickly even on a busy machine, if this user may schedule it with priority
+    /// over other programs.
     pub(super) fn quick_answers(&self, words: &[&str]) -> Answers {
         let scheduling = if may_be_real_time() { Scheduling::RealTime } else { Scheduling::Ordinary };
         let uas = answers_by(program(self.other, scheduling), local(port::free()), words);
@@ -101,7 +102,7 @@ pub(super) fn ms(length: u64) -> Duration {
     Duration::from_millis(length)
 }
 
-/// Runs calls beside threads that never sleep on the generator's core.
+/// Runs calls beside threads on the generator's core that never sleep.
 pub(super) fn beside_spinners(site: &Site, count: usize, words: &[&str]) -> Ran {
     let uas = site.quick_answers(&[]);
     let _spinners = spinners(count, site.own, Scheduling::Ordinary);
@@ -129,7 +130,7 @@ pub(super) fn in_batches(step: Duration) -> SocketAddr {
     std::thread::spawn(move || {
         let (end, mut bytes) = (Instant::now() + LONGEST, vec![0; 65_536]);
         while Instant::now() < end {
-            // The peer answers in batches, one each step.
+            // The peer answers in batches, one batch at each step.
             std::thread::sleep(step);
             while let Ok((length, from)) = socket.recv_from(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..length]).into_owned();

@@ -95,7 +95,7 @@ impl Attempts {
         numbers.asked
     }
 
-    /// Returns the number of the last request; `None`: all attempts were made.
+    /// Returns the number of the last request, or `None` if all requested attempts were made.
     pub(crate) fn wanted(&self) -> Option<u64> {
         let Numbers { asked, made } = *lock(&self.numbers);
         (asked > made).then_some(asked)
@@ -119,7 +119,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Waits for the outcome, at most this long. True: the attempt was made, and
+    /// Waits for the outcome, at most this long. Returns whether the attempt was made; then
     /// [`Figures`](crate::accounting::Figures) count the remaining rows.
     pub fn wait(self, most: Duration) -> bool {
         let attempts = (self.of)(&self.counts);

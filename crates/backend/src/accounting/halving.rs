@@ -1,7 +1,8 @@
 //! Search for the rows that a database refuses for their values: a refused group is halved until each such row is
 //! alone.
 //!
-//! A bad row in a group of `n` costs `2 log2(n)` attempts, any number of bad rows at most `2n`.
+//! In a group of `n` rows, one bad row costs `2 log2(n)` attempts, and any number of bad rows costs at most `2n`
+//! attempts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -17,10 +18,10 @@ pub(crate) struct WriteResults {
     pub(crate) trouble: Option<SinkError>,
 }
 
-/// Writes rows. After `most` it stops, once the first row has a result.
+/// Writes rows. Stops after `most`, but not before the first row has a result.
 pub(crate) fn write(sink: &mut dyn Sink, rows: &[Box<Row>], now: u64, most: Duration) -> WriteResults {
     let (began, mut outcome) = (Instant::now(), WriteResults::default());
-    // A stack: the first group is at its end.
+    // This is a stack, and the first group is its last element.
     let mut waiting = vec![rows];
     while let Some(group) = waiting.pop() {
         match caught(|| sink.write(group, now)) {
@@ -42,7 +43,7 @@ pub(crate) fn write(sink: &mut dyn Sink, rows: &[Box<Row>], now: u64, most: Dura
     outcome
 }
 
-/// Turns a panic of a driver into an error: the rows wait, and the thread continues.
+/// Runs work and turns a panic of a driver into an error: the rows wait, and the thread continues.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, SinkError>) -> Result<T, SinkError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         let detail = "the driver panicked, which is an error of this program".into();

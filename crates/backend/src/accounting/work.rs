@@ -102,7 +102,7 @@ impl Commit for Work {
         }
         group.extend(rows.into_iter().enumerate().map(|(n, row)| Numbered { number: first + n as u64, row }));
         if let Err(panic) = kept {
-            // The end of the thread counts them.
+            // These rows are counted as lost when the thread ends.
             resume_unwind(panic);
         }
         self.end_try(asked);
@@ -160,9 +160,10 @@ impl Work {
         }
     }
 
-    /// Tells whether these rows are now written, or in the quarantine or the spool.
+    /// Stores rows. Returns whether all of these rows are now written, or in the quarantine or the spool.
     fn keep(&mut self, rows: &[Box<Row>]) -> bool {
-        // Rows of the spool are older and go first. A full spool has room again after its last row.
+        // Rows of the spool are older and are written first. A full spool has room again after its last row was
+        // written.
         while self.replay() && self.spool.is_full() {}
         let is_next = self.spool.is_empty() && self.is_due();
         let done = if is_next { self.try_sink(rows, rows.len() as u64) } else { 0 };
@@ -174,7 +175,7 @@ impl Work {
         Instant::now() >= self.next_try
     }
 
-    /// Makes a requested attempt due now. Returns the number of the last request.
+    /// Makes a requested attempt due now. Returns the number of the last request, or `None` if no attempt is requested.
     fn begin_try(&mut self) -> Option<u64> {
         let asked = self.counts.flushes.wanted()?;
         // An attempt in progress continues chunk by chunk.
@@ -191,8 +192,8 @@ impl Work {
         }
     }
 
-    /// Tries to write these rows. Returns how many of them, from the first, are now written or in the quarantine.
-    /// `waiting`: all rows that wait with them.
+    /// Tries to write these rows. Returns how many of them, counted from the first row, are now written or in the
+    /// quarantine. `waiting`: number of all rows that wait, including these rows.
     fn try_sink(&mut self, rows: &[Box<Row>], waiting: u64) -> usize {
         let now = (self.clock)();
         let outcome = halving::write(&mut *self.sink, rows, now, SLICE);
@@ -258,7 +259,7 @@ impl Work {
         }
     }
 
-    /// Appends these rows to the spool. Tells whether it succeeded.
+    /// Appends these rows to the spool. Returns whether this succeeded.
     fn try_spool(&mut self, rows: &[Box<Row>]) -> bool {
         let result = self.spool.append(rows);
         self.show();
@@ -282,8 +283,8 @@ impl Work {
         }
     }
 
-    /// Writes the oldest rows of the spool to the sink, if there are any and an attempt is due. Tells whether any were
-    /// written.
+    /// Writes the oldest rows of the spool to the sink, if the spool has rows and an attempt is due. Returns whether
+    /// any rows were written.
     fn replay(&mut self) -> bool {
         if self.spool.is_empty() || !self.is_due() || !self.learns_what_is_written() {
             return false;
@@ -339,7 +340,8 @@ impl Work {
         }
     }
 
-    /// Retries rows of the quarantine for one slice, if requested. Tells whether rows are left to try.
+    /// Retries rows of the quarantine for one slice of time, if an attempt was requested. Returns whether more rows
+    /// must be tried.
     fn retry(&mut self) -> bool {
         let Some(mut retrying) = self.retrying.take().or_else(|| self.begin_retry()) else { return false };
         let (asked, before) = (retrying.asked, self.quarantine.rows());
@@ -377,7 +379,7 @@ impl Work {
         None
     }
 
-    /// Retries rows for one slice. Tells whether rows are left to try.
+    /// Retries rows for one slice of time. Returns whether more rows must be tried.
     fn retry_some(&mut self, retrying: &mut Retrying) -> io::Result<bool> {
         let began = Instant::now();
         while began.elapsed() < SLICE {
@@ -400,7 +402,7 @@ impl Work {
             self.counts.written.fetch_add((count - refused.len()) as u64, Relaxed);
             retry.keep(&refused)?;
             if let Some(error) = outcome.trouble {
-                // The rows of this batch stay, and so do all behind it.
+                // The rows of this batch stay in the quarantine, and so do all rows after this batch.
                 retry.keep(batch)?;
                 self.failed(&error, self.quarantine.rows());
                 return Ok(false);

@@ -113,7 +113,7 @@ impl Accounting {
     /// # Errors
     /// [`StartError`]. A locked, full or unreachable sink is no error: its rows go to the spool.
     pub fn start(mut sink: Box<dyn Sink>, settings: Settings, clock: Clock) -> Result<Self, StartError> {
-        // The spool first: its lock waits for a process that is just ending.
+        // The spool is opened first, because its lock waits for a process that is about to end.
         let spool = Spool::open(&settings.spool, settings.spool_bytes, settings.patience)?;
         match sink.open() {
             Err(error) if error.kind == Trouble::Unusable => return Err(StartError::Sink(error)),
@@ -145,7 +145,7 @@ impl Accounting {
         Ok(Self { writer, counts, place, settings: own, quarantine: quarantine_path })
     }
 
-    /// Queues a row. Neither waits nor does I/O: a row that does not fit is counted and lost.
+    /// Queues a row. Neither waits nor does I/O; if the queue is full, the row is counted and lost.
     pub fn submit(&self, row: Box<Row>) {
         let Err(refused) = self.writer.submit(row) else { return };
         let lost = self.counts.dropped.fetch_add(1, Relaxed) + 1;
@@ -160,7 +160,7 @@ impl Accounting {
         }
     }
 
-    /// Requests an attempt to write the rows of the spool now, before the next one is due.
+    /// Requests an attempt to write the rows of the spool now, although no attempt is due.
     pub fn flush(&self) -> Attempt {
         self.attempt(|counts| &counts.flushes)
     }
@@ -176,7 +176,7 @@ impl Accounting {
         Attempt { counts: self.counts.clone(), of, asked }
     }
 
-    /// Tells whether the thread has ended by a panic. If so, every row is lost.
+    /// Tells whether the thread has ended by a panic; then every row is lost.
     pub fn has_ended(&self) -> bool {
         self.writer.has_ended()
     }
@@ -191,8 +191,8 @@ impl Accounting {
         &self.settings
     }
 
-    /// Returns the time of the oldest row in the spool, in milliseconds since 1970; `None`: the spool is empty, or the
-    /// row has not been read yet.
+    /// Returns the time of the oldest row in the spool, in milliseconds since 1970; `None` if the spool is empty, or
+    /// the row has not been read yet.
     pub fn oldest(&self) -> Option<u64> {
         self.counts.spool.oldest()
     }
@@ -202,7 +202,8 @@ impl Accounting {
         &self.quarantine
     }
 
-    /// Returns the time of the oldest row in the quarantine, in milliseconds since 1970; `None`: it is empty.
+    /// Returns the time of the oldest row in the quarantine, in milliseconds since 1970; `None` if the quarantine is
+    /// empty.
     pub fn oldest_refused(&self) -> Option<u64> {
         self.counts.quarantine.oldest()
     }

@@ -45,7 +45,8 @@ const DAY: u64 = 86_400_000;
 /// Bytes that the search for the last line end reads at once.
 const PART: u64 = 64 << 10;
 
-/// Lock file of a folder. Its name has a leading dot, so that a `*` of another program does not move it away.
+/// Lock file of a folder. Its name begins with a dot, so that a `*` in the command of another program does not match
+/// it.
 const LOCK: &str = ".lock";
 
 impl Files {
@@ -142,14 +143,14 @@ impl Sink for Files {
         self.open.iter_mut().flatten().for_each(|open| open.before = open.length);
         let result = self.try_write(rows, now / DAY);
         if result.is_err() {
-            // The first of two may be written: all or none.
+            // The first of two files may be written: the rows are written to both files or to none.
             self.open.iter_mut().flatten().for_each(Open::take_back);
         }
         result
     }
 
     fn written(&mut self, identities: &HashSet<String>) -> Result<HashSet<String>, SinkError> {
-        /// The last rows of a process are in the newest files; two, since it may have worked over midnight.
+        /// The last rows of a process are in the newest files: in two files, if the process worked over midnight.
         const NEWEST: usize = 2;
         let mut found = HashSet::new();
         for table in Table::ALL {
@@ -190,8 +191,8 @@ impl Open {
         Ok(Self { day, path: path.to_owned(), file, number, length, before: length, is_torn: true })
     }
 
-    /// Tells whether the path still names this file with the same length: no other program has replaced, cut or
-    /// extended it.
+    /// Returns whether the path still names this file with the same length. Otherwise another program has replaced, cut
+    /// or extended the file.
     fn is_there(&self) -> bool {
         let has_all = |length| length == self.length || (self.is_torn && length > self.length);
         fs::metadata(&self.path).is_ok_and(|file| FileNumber::from(&file) == self.number && has_all(file.len()))
@@ -211,19 +212,21 @@ impl Open {
     fn take_back(&mut self) {
         if self.length != self.before || self.is_torn {
             (self.length, self.is_torn) = (self.before, true);
-            // If it cannot be cut now, it is cut before the next row.
+            // If the file cannot be cut now, it is cut before the next row.
             let _ = self.cut();
         }
     }
 
-    /// Cuts off everything after the complete rows. A file that another program has cut meanwhile does not grow.
+    /// Cuts off everything after the complete rows. If another program has made the file shorter meanwhile, it does not
+    /// grow.
     fn cut(&mut self) -> io::Result<()> {
         self.length = self.length.min(self.file.metadata()?.len());
         self.file.set_len(self.length)
     }
 }
 
-/// Returns the length up to the last line end: a partial row from a kill, or garbage from a power cut, does not count.
+/// Returns the length of the file up to its last line end. A partial row after a kill, or garbage after a power cut, is
+/// not included.
 fn whole_rows(file: &mut File, length: u64) -> io::Result<u64> {
     let (mut end, mut part) = (length, Vec::new());
     while end > 0 {
@@ -241,7 +244,7 @@ fn whole_rows(file: &mut File, length: u64) -> io::Result<u64> {
 
 const EPOCH: Date = jiff::civil::date(1970, 1, 1);
 
-/// Returns the date of a day since 1970: `2026-11-25`.
+/// Returns the date of this day, which is counted from 1970, in the form `2026-11-25`.
 fn date(day: u64) -> String {
     let since = i64::try_from(day).unwrap_or(i64::MAX).saturating_mul(24);
     EPOCH.saturating_add(SignedDuration::from_hours(since)).to_string()
@@ -369,7 +372,7 @@ mod tests {
         assert_eq!(identities(&path, Form::Csv), ["3", "other", "4"]);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("identity,") && !text.contains('\0'), "{text:?}");
-        // The roll-back cuts at the present end of the file, not at its earlier end.
+        // The roll-back cuts the file at its present end, and not at its earlier end.
         other.set_len(0).unwrap();
         std::os::unix::fs::symlink("/dev/full", folder.path().join("events-2026-11-25.csv")).unwrap();
         files.write(&[cdr("5"), event("5-0")], NOW).unwrap_err();

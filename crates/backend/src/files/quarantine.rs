@@ -1,8 +1,8 @@
 //! Quarantine: refused rows with their reasons, in a file of [records](strowger_records) next to the spool.
 //!
-//! The database would refuse such a row for ever, and the rows behind it would wait for ever. Here it waits for an
-//! operator, who repairs the table and requests another attempt. Rows are identified: if a killed process left a row in
-//! the spool too, the row is not written again.
+//! The database would refuse such a row for ever, and the rows after it would wait for ever. In the quarantine the row
+//! waits for an operator, who repairs the table and requests another attempt. Each row has an identity: if a killed
+//! process left the row in the spool too, the row is not written twice.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -63,7 +63,7 @@ impl Held {
 }
 
 impl Quarantine {
-    /// Opens the quarantine of this spool, whose lock covers both. The first row creates the file.
+    /// Opens the quarantine of this spool. The lock of the spool covers both files. The first row creates the file.
     ///
     /// # Errors
     /// The file cannot be read, or belongs to another program.
@@ -71,7 +71,7 @@ impl Quarantine {
         let mut path = spool.as_os_str().to_owned();
         path.push("-quarantine");
         let mut this = Self { path: path.into(), most, writer: None, held: Held::default() };
-        // A killed process may have left it.
+        // A killed process may have left this file.
         let _ = std::fs::remove_file(this.path_of_new());
         if std::fs::metadata(&this.path).is_ok_and(|file| file.len() > 0) {
             this.writer = Some(this.open_writer()?);
@@ -118,7 +118,7 @@ impl Quarantine {
         self.held.identities.contains(identity)
     }
 
-    /// Appends these rows, all or none, and syncs them to disk. A row that is in the file already is skipped.
+    /// Appends either all of these rows or none, and syncs them to disk. Skips a row that is in the file already.
     ///
     /// # Errors
     /// Error of the system, or the file would exceed its bound.
@@ -292,7 +292,7 @@ mod tests {
             (quarantine.rows(), quarantine.oldest(), quarantine.last_reason()),
             (600, Some(1_000), Some("too long"))
         );
-        // Another process finds them.
+        // The next process finds the rows.
         drop(quarantine);
         let mut quarantine = open(folder.path(), 1 << 20);
         assert!(quarantine.rows() == 600 && quarantine.contains("599") && !quarantine.contains("600"));
@@ -302,7 +302,7 @@ mod tests {
         // A row is added meanwhile.
         quarantine.add(&[entry(700, "new")]).unwrap();
         assert_eq!((retry.batch().len(), retry.batch().len(), retry.batch().len()), (256, 88, 0));
-        // After a kill at this point, the next process has all of them.
+        // After a kill at this point, the next process has all rows.
         assert_eq!(open(folder.path(), 1 << 20).rows(), 601);
         let mut retry = quarantine.retry().unwrap();
         while !retry.batch().is_empty() {}

@@ -68,8 +68,8 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Opens the spool; rows of an earlier process come first. The first row creates the file; a lock file next to it
-    /// is created now. `patience`: longest wait for another process that may be just ending.
+    /// Opens the spool; its first rows are the rows of an earlier process. Creates a lock file next to the spool; the
+    /// first row creates the spool itself. `patience`: longest wait for another process that may be about to end.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -111,8 +111,8 @@ impl Spool {
         self.writer.as_ref().map_or(0, Writer::length)
     }
 
-    /// Returns the time of the oldest waiting row, in milliseconds since 1970; `None`: no row waits, or it cannot be
-    /// read.
+    /// Returns the time of the oldest waiting row, in milliseconds since 1970; `None` if no row waits, or the row
+    /// cannot be read.
     pub const fn oldest(&self) -> Option<u64> {
         self.oldest
     }
@@ -122,12 +122,12 @@ impl Spool {
         self.rows() == 0
     }
 
-    /// Tells whether the last rows did not fit. The file does not shrink until its last row is confirmed.
+    /// Tells whether there was no room for the last rows. The file does not shrink until its last row is confirmed.
     pub const fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Appends rows, all or none.
+    /// Appends either all of these rows or none.
     ///
     /// # Errors
     /// Error of the system, or the file would exceed its bound.
@@ -138,7 +138,8 @@ impl Spool {
     }
 
     fn try_append(&mut self, rows: &[Box<Row>]) -> io::Result<()> {
-        // Created again if another program has removed it, which is harmless while it is empty.
+        // If another program has removed the file, it is created again. The removal is harmless while the file is
+        // empty.
         if self.writer.as_ref().is_none_or(|writer| self.is_empty() && !writer.has_its_name()) {
             self.writer = Some(writer(&self.path).map_err(io::Error::other)?);
         }
@@ -166,7 +167,8 @@ impl Spool {
         Ok(())
     }
 
-    /// Returns the oldest rows, at most `most`; the same rows again until they are [confirmed](Self::confirm).
+    /// Returns the oldest rows, at most `most` of them. Returns the same rows again until they are
+    /// [confirmed](Self::confirm).
     pub fn chunk(&mut self, most: usize) -> &[Box<Row>] {
         if self.chunk.is_empty() && self.left > 0 && self.fill(most).is_err() {
             // The next call tries again.
@@ -178,8 +180,8 @@ impl Spool {
         &self.chunk
     }
 
-    /// Confirms the rows of the last [chunk](Self::chunk) except `rest`, its last ones. When all rows are confirmed,
-    /// the file is emptied.
+    /// Confirms the rows of the last [chunk](Self::chunk) except its last rows, which are `rest`. When all rows are
+    /// confirmed, the file is emptied.
     pub fn confirm_all_but(&mut self, rest: Vec<Box<Row>>) {
         if rest.is_empty() {
             return self.confirm();
@@ -195,7 +197,8 @@ impl Spool {
         if self.left == 0 {
             (self.reader, self.taken, self.is_full) = (None, 0, false);
             if let Some(Err(error)) = self.writer.as_mut().map(Writer::clear) {
-                // The next append empties it, or the next start reads these rows again and recognizes their identities.
+                // The next append empties the file. Otherwise the next start reads these rows again and recognizes
+                // their identities.
                 tracing::error!(spool = %self.path.display(), %error, "spool of accounting not emptied");
             }
         }
@@ -316,7 +319,8 @@ mod tests {
         assert_eq!(spool.rows(), 3);
         assert_eq!(spool.chunk(9), rows(3..6));
         assert_eq!(spool.oldest(), Some(1_003));
-        // After a kill at this point another process has all rows again: it must find out which are written already.
+        // After a kill at this point the next process has all rows again: it must find out which rows are written
+        // already.
         let mut other = left(&path);
         assert_eq!((other.rows(), other.identities().unwrap().len(), other.oldest()), (6, 6, Some(1_000)));
         assert_eq!(other.chunk(9), rows(0..6));

@@ -32,7 +32,7 @@ impl BackOff {
     /// Records a failed attempt, or a connection that missed its deadline.
     pub(crate) fn failed(&self, now: Instant) {
         let mut state = self.lock();
-        // Several connections may fail from one cause.
+        // Several connections may fail from one cause, which counts as one failure.
         if state.until.is_none_or(|until| now >= until) {
             let pause = FIRST.saturating_mul(1 << state.failures.min(10)).min(LONGEST);
             state.failures += 1;
@@ -40,7 +40,7 @@ impl BackOff {
         }
     }
 
-    /// Records a connection. Tells whether an attempt had failed before.
+    /// Records a successful connection. Returns whether an attempt had failed before.
     pub(crate) fn succeeded(&self) -> bool {
         std::mem::take(&mut *self.lock()).failures > 0
     }

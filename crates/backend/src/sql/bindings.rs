@@ -47,8 +47,8 @@ const LEAST: Duration = Duration::from_millis(100);
 /// Interval of log lines about a lasting failure.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Fills `table` from a server and stores its changes there from then on. A commit may take `patience`. Returns the
-/// writer and the number of bindings loaded.
+/// Fills `table` from a server and stores the changes of the table there from then on. A commit may take `patience`.
+/// Returns the writer and the number of bindings loaded.
 ///
 /// # Errors
 /// [`OpenError`], for display as it is.
@@ -61,7 +61,7 @@ pub fn keep(
     clock: Clock,
     lease: Arc<Lease>,
 ) -> Result<(Journal, usize), OpenError> {
-    // On a thread without a runtime, since the caller's may have one.
+    // This runs on a thread without a runtime, because the caller's thread may have a runtime.
     apart(|| {
         let engine = ServerBindings::open(settings, durability, patience, lease)?;
         let server = engine.connection.server().url.to_string();
@@ -80,7 +80,7 @@ pub struct ServerBindings {
 }
 
 impl ServerBindings {
-    /// Connects and checks whether the table exists. A commit may take `patience`. Not to be called within a runtime.
+    /// Connects and checks whether the table exists. A commit may take `patience`. Must not be called within a runtime.
     ///
     /// # Errors
     /// [`OpenError`], for display as it is.
@@ -190,7 +190,7 @@ impl BindingEngine for ServerBindings {
         let gone: Vec<i64> = last.iter().filter(|(_, row)| row.is_none()).map(|(id, _)| number(id.0)).collect();
         let rows: Vec<Vec<Cell<'_>>> = last.into_values().flatten().collect();
         let changes = [Change::Delete(&self.table, None, &gone), Change::Put(&self.table, &rows)];
-        // Set in advance, so that it holds after a panic, too.
+        // The flag is set in advance, so that it is also set after a panic.
         self.is_in_doubt = true;
         let done = self.connection.run(self.patience, async |connection| connection.change(&changes).await);
         let server = &self.connection.server().url;

@@ -1,9 +1,9 @@
 //! State by number in the table `strowger_call` of a database server, created by `strowger db init`: an engine of the
 //! [`CallStore`](strowger_store::calls::CallStore).
 //!
-//! A group is one transaction: one statement deletes rows, another one inserts or replaces whole rows. Writing it twice
-//! is harmless, so after a group with unknown outcome the present states are written. No such group takes effect after
-//! one of the next connection: each node has a [lease](crate::sql::lease), which fences it.
+//! A group is one transaction: one statement deletes rows, another one inserts or replaces whole rows. To write a group
+//! twice is harmless, so after a group with unknown outcome the present states are written. A late group cannot take
+//! effect after a group of the next connection, because the fence of the node's [lease](crate::sql::lease) refuses it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl ServerCalls {
         Ok(report)
     }
 
-    /// Returns the statement that reads a page of this node's rows, from a number on.
+    /// Returns the statement that reads a page of this node's rows, beginning with a number.
     fn page(&self) -> String {
         let dialect = Dialect(self.connection.server().url.kind);
         let from = match dialect.0 {

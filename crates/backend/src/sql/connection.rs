@@ -49,8 +49,8 @@ impl Connection {
         self.fence = Some(statement);
     }
 
-    /// Returns the rows of a statement whose columns are all text. Prepares the statement at its first use on this
-    /// connection.
+    /// Returns the rows of a statement whose columns are all text. Prepares the statement when this connection uses it
+    /// for the first time.
     pub(crate) async fn rows(&mut self, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Failure> {
         match &mut self.driver {
             Driver::MariaDb(connection) => connection.rows(statement, parameters).await,
@@ -70,7 +70,7 @@ impl Connection {
         }
     }
 
-    /// Runs a statement without parameters and rows. Returns how many rows it changed.
+    /// Runs a statement without parameters that returns no rows. Returns how many rows it changed.
     pub(crate) async fn run(&mut self, statement: &str) -> Result<u64, Failure> {
         match &mut self.driver {
             Driver::MariaDb(connection) => connection.run(statement).await,
@@ -78,8 +78,8 @@ impl Connection {
         }
     }
 
-    /// Makes all of these changes or none, in one transaction, sent as a whole. After a failure the connection is
-    /// unusable: a transaction may be open.
+    /// Makes either all of these changes or none, in one transaction that is sent as a whole. After a failure the
+    /// connection is unusable, because a transaction may be open.
     pub(crate) async fn change(&mut self, changes: &[Change<'_>]) -> Result<(), Failure> {
         if changes.iter().all(Change::is_empty) {
             return Ok(());

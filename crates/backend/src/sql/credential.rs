@@ -32,17 +32,17 @@ impl<'a> Record<'a> {
         self.text(Field::Username)
     }
 
-    /// Returns the user's domain in the spelling of this server; `None`: it does not belong to this realm.
+    /// Returns the user's domain in the spelling of this server, or `None` if the user does not belong to this realm.
     pub(crate) fn domain<'r>(&self, realm: &'r Realm) -> Option<&'r str> {
         match self.table.has_domains() {
             true => realm.domain(self.text(Field::Domain).as_bytes()),
-            // Without this column all users have one domain.
+            // If the table lacks this column, all users have one domain.
             false => realm.domains.first().map(|domain| &**domain),
         }
     }
 
-    /// Returns the credential of this user in a realm. `sent`: the user name of the request, with a domain in any case
-    /// if `has_domain`. The credential always belongs to the user of the row.
+    /// Returns the credential of this user in a realm. `sent`: the user name of the request; if `has_domain`, this name
+    /// includes a domain. The credential always belongs to the user of the row.
     ///
     /// A stored HA1 is used unchanged: those programs compute it for the realm with the name of the domain. A clear
     /// password serves for any realm and algorithm, if there is no HA1, or the HA1 is for another realm.
@@ -96,7 +96,7 @@ mod tests {
     use crate::sql::realms::Realms;
     use crate::sql::table::tests::{KAMAILIO, OPENSIPS, table};
 
-    /// Returns no real digest, so that its input is visible.
+    /// Returns its input in place of a real digest, so that a test sees the input.
     fn hash(username: &str, realm: &str, password: &str) -> Ha1s {
         let mut md5 = [0; 16];
         let text = format!("{username}:{realm}:{password}");
@@ -127,7 +127,7 @@ mod tests {
             (["al", "d", "pw", DIGEST, ""], "al@d", true, hash("al@d", "d", "pw").md5, true),
             // The hash has the user name as sent.
             (["al", "d", "pw", DIGEST, ""], "al@D", true, hash("al@D", "d", "pw").md5, true),
-            // An HA1 of the domain `e` is for a realm of that name; a password is for any.
+            // An HA1 of the domain `e` is for a realm of that name; a password is for any realm.
             (["al", "e", "pw", DIGEST, ""], "al", false, hash("al", "d", "pw").md5, true),
             (["al", "e", "", DIGEST, ""], "al", false, Some(digest), false),
             // No digests.

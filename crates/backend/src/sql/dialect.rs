@@ -1,4 +1,4 @@
-//! Differences between the two kinds of server. All other code is common.
+//! Differences between the SQL dialects of MariaDB and PostgreSQL. All other code is common to both kinds of server.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,8 @@ use strowger_store::database_url::DatabaseKind;
 /// Maximum number of names in one statement.
 pub(crate) const LONGEST_LIST: usize = 256;
 
-/// Lengths of lists in which each item has its own placeholder: few, so that few statements are prepared.
+/// Lengths of lists in which each item has its own placeholder. There are few lengths, so that few statements are
+/// prepared.
 const LENGTHS: [usize; 5] = [1, 4, 16, 64, LONGEST_LIST];
 
 /// SQL dialect of one kind of server.
@@ -39,7 +40,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the list length for this many items; a list is padded with its last item. `None`: no padding.
+    /// Returns the length of the list that is used for this number of items; a shorter list is padded with its last
+    /// item. Returns `None` if lists need no padding.
     pub(crate) fn length(self, items: usize) -> Option<usize> {
         match self.0 {
             DatabaseKind::MariaDb => Some(LENGTHS.into_iter().find(|length| *length >= items).unwrap_or(LONGEST_LIST)),
@@ -47,8 +49,9 @@ impl Dialect {
         }
     }
 
-    /// Returns the condition that a column of this type is in a list of this [length](Self::length). `number` is the
-    /// parameter's, from 1. The column is not converted, so that its index can be used.
+    /// Returns the condition that the value of a column of this type is in a list of this [length](Self::length).
+    /// `number`: number of the first parameter, from 1. The condition does not convert the column, so that the index of
+    /// the column can be used.
     pub(crate) fn is_one_of(self, column: &str, type_name: &str, number: usize, length: Option<usize>) -> String {
         match self.0 {
             DatabaseKind::MariaDb => {
@@ -96,8 +99,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the texts that a column can hold, by its character set. Queries for other texts must be avoided: they
-    /// would scan every row, or the server would refuse the whole statement.
+    /// Returns the characters that a column with this character set can hold. Queries for other texts must be avoided:
+    /// the server would scan every row, or refuse the whole statement.
     pub(crate) fn repertoire(self, character_set: &str) -> Repertoire {
         match character_set.to_ascii_lowercase().as_str() {
             "utf8mb4" => Repertoire::All,
@@ -118,7 +121,7 @@ pub(crate) enum Repertoire {
 }
 
 impl Repertoire {
-    /// Tells whether all characters of a text are in it. No server stores U+0000.
+    /// Tells whether this repertoire has all characters of a text. No server stores U+0000.
     pub(crate) fn has(self, text: &str) -> bool {
         let last = match self {
             Self::All => char::MAX,

@@ -6,8 +6,9 @@
 //! another machine matters.
 //!
 //! Each take-over gives the lease a larger token, and each writing connection a larger epoch. A transaction that
-//! changes rows begins with a fence: it fails if token or epoch is no longer its own. So a holder that was cut off
-//! writes nothing once another process has the lease, and a late transaction of an abandoned connection is refused.
+//! changes rows begins with a fence: it fails if token or epoch is no longer its own. So a holder that has lost its
+//! connection writes nothing once another process has the lease, and a late transaction of an abandoned connection is
+//! refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +56,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// Key of the lease in its table.
+    /// Returns the key of the lease in its table.
     fn key(self) -> String {
         match self {
             Self::Bindings => "bindings".into(),
@@ -167,7 +168,7 @@ pub(crate) struct Right {
 }
 
 impl Right {
-    /// Begins a new epoch on this connection. Returns the statement that fences its transactions.
+    /// Begins a new epoch on this connection. Returns the statement that fences the transactions of the connection.
     pub(crate) async fn fence(self, connection: &mut Connection, kind: DatabaseKind) -> Result<String, Failure> {
         let own = self.condition();
         let begun = connection.run(&format!("UPDATE {TABLE} SET epoch = epoch + 1 WHERE {own}")).await?;
@@ -176,7 +177,7 @@ impl Right {
             return Err(Failure::Refused(format!("another server has taken the lease of {}", self.purpose.key())));
         };
         Ok(match kind {
-            // A column that is NOT NULL refuses NULL.
+            // The column is NOT NULL, so the update fails if the CASE yields NULL.
             DatabaseKind::MariaDb => format!(
                 "UPDATE {TABLE} SET token = CASE WHEN token = {} AND epoch = {epoch} THEN token END WHERE purpose = '{}'",
                 self.token,
@@ -189,7 +190,7 @@ impl Right {
         })
     }
 
-    /// Returns the statement that lets another process take the lease at once.
+    /// Returns the statement after which another process can take the lease at once.
     fn release(self) -> String {
         format!("UPDATE {TABLE} SET holder = '', process = '', beat = beat + 1 WHERE {}", self.condition())
     }
@@ -208,7 +209,7 @@ struct Renewals {
 }
 
 impl Renewals {
-    /// Renews the lease until it is lost, or until the sender of `stopped` is dropped, and releases it then.
+    /// Renews the lease until it is lost, or until the sender of `stopped` is dropped; then releases the lease.
     async fn run(&mut self, mut stopped: oneshot::Receiver<()>) {
         let mut trouble = LastingFailure::every(AGAIN);
         let renewal = format!("UPDATE {TABLE} SET beat = beat + 1 WHERE {}", self.right.condition());
@@ -255,7 +256,8 @@ impl Renewals {
 
 /// Takes all of these leases, or none.
 ///
-/// Returns `None` if `is_cancelled` becomes true while this waits.
+/// Waits if another process holds a lease and `claim` allows waiting; returns `None` if `is_cancelled` becomes true
+/// meanwhile.
 ///
 /// # Errors
 /// [`Unavailable`], whose text is shown unchanged: a database cannot be used, or a holder lives and `claim` does not
@@ -368,7 +370,8 @@ impl Candidate {
         Ok(this)
     }
 
-    /// Reads the lease. While this process waits, a failing database does not prove that the holder is dead.
+    /// Reads the lease and judges its holder. While this process waits for the lease, a failing database does not prove
+    /// that the holder is dead.
     fn look(&mut self, holder: &Holder) -> Result<State, OpenError> {
         let select =
             format!("SELECT token, beat, holder, process FROM {TABLE} WHERE purpose = '{}'", self.purpose.key());
@@ -489,7 +492,7 @@ fn literal(text: &str) -> String {
 
 const TABLE: &str = "strowger_lease";
 
-/// Table of leases.
+/// Returns the table of leases.
 pub(crate) fn table() -> OwnTable {
     let column = |(name, kind)| Column { name, kind, is_optional: false };
     let columns = [

@@ -87,7 +87,7 @@ impl OwnTable {
         for (n, column) in self.columns.iter().enumerate() {
             let key = match (n, dialect.0, self.is_numbered) {
                 _ if self.key > 1 => "",
-                // InnoDB stores rows in the order of the primary key: a random one would scatter them.
+                // InnoDB stores rows in the order of the primary key, so a random key would scatter the rows.
                 (0, DatabaseKind::MariaDb, true) => " UNIQUE",
                 (0, ..) => " PRIMARY KEY",
                 _ => "",
@@ -161,7 +161,7 @@ impl OwnTable {
         };
         let key = self.key_names(dialect);
         let tail = match (dialect.0, self.clash) {
-            // INSERT IGNORE would ignore more than that, such as truncated texts.
+            // INSERT IGNORE would ignore other errors too, such as truncated texts.
             (DatabaseKind::MariaDb, Clash::Keep) => format!(" ON DUPLICATE KEY UPDATE {key} = {key}"),
             (DatabaseKind::MariaDb, Clash::Replace) => {
                 format!(" ON DUPLICATE KEY UPDATE {}", assignments(|name| format!("VALUES({name})")))
@@ -174,7 +174,7 @@ impl OwnTable {
         (head, tail)
     }
 
-    /// Returns the statements of MariaDB that insert these rows, each of `most` bytes or a little more.
+    /// Returns the statements of MariaDB that insert these rows. Each statement has `most` bytes or a little more.
     pub(crate) fn literal_insertions(&self, rows: &[Vec<Cell<'_>>], most: usize) -> Vec<String> {
         let (head, tail) = self.insertion(Dialect(DatabaseKind::MariaDb));
         let mut statements = Vec::new();
@@ -201,7 +201,7 @@ impl OwnTable {
         statements
     }
 
-    /// Returns the statement of PostgreSQL that inserts rows: it has a parameter for each column, an array with a value
+    /// Returns the statement of PostgreSQL that inserts rows. It has a parameter for each column: an array with a value
     /// for each row.
     pub(crate) fn array_insertion(&self) -> String {
         let (head, tail) = self.insertion(Dialect(DatabaseKind::PostgreSql));
@@ -217,8 +217,8 @@ impl OwnTable {
         format!("{head}SELECT * FROM unnest({}){tail}", arrays.join(", "))
     }
 
-    /// Returns the statement of PostgreSQL that deletes the rows of the keys in an array; `first`: the first number of
-    /// all keys, if a key has two.
+    /// Returns the statement of PostgreSQL that deletes the rows of the keys in an array. If a key has two numbers,
+    /// `first` is the first number of all keys.
     pub(crate) fn array_deletion(&self, first: Option<i64>) -> String {
         format!("{} = ANY(CAST($1 AS bigint[]))", self.deletion(Dialect(DatabaseKind::PostgreSql), first))
     }

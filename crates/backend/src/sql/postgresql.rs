@@ -163,8 +163,8 @@ impl PostgreSql {
 /// Result of a statement that is sent at the first poll.
 type PendingStatement<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 
-/// Sends statements in order without waiting between them; returns the first failure. After a failure the server
-/// refuses the rest of the transaction, and treats COMMIT as ROLLBACK.
+/// Sends statements in order without waiting between them. Returns the first failure. After a failure the server
+/// refuses all further statements of the transaction, and treats COMMIT as ROLLBACK.
 async fn in_order(mut sent: Vec<PendingStatement<'_>>) -> Result<(), Error> {
     let mut answers: Vec<Option<Result<(), Error>>> = sent.iter().map(|_| None).collect();
     poll_fn(|context| {
@@ -196,7 +196,8 @@ impl Array<'_> {
     }
 }
 
-/// Returns an array for each column. A value of another type than its column would become NULL; there is none.
+/// Returns an array for each column. A value of a type other than that of its column would become NULL, but there is no
+/// such value.
 fn arrays<'a>(table: &OwnTable, rows: &'a [Vec<Cell<'a>>]) -> Vec<Array<'a>> {
     let of = |(n, kind): (usize, ColumnType)| {
         let cells = rows.iter().map(move |row| row.get(n));
@@ -237,7 +238,7 @@ impl Mover {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        // The next statement reports the error that ends it.
+        // The next statement reports the error that has ended this task.
         Self(tokio::spawn(async move { drop(connection.await) }))
     }
 
@@ -284,8 +285,8 @@ mod tests {
 
     #[test]
     fn errors_of_a_row_differ_from_errors_of_its_table() {
-        // Too long, out of range, no such character, NULL, foreign key, duplicate, CHECK and no partition, a trigger,
-        // an index.
+        // The errors are: value too long, out of range, no such character, NULL, foreign key, duplicate, CHECK and no
+        // partition, a trigger, an index.
         for code in ["22001", "22003", "22021", "23502", "23503", "23505", "23514", "P0001", "54000"] {
             assert!(is_rows_own(code), "{code}");
         }

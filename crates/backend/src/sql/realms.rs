@@ -29,7 +29,7 @@ impl Realms {
         Self(realms.into_iter().map(realm).collect())
     }
 
-    /// Adds aliases of their domains, each with its domain, in lower case.
+    /// Adds aliases of the domains of these realms, each with its domain, in lower case.
     #[must_use]
     pub fn with_aliases<'a>(mut self, aliases: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         for (alias, domain) in aliases {
@@ -68,13 +68,13 @@ impl Realm {
         self.names().find(|own| own.as_bytes().eq_ignore_ascii_case(domain))
     }
 
-    /// Returns all names of its domains, each once.
+    /// Returns all names of the realm's domains, each once.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let others = self.aliases.iter().map(|(alias, _)| alias).filter(|alias| !self.domains.contains(alias));
         self.domains.iter().chain(others).map(|name| &**name)
     }
 
-    /// Returns the domain that this name stands for.
+    /// Returns the domain of which this name is an alias, or the name itself.
     pub(crate) fn canonical<'a>(&'a self, name: &'a str) -> &'a str {
         self.aliases.iter().find(|(alias, _)| **alias == *name).map_or(name, |(_, domain)| domain)
     }

@@ -20,8 +20,8 @@ pub enum RowsError {
     Refused(String),
 }
 
-/// Reads these columns of all rows of a query as text; NULL becomes an empty one. The query becomes a subquery, so it
-/// can only read. Connection and query together may take `limit`.
+/// Reads these columns of all rows of a query as text; NULL becomes an empty text. The query is used as a subquery, so
+/// it cannot change data. Connection and query together may take `limit`.
 ///
 /// Blocks; not to be called on a thread that runs tokio tasks.
 ///

@@ -63,8 +63,8 @@ impl Part {
         self.migrations(Dialect(DatabaseKind::MariaDb)).len() as u32
     }
 
-    /// Returns the statements from each version to the next one. Each can be run twice: MariaDB has no transaction
-    /// around them.
+    /// Returns the statements that migrate each version to the next version. Each statement can be run twice, because
+    /// MariaDB has no transaction around them.
     fn migrations(&self, dialect: Dialect) -> Vec<Vec<String>> {
         match self {
             Self::Accounting => vec![accounting::tables().iter().flat_map(|table| table.create(dialect)).collect()],
@@ -143,8 +143,8 @@ impl Step {
     }
 }
 
-/// Determines the steps of a command for these parts in a database and, unless `is_dry`, runs them. `now`: milliseconds
-/// since 1970, UTC.
+/// Determines the steps of a command for these parts in a database and, unless `is_dry`, carries them out. `now`:
+/// milliseconds since 1970, UTC.
 ///
 /// # Errors
 /// [`OpenError`], for display as it is.
@@ -163,7 +163,7 @@ pub fn carry_out(
             let steps = within(CONNECT, plan(&mut connection, &server, parts, command, now)).await?;
             if !is_dry {
                 for statement in steps.iter().flat_map(|step| &step.statements) {
-                    // Without a limit: an index of a large table takes minutes.
+                    // This connection has no time limit, because an index of a large table takes minutes.
                     connection.run(statement).await?;
                 }
             }
@@ -194,7 +194,7 @@ async fn plan(
         }
         let found = match version(connection, dialect, part).await? {
             Some(version) if all => Found::Version(version),
-            // The tables were created, and some of them are gone.
+            // The tables were created earlier, and some of them are missing now.
             Some(_) => Found::Version(0),
             None if some => Found::Others,
             None => Found::Nothing,
@@ -228,10 +228,10 @@ fn statements(
         statements.push(format!(
             "CREATE TABLE IF NOT EXISTS {schema} (part {word} NOT NULL PRIMARY KEY, version BIGINT NOT NULL, changed_at BIGINT NOT NULL)"
         ));
-        // Inserted first, so that tables of an incomplete set are recognized as ours.
+        // The row of the version is inserted first, so that an incomplete set of tables is recognized as ours.
         statements.push(format!("DELETE FROM {schema} WHERE part = '{name}'"));
         statements.push(format!("INSERT INTO {schema} (part, version, changed_at) VALUES ('{name}', 0, {now})"));
-        // Tests the right for the last step early: a user without it has created no table yet.
+        // Tests the right for the last step early, so that a user without it has created no table yet.
         statements.push(format!("UPDATE {schema} SET version = 0, changed_at = {now} WHERE part = '{name}'"));
     }
     for (n, migration) in migrations.into_iter().enumerate().skip(seen as usize) {
@@ -256,7 +256,7 @@ async fn version(connection: &mut Connection, dialect: Dialect, part: &Part) -> 
 }
 
 /// Checks whether the tables of a part exist with their columns and this version, and whether the database user has the
-/// rights of a server; `removes`: the server removes rows, too.
+/// rights that a server needs. `removes`: whether the server also removes rows.
 pub(crate) async fn expect(
     connection: &mut Connection,
     server: &Server,
@@ -296,7 +296,7 @@ pub(crate) async fn expect(
     Ok(Ok(()))
 }
 
-/// Returns the missing rights on these tables, as a part of a sentence. Only an attempt shows them: rights come from
+/// Returns the missing rights on these tables, as a part of a sentence. Tries each right, because rights come from
 /// tables, databases and roles.
 async fn missing_rights(
     connection: &mut Connection,

@@ -57,7 +57,7 @@ pub struct Started {
 pub struct CurrentRealms(Arc<Shared>);
 
 impl CurrentRealms {
-    /// Sets other realms, from the next question on.
+    /// Replaces the realms, from the next question on.
     ///
     /// # Errors
     /// The table has users of one domain only.
@@ -75,8 +75,8 @@ impl CurrentRealms {
     }
 }
 
-/// Connects, checks whether the table is one of subscribers, and starts the threads. `second`: a cache that is asked
-/// before the server.
+/// Connects, checks whether the table is a table of subscribers, and starts the threads. `second`: a cache that is
+/// asked before the server.
 ///
 /// # Errors
 /// [`OpenError`], for display as it is.
@@ -86,7 +86,7 @@ pub fn start(
     cache: ReadThroughSettings,
     clock: Clock,
 ) -> Result<Started, OpenError> {
-    // On a thread without a runtime, since the caller's may have one.
+    // This runs on a thread without a runtime, because the caller's thread may have a runtime.
     let (first, shared, algorithms) = std::thread::scope(|scope| {
         let open = || SqlSubscribers::open(settings, cache.deadline);
         let opened = std::thread::Builder::new().name("subscriber-open".into()).spawn_scoped(scope, open)?;
@@ -130,8 +130,8 @@ fn has_several_domains(realms: &Realms) -> bool {
 /// Interval of log lines about a lasting failure: questions arrive as fast as requests do.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
-/// Added to the deadline of a statement, so that the keeper of deadlines notices a missed one first: this distinguishes
-/// a silent server from a failing one.
+/// Time added to the deadline of a statement, so that the keeper of deadlines notices a missed deadline first. This
+/// distinguishes a silent server from a failing server.
 const AFTER_DEADLINE: Duration = Duration::from_millis(100);
 
 impl Shared {
@@ -240,7 +240,7 @@ impl Reader {
         Self { shared, connection: None, statements: HashMap::new() }
     }
 
-    /// Reads the rows of all these users, statement by statement, by realm and name.
+    /// Reads the rows of all these users, ordered by realm and name, one statement after the other.
     async fn read(&mut self, wanted: &[Option<Wanted<'_>>], realms: &Realms) -> Result<Found, Failure> {
         let mut found = Found::default();
         for (number, realm) in realms.all().iter().enumerate() {
@@ -252,7 +252,7 @@ impl Reader {
                 continue;
             }
             let domains: Vec<&str> = realm.names().collect();
-            // Nearly always one chunk of each.
+            // There is nearly always one chunk of domains and one of names.
             for domains in domains.chunks(LONGEST_LIST) {
                 for names in names.chunks(LONGEST_LIST) {
                     for row in self.rows(domains, names).await? {
@@ -280,8 +280,8 @@ impl Reader {
                 Some(connection) => connection,
                 None => shared.connect().await?,
             };
-            // A connection that has missed its deadline is dropped: its late answer would be taken for the answer to
-            // another question.
+            // A connection that has missed its deadline is dropped, because its late answer would be taken for the
+            // answer to another question.
             match within(shared.limit, connection.rows(&statement, lists)).await {
                 // The connection may have ended while idle, for example by a restart of the server.
                 Err(Failure::Lost(_)) if is_old => is_old = false,
@@ -295,8 +295,8 @@ impl Reader {
     }
 }
 
-/// Returns the algorithms for which any user of the table has an HA1. If this is dropped before its end, the connection
-/// is gone.
+/// Returns the algorithms for which any user of the table has an HA1. If the returned future is dropped before its end,
+/// the connection is lost.
 async fn algorithms_in_use(
     table: &SubscriberTable,
     connection: &mut Option<Connection>,
@@ -325,7 +325,7 @@ struct Wanted<'q> {
 }
 
 impl<'q> Wanted<'q> {
-    /// Reads a question. `None`: the table cannot have such a user, and is not asked.
+    /// Converts a question. Returns `None` if the table cannot have such a user; then the server is not asked.
     fn of(question: Question<'q>, realms: &'q Realms, table: &SubscriberTable) -> Option<Self> {
         let wanted = match question {
             Question::User { username, domain } => {
@@ -347,8 +347,8 @@ impl<'q> Wanted<'q> {
         table.can_hold(wanted.username).then_some(wanted)
     }
 
-    /// Returns the user's row, preferring the domain with the name of the realm. Among all names of a domain a user has
-    /// one row.
+    /// Returns the user's row. Prefers the domain with the name of the realm. Each user has only one row, even if its
+    /// domain has several names.
     fn record<'f>(&self, found: &'f Found, realm: &Realm, table: &'f SubscriberTable) -> Option<Record<'f>> {
         let rows = found.0.get(&(self.realm, self.username.to_owned()))?;
         let records = rows.iter().map(|row| Record { table, row });
@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(of(credential("alice", "b.example")), wanted(0, "alice", None));
         assert_eq!(of(credential("alice@A.example", "b.example")), wanted(0, "alice", Some("a.example")));
         assert_eq!(of(credential("alice@c.example", "office")), wanted(1, "alice", Some("c.example")));
-        // Not a domain of this realm: an `@` in the name.
+        // This name is not of a domain of this realm: the name itself has an `@`.
         assert_eq!(of(credential("alice@c.example", "b.example")), wanted(0, "alice@c.example", None));
         let user = |domain: &'static [u8]| Question::User { username: b"bob", domain };
         assert_eq!(of(user(b"c.example")), wanted(1, "bob", Some("c.example")));
@@ -468,8 +468,8 @@ mod tests {
         assert_eq!(of(Question::Credential { username: b"\xff", realm: b"office" }), None);
     }
 
-    /// A name identifies one user among all domains of a realm; if a table has two, the domain with the name of the
-    /// realm counts.
+    /// A name identifies one user among all domains of a realm. If two domains have the name, the domain with the name
+    /// of the realm is chosen.
     #[test]
     fn one_row_is_chosen() {
         let (realms, table) = (realms(), table(DatabaseKind::PostgreSql, &KAMAILIO));

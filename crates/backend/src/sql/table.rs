@@ -186,8 +186,8 @@ impl SubscriberTable {
         format!("SELECT {username} FROM {} WHERE {} LIMIT 1", self.name, conditions.join(" OR "))
     }
 
-    /// Returns the statement for the users with these names in these domains, each a list of this
-    /// [length](Dialect::length): domains first, if the table has them.
+    /// Returns the statement that reads the users with these names in these domains. Both are lists of this
+    /// [length](Dialect::length); the list of domains comes first, if the table has a column of domains.
     pub(crate) fn statement(&self, domains: Option<usize>, usernames: Option<usize>) -> String {
         let columns: Vec<String> = self.fields.iter().map(|(_, column)| self.dialect.as_text(column)).collect();
         let mut conditions = Vec::new();

@@ -1,4 +1,4 @@
-//! TLS to PostgreSQL by rustls, adapted to the interface of the driver. MariaDB's driver has its own TLS.
+//! TLS to PostgreSQL by rustls, adapted to the interface of the driver. The driver for MariaDB has TLS of its own.
 
 use std::io;
 use std::pin::Pin;
@@ -54,7 +54,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Conne
 pub(crate) struct Secured<S>(tokio_rustls::client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Secured<S> {
-    /// Returns none: servers accept SCRAM-SHA-256 without channel binding by default.
+    /// Returns no channel binding, because servers accept SCRAM-SHA-256 without it by default.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

@@ -38,10 +38,10 @@ pub(crate) struct WritingConnection {
 }
 
 impl WritingConnection {
-    /// Creates it without connecting.
+    /// Creates the connection object without connecting.
     pub(crate) fn new(settings: &ServerSettings) -> Result<Self, OpenError> {
         let greeting = match settings.url.kind {
-            // Refuses a value that does not fit, instead of truncating it.
+            // With this setting the server refuses a value that does not fit, and does not truncate it.
             DatabaseKind::MariaDb => {
                 vec!["SET SESSION sql_mode = 'STRICT_ALL_TABLES', SESSION autocommit = 1".to_owned()]
             }
@@ -52,8 +52,8 @@ impl WritingConnection {
         Ok(Self { server, greeting, lease: None, runtime, connection: None, pending: None, back_off })
     }
 
-    /// Creates a connection whose transactions fail once another process has this lease, or once this one has a newer
-    /// connection.
+    /// Creates a connection object with a fence: its transactions fail once another process has this lease, or once
+    /// this process has a newer connection.
     pub(crate) fn fenced(settings: &ServerSettings, lease: Arc<Lease>) -> Result<Self, OpenError> {
         let mut this = Self::new(settings)?;
         // If this machine is lost during a transaction, the server soon releases the lock on the row of the lease.
@@ -79,8 +79,8 @@ impl WritingConnection {
         &self.server
     }
 
-    /// Does a piece of work on the connection, within a total limit. If an existing connection turns out to be closed,
-    /// the work is repeated once on another one, so it must be idempotent. Not to be called within a runtime.
+    /// Runs work on the connection, within a total limit. If an existing connection turns out to be closed, the work is
+    /// repeated once on a new connection, so it must be idempotent. Must not be called within a runtime.
     pub(crate) fn run<T>(
         &mut self,
         limit: Duration,
@@ -120,14 +120,14 @@ impl WritingConnection {
                         return Err(Broken { failure, is_in_doubt });
                     }
                     if is_gone {
-                        // A late answer may still arrive on it.
+                        // A late answer may still arrive on this connection.
                         drop(connection);
                         self.back_off.failed(Instant::now());
                     } else {
                         // A transaction may be open, and ends with the connection.
                         let _late = tokio::time::timeout(FAREWELL, connection.close()).await;
                     }
-                    // The drivers close sockets in tasks, which need a few turns of this one.
+                    // The drivers close sockets in tasks, which need a few turns of this runtime.
                     for _ in 0..4 {
                         tokio::task::yield_now().await;
                     }
@@ -137,7 +137,8 @@ impl WritingConnection {
         }
     }
 
-    /// Returns the existing connection, or a new one. A slower attempt continues: the next call may find it ready.
+    /// Returns the existing connection, or a new one. An attempt that takes too long continues, and the next call may
+    /// find its connection ready.
     async fn connected(&mut self, end: Instant) -> Result<Connection, Failure> {
         if let Some(connection) = self.connection.take() {
             return Ok(connection);
@@ -165,7 +166,7 @@ impl WritingConnection {
     }
 }
 
-/// Ends a transaction that may be open. Tells whether this succeeded.
+/// Ends a transaction that may be open. Returns whether this succeeded.
 async fn rolled_back(connection: &mut Connection) -> bool {
     tokio::time::timeout(FAREWELL, connection.run("ROLLBACK")).await.is_ok_and(|done| done.is_ok())
 }

@@ -37,7 +37,7 @@ impl Sqlite {
         Self { path: path.to_owned(), patience, open: None, header: None }
     }
 
-    /// Returns the version of the tables in a file; 0: no tables, or no file.
+    /// Returns the version of the tables in a file; 0 if there are no tables or no file.
     ///
     /// # Errors
     /// The file belongs to another program, or cannot be read.
@@ -157,7 +157,8 @@ impl Sink for Sqlite {
     }
 }
 
-/// Tells whether an error is due to the row: a constraint or a trigger, a value that is too long or of another type.
+/// Tells whether an error is due to the row: the row violates a constraint or a trigger, or has a value that is too
+/// long or of another type.
 fn is_rows_own(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{ConstraintViolation, TooBig, TypeMismatch};
     matches!(error.sqlite_error_code(), Some(ConstraintViolation | TooBig | TypeMismatch))
@@ -235,7 +236,7 @@ mod tests {
         other.execute_batch("ROLLBACK").unwrap();
         sqlite.write(&[cdr("2", 5)], 0).unwrap();
         assert_eq!(count(&path, "cdr"), 2);
-        // Moved away: the rows go to a new file of this name.
+        // The file was moved away, so the rows are written to a new file of this name.
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         sqlite.write(&[cdr("3", 5)], 0).unwrap();
         assert_eq!(count(&path, "cdr"), 1);
@@ -253,7 +254,7 @@ mod tests {
             let error = sqlite.write(&[cdr("2", 5)], 0).unwrap_err();
             assert!(error.kind == Trouble::Unusable && error.detail.contains("has overwritten it"), "{error}");
         }
-        // A file in its place is another file.
+        // A file that was put in its place counts as another file.
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         assert!(std::fs::read(folder.path().join("moved")).unwrap() == garbage);
         sqlite.write(&[cdr("2", 5)], 0).unwrap();

@@ -4,8 +4,9 @@
 //! (the page cache is the kernel's); `FULL` syncs the log in each commit, before [`BindingEngine::commit`] returns.
 //!
 //! A checkpoint writes pages of the log back into the file and syncs both, which takes tens of milliseconds. So a
-//! thread with its own connection does it beside the commits. Then the writer itself, after the tickets of a group are
-//! returned, writes back the few pages added meanwhile: only a completely written-back log restarts at its beginning.
+//! thread with its own connection performs the checkpoint concurrently with the commits. Then the writer itself, after
+//! it has returned the tickets of a group, writes back the few pages that were added meanwhile: the log restarts at its
+//! beginning only if all of its pages are written back.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -29,9 +30,9 @@ use strowger_store::journal::{BindingEngine, Durability, Journal, JournalSetting
 use strowger_store::lasting_failure::LastingFailure;
 use strowger_store::location::LocationTable;
 
-/// Fills `table` from the file and stores its changes there from then on, with the durability of the settings. Returns
-/// the writer and the number of bindings loaded. With [`Durability::None`] there is no writer, and the rows of the file
-/// are deleted: no later start loads them.
+/// Fills `table` from the file and stores the changes of the table there from then on, with the durability of the
+/// settings. Returns the writer and the number of bindings loaded. With [`Durability::None`] there is no writer, and
+/// the rows of the file are deleted, so that no later start loads them.
 ///
 /// # Errors
 /// [`OpenError`], for display as it is.
@@ -69,10 +70,10 @@ pub struct SqliteBindings {
     /// Pages of the log that are written back although the log has not restarted.
     written_back: u32,
     checkpointer: Checkpointer,
-    /// Lock file. A server reads the rows once, at its start, and assigns the binding ids itself: a second one on this
-    /// file would overwrite acknowledged rows of the first. The lock is beside the database, because closing any
-    /// descriptor of the database would release SQLite's own locks. Last field: when a waiting thread gets the lock,
-    /// this engine's connections are closed.
+    /// Lock file. A server reads the rows once, at its start, and assigns the binding ids itself: a second server on
+    /// this file would overwrite acknowledged rows of the first. The lock is a file beside the database, because
+    /// closing any descriptor of the database would release SQLite's own locks. This must be the last field: when a
+    /// waiting thread gets the lock, the connections of this engine are closed.
     _lock: FileLock,
 }
 
@@ -127,7 +128,7 @@ impl Drop for Checkpointer {
 fn checkpoint(connection: &Connection, path: &Path) {
     let done = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
     if let Err(error) = done {
-        // The log only grows meanwhile; a commit that fails for the same reason is logged as an error.
+        // While this fails, the log only grows; a commit that fails for the same reason is logged as an error.
         tracing::warn!(path = %path.display(), "the write-ahead log cannot be written back: {error}");
     }
 }
@@ -162,7 +163,7 @@ const LOAD: &str = "SELECT id, aor, uri, call_id, cseq, q, expires_at, updated_a
     received_address, path, instance, reg_id, user_agent, flow, listener, node, flags FROM binding";
 
 impl SqliteBindings {
-    /// Opens the file, and locks it against other servers until the drop.
+    /// Opens the file, and locks it against other servers until the engine is dropped.
     ///
     /// # Errors
     /// [`OpenError`], for display as it is.
@@ -192,8 +193,8 @@ impl SqliteBindings {
         Ok(Self { connection, settings, trouble, file, header, log_pages, written_back: 0, checkpointer, _lock: lock })
     }
 
-    /// Deletes every binding of the file. A server with bindings in memory only does so at its start, so that a later
-    /// start with another durability does not load outdated rows.
+    /// Deletes every binding of the file. A server that keeps bindings only in memory calls this at its start, so that
+    /// a later start with another durability does not load outdated rows.
     ///
     /// # Errors
     /// [`OpenError`], for display as it is.
@@ -203,7 +204,7 @@ impl SqliteBindings {
             .map_err(|error| explain(&self.settings.path, self.settings.busy_timeout, &error))
     }
 
-    /// Tells whether another program has overwritten the file. If so, the log is no longer written back.
+    /// Tells whether another program has overwritten the file; then the log is no longer written back.
     fn is_overwritten(&mut self) -> bool {
         let is_overwritten = self.header.is_overwritten();
         if is_overwritten {
@@ -214,7 +215,7 @@ impl SqliteBindings {
 
     fn write(&mut self, writes: &mut dyn Iterator<Item = Write<'_>>) -> rusqlite::Result<()> {
         let failure = |code| Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None));
-        // SQLite continues with a file whose name was removed, and its contents are gone at the end.
+        // SQLite continues to use a file whose name was removed, and the contents are lost when SQLite closes the file.
         if FileNumber::named(&self.settings.path) != self.file {
             return failure(rusqlite::ffi::SQLITE_READONLY_DBMOVED);
         }
@@ -244,7 +245,7 @@ struct Text<'a>(&'a [u8]);
 impl ToSql for Text<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match std::str::from_utf8(self.0) {
-            // SQLite's own functions end a text at NUL; a BLOB stays whole.
+            // SQLite's own functions end a text at NUL; a BLOB is not truncated.
             Ok(text) if !self.0.contains(&0) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
             _ => ToSqlOutput::Borrowed(ValueRef::Blob(self.0)),
         })
@@ -549,7 +550,7 @@ mod tests {
         let (table, journal, sink, results) = start(&settings);
         add(&table, sink, 1, full());
         assert_eq!(wait(&results), (1, Ok(())));
-        // A server with bindings in memory only would delete these rows.
+        // A server that keeps bindings only in memory would delete these rows.
         for durability in [Durability::Crash, Durability::None] {
             let settings = SqliteSettings { durability, ..settings.clone() };
             let other = Arc::new(LocationTable::new(LocationSettings::default()));
@@ -629,7 +630,7 @@ mod tests {
         let settings = SqliteSettings { checkpoint_pages: 50, ..SqliteSettings::new(dir.path().join("s.db")) };
         let (table, _journal, sink, results) = start(&settings);
         let log = dir.path().join("s.db-wal");
-        // Each commit writes a page at least; a log that never restarts has all of them.
+        // Each commit writes at least one page; a log that never restarts would have all of these pages.
         let starts_again = (0..20_000u64).any(|n| {
             add(&table, sink, n, Binding { aor: &n.to_le_bytes(), ..full() });
             assert_eq!(wait(&results), (n, Ok(())));

@@ -40,7 +40,8 @@ pub struct Sqlite {
     settings: FileSettings,
     /// `None` after a failure: the connection is in an unknown state and is not used again.
     connection: Option<Connection>,
-    /// Inode of the file at the first connection. If the file was replaced, the kept rows are gone, and writing fails.
+    /// Inode of the file at the first connection. If the file is replaced by another program, its rows are lost, and
+    /// writing must fail.
     file: Option<FileNumber>,
     header: Option<DatabaseHeader>,
     kept: u64,
@@ -65,7 +66,7 @@ impl Sqlite {
         Ok(this)
     }
 
-    /// Reads the version of the table in a file; 0: no table, or no file. Changes nothing.
+    /// Reads the version of the table in a file; 0 if there is no table or no file. Changes nothing.
     ///
     /// # Errors
     /// The file belongs to another program, or cannot be read.
@@ -199,7 +200,7 @@ impl CallEngine for Sqlite {
         self.kept = (self.kept + more).saturating_sub(fewer);
         self.written += changes.len() as u64;
         if let Some(connection) = &self.connection {
-            // The group is there: that the size is not known changes nothing.
+            // The group is written; that its size is unknown has no effect on the group.
             self.bytes = size(connection).unwrap_or(self.bytes);
         }
         Ok(())

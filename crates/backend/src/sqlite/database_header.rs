@@ -1,8 +1,9 @@
 //! Detection of a SQLite file that another program overwrites while this process has it open.
 //!
-//! SQLite does not detect it. It commits into the write-ahead log and reads from its cache, so commits succeed whose rows no later process
-//! finds. The file header (<https://www.sqlite.org/fileformat.html#the_database_header>) shows it: SQLite never changes its first bytes, and
-//! never decreases its change counter.
+//! SQLite itself does not detect this. SQLite commits into the write-ahead log and reads from its cache, so commits
+//! succeed whose rows no later process finds. The file header
+//! (<https://www.sqlite.org/fileformat.html#the_database_header>) shows that the file was overwritten: SQLite never
+//! changes the first bytes of the header, and never decreases its change counter.
 
 use std::fs::File;
 use std::io;
@@ -38,8 +39,8 @@ pub fn note_overwritten(path: &Path) {
     }
 }
 
-/// Prepares the end of a connection. The last connection writes the log back into the file. It MUST NOT do so if the file was overwritten:
-/// the file may be a restored backup, to which the log does not belong.
+/// Prepares the end of a connection. The last connection to a file writes the log back into the file. SQLite MUST NOT
+/// do so if the file was overwritten: the file may be a restored backup, to which the log does not belong.
 pub fn before_close(connection: &Connection, path: &Path) {
     if overwritten().iter().any(|other| other == path)
         && let Err(error) = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
@@ -75,8 +76,8 @@ impl DatabaseHeader {
         drop(ManuallyDrop::into_inner(self.file));
     }
 
-    /// Tells whether another program has overwritten the file since it was opened. Once true, it stays true: a matching
-    /// header proves nothing about the pages.
+    /// Tells whether another program has overwritten the file since it was opened. Once this returned true, it returns
+    /// true for ever: a matching header proves nothing about the pages.
     pub fn is_overwritten(&mut self) -> bool {
         if !self.is_overwritten {
             let mut header = [0; BYTES];
@@ -89,7 +90,7 @@ impl DatabaseHeader {
         self.is_overwritten
     }
 
-    /// Tells whether SQLite may have written this header after the last one.
+    /// Tells whether SQLite may have written `header` after this header.
     fn is_followed_by(&self, header: &[u8; BYTES]) -> bool {
         let counter = |header: &[u8; BYTES]| {
             header[COUNTER..].iter().fold(0, |counter: u32, byte| counter << 8 | u32::from(*byte))

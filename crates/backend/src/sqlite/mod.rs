@@ -203,7 +203,7 @@ pub(crate) fn open(settings: &SqliteSettings) -> Result<Connection, OpenError> {
     c.pragma_update(None, "foreign_keys", true).map_err(fail)?;
     c.pragma_update(None, "cache_size", -i64::from(settings.cache_kib)).map_err(fail)?;
     if let Some(bytes) = settings.max_bytes {
-        // An older file keeps its page size.
+        // An older file keeps the page size with which it was created.
         let page: u32 = c.pragma_query_value(None, "page_size", |row| row.get(0)).map_err(fail)?;
         let pages = u32::try_from(bytes / u64::from(page.max(1))).unwrap_or(u32::MAX - 1).max(1);
         c.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(fail)?;
@@ -221,7 +221,7 @@ fn admit(path: &Path, migrated: Migrated) -> Result<(), OpenError> {
 }
 
 /// Checks whether a server could use this file, without waiting and without changing anything. A missing or empty file
-/// is usable.
+/// can be used.
 ///
 /// # Errors
 /// [`OpenError`]: [`Corrupt`](OpenError::Corrupt), [`Foreign`](OpenError::Foreign) and [`Newer`](OpenError::Newer)
@@ -344,7 +344,7 @@ mod tests {
         let settings = SqliteSettings { cache_kib: 777, ..SqliteSettings::new(dir.path().join("pages")) };
         let connection = open(&settings).unwrap();
         let size: i64 = connection.pragma_query_value(None, "cache_size", |row| row.get(0)).unwrap();
-        // Negative: in KiB, not in pages.
+        // A negative value is in KiB; a positive value would be in pages.
         assert_eq!(size, -777);
     }
 
@@ -374,7 +374,8 @@ mod tests {
 
         assert!(said("no/such/folder").contains("No such file"), "{}", said("no/such/folder"));
 
-        // File rights restrict any user but root, and tests may run as root; SQLite reports them by these codes.
+        // File rights restrict every user except root, and tests may run as root; SQLite reports denied rights by these
+        // codes.
         for code in [rusqlite::ffi::SQLITE_CANTOPEN, rusqlite::ffi::SQLITE_READONLY] {
             let error = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
             let said = explain(&path("rights"), Duration::ZERO, &error).to_string();
@@ -405,14 +406,14 @@ mod tests {
         std::fs::rename(path("50% #1?.db"), path("fine")).unwrap();
         std::fs::remove_file(path("empty")).unwrap();
         assert_eq!(names(), before);
-        // While a server has it open, its last changes are only in the log.
+        // While a server has the file open, the last changes are only in the log.
         let server = open(&SqliteSettings::new(path("running"))).unwrap();
         assert_eq!(seen("running"), Ok(()));
         server.pragma_update(None, "user_version", 99).unwrap();
         assert!(seen("running").unwrap_err().contains("schema version 99"));
         drop(server);
 
-        // Damage inside the file: the schema page is torn.
+        // The file is damaged inside: the page of the schema is torn.
         let mut bytes = std::fs::read(path("fine")).unwrap();
         bytes[100..1100].fill(0xa5);
         std::fs::write(path("torn"), bytes).unwrap();

@@ -1,5 +1,5 @@
-//! SQLite file for one purpose beside the database of the server: accounting rows, kept calls. It has its tables from
-//! its creation on, and numbers that identify program and version.
+//! SQLite file for one purpose beside the database of the server: accounting rows or kept calls. The file has its
+//! tables from its creation on, and numbers that identify the program and the version of the tables.
 
 use std::io;
 use std::path::Path;
@@ -62,7 +62,7 @@ impl From<&io::Error> for Obstacle {
 }
 
 impl OwnFile {
-    /// Reads the version of the tables in a file; 0: no tables, or no file. Changes nothing.
+    /// Reads the version of the tables in a file; 0 if there are no tables or no file. Changes nothing.
     ///
     /// # Errors
     /// The file belongs to another program, or cannot be read.
@@ -74,8 +74,8 @@ impl OwnFile {
         }
     }
 
-    /// Opens the file, private to this user, and creates it if missing. The statements create missing tables.
-    /// `patience`: longest wait for another process that holds the file, now and later.
+    /// Opens the file with access for its owner only, and creates it if missing. The statements create missing tables.
+    /// `patience`: longest wait for another process that holds the file, now and in later statements.
     ///
     /// # Errors
     /// [`OwnFileError`]

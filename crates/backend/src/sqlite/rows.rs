@@ -20,8 +20,8 @@ pub enum RowsError {
 /// SQLite instructions between two time checks: well under a millisecond.
 const INSTRUCTIONS: i32 = 10_000;
 
-/// Reads these columns of all rows of a query as text; NULL becomes an empty text. The query becomes a subquery, and the
-/// file is opened read-only. `limit` covers everything, including waits for locks of other processes.
+/// Reads these columns of all rows of a query as text; NULL becomes an empty text. The query is used as a subquery, and
+/// the file is opened read-only. `limit` includes waits for locks of other processes.
 ///
 /// # Errors
 /// [`RowsError`]
@@ -41,7 +41,7 @@ pub fn read(path: &Path, query: &str, columns: &[&str], limit: Duration) -> Resu
     let mut connection = connection.map_err(failed)?;
     connection.busy_timeout(limit).map_err(failed)?;
     let end = Instant::now() + limit;
-    // Also before the first row: an aggregate or an ORDER BY has it at its end.
+    // The time is also checked before the first row: an aggregate or an ORDER BY takes its time before this row.
     connection.progress_handler(INSTRUCTIONS, Some(move || Instant::now() > end)).map_err(failed)?;
     let mut statement = connection.prepare(&statement(query, columns)).map_err(failed)?;
     let mut rows = statement.query([]).map_err(failed)?;
@@ -58,7 +58,8 @@ pub fn read(path: &Path, query: &str, columns: &[&str], limit: Duration) -> Resu
     Ok(all)
 }
 
-/// Returns the statement, with each column of any type as text. A name in back quotes is never interpreted as a text.
+/// Returns the statement that reads each column as text, for columns of every type. A name in back quotes is never
+/// interpreted as a text.
 fn statement(query: &str, columns: &[&str]) -> String {
     let text = |column: &&str| format!("CAST(`{}` AS TEXT)", column.replace('`', "``"));
     let columns: Vec<String> = columns.iter().map(text).collect();

@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// "STRW": a file of another program is never changed.
+/// "STRW": this program never changes a file with another number, which belongs to another program.
 pub(crate) const APPLICATION_ID: i32 = 0x5354_5257;
 
 /// All migrations, in order.
@@ -166,7 +166,7 @@ pub(crate) enum Migrated {
     Newer(usize),
 }
 
-/// Migrates a file to the newest schema. Two processes may call this at once; one of them does the work.
+/// Migrates a file to the newest schema. If two processes call this at the same time, one of them migrates the file.
 pub(crate) fn migrate(connection: &mut Connection) -> rusqlite::Result<Migrated> {
     migrate_with(connection, MIGRATIONS)
 }
@@ -318,7 +318,7 @@ mod tests {
             c.execute(sql, []).unwrap();
             assert_eq!(noted(&c), notices, "{sql}");
         }
-        // A program that leaves foreign keys off leaves the credentials, which then belong to no user.
+        // A program that disables foreign keys leaves the credentials of a deleted user, which then belong to no user.
         c.execute("INSERT INTO credential VALUES ('bob', 'r', 'MD5', x'00', 2)", []).unwrap();
         noted(&c);
         c.pragma_update(None, "foreign_keys", false).unwrap();

@@ -39,7 +39,7 @@ const CHANGES: &str = "SELECT username, domain, realm FROM subscriber_change WHE
 /// Log text of a failed read.
 const READ: &str = "subscribers cannot be read";
 
-/// Opens the file for the server, with the cache in front of it.
+/// Opens the file for the server, with the cache in memory before the file.
 ///
 /// # Errors
 /// [`OpenError`], for display as it is; or a thread could not be started.
@@ -57,7 +57,7 @@ pub fn start(
         .map_err(|error| OpenError::Io { path: settings.path.clone(), detail: error.to_string() })
 }
 
-/// Opens the file with a further cache between memory and the file.
+/// Opens the file with another cache between the cache in memory and the file.
 ///
 /// # Errors
 /// See [`start`].
@@ -89,7 +89,7 @@ impl SqliteSubscribers {
     }
 
     fn find(&self, question: Question<'_>) -> rusqlite::Result<SubscriberAnswer> {
-        // Names in the file are text; a name that is not UTF-8 cannot be there.
+        // Names in the file are text, so a name that is not UTF-8 cannot be in the file.
         let text = |a, b| std::str::from_utf8(a).ok().zip(std::str::from_utf8(b).ok());
         Ok(match question {
             Question::Credential { username, realm } => match text(username, realm) {
@@ -149,7 +149,7 @@ pub struct SqliteNotices {
 }
 
 impl SqliteNotices {
-    /// Opens the file and reports the changes from then on.
+    /// Opens the file. From then on changes are reported.
     ///
     /// # Errors
     /// [`OpenError`], for display as it is.
@@ -160,7 +160,7 @@ impl SqliteNotices {
         Ok(Self { file, seen })
     }
 
-    /// Reads the notices after the last one seen, and the number of the last one now.
+    /// Reads the notices after the last notice that was read. Returns the changes and the number of the last notice.
     fn read(&self) -> rusqlite::Result<(Changes<Asked>, i64)> {
         let connection = &self.file.connection;
         let last = connection.prepare_cached(LAST_NOTICE)?.query_row([], |row| row.get(0))?;
@@ -168,7 +168,7 @@ impl SqliteNotices {
         if last == seen {
             return Ok((Changes::None, last));
         }
-        // The table was emptied, or has had more notices than it stores.
+        // The table was emptied, or it has had more notices than it stores.
         if last < seen || last - seen > schema::NOTICES {
             return Ok((Changes::All, last));
         }
@@ -244,8 +244,8 @@ impl Opened {
         Ok(Self { connection: sqlite::open(settings)?, settings: settings.clone(), logged_at: Cell::default() })
     }
 
-    /// Opens a further connection to the open file with this number. Another file of the same name is refused: it would
-    /// be read with the log of the first.
+    /// Opens another connection to the open file with this number. Refuses another file of the same name, which would
+    /// be read with the log of the first file.
     fn again(settings: &SqliteSettings, number: Option<FileNumber>) -> Result<Self, StoreError> {
         if number.is_none() || FileNumber::named(&settings.path) != number {
             tracing::error!(path = %settings.path.display(), "the database file was removed or replaced: put it back, or restart the server");
@@ -267,8 +267,8 @@ impl Opened {
     }
 }
 
-/// Tells whether a file has a user with this name in this domain; `None`: no file, or no table of subscribers. Changes
-/// nothing.
+/// Returns whether a file has a user with this name in this domain; `None` if there is no file, or no table of
+/// subscribers. Changes nothing.
 ///
 /// # Errors
 /// Error of the database.
@@ -301,8 +301,8 @@ pub struct UnusablePasswords {
 }
 
 impl UnusablePasswords {
-    /// Searches for such users, domain by domain, each with its realm; domains without any are left out. Changes
-    /// nothing: a missing file, or one without tables of users, has none.
+    /// Searches for such users in each domain with its realm. Leaves out domains without such users. Changes nothing: a
+    /// missing file, or a file without tables of users, has no such users.
     ///
     /// # Errors
     /// [`OpenError`], for display as it is.
@@ -402,7 +402,7 @@ fn write_ha1(tx: &Transaction<'_>, id: i64, username: &str, realm: &str, ha1: &H
     write().map_err(admin_error)
 }
 
-/// Returns the domain of another user that has a password for this name in the realm.
+/// Returns the domain of another user that has a password for this name in the realm, if there is one.
 fn domain_of_other(tx: &Transaction<'_>, id: i64, username: &str, realm: &str) -> rusqlite::Result<Option<String>> {
     let mut other = tx.prepare_cached(
         "SELECT s.domain FROM credential c JOIN subscriber s ON s.id = c.subscriber \
@@ -411,7 +411,7 @@ fn domain_of_other(tx: &Transaction<'_>, id: i64, username: &str, realm: &str) -
     other.query_row(params![username, realm, id], |row| row.get(0)).optional()
 }
 
-/// Checks names for later look-ups: not empty. Returns the domain in lower case.
+/// Checks that the names are not empty, so that later look-ups find them. Returns the domain in lower case.
 fn checked(username: &str, domain: &str, realm: &str, ha1: &Ha1s) -> Result<String, AdminError> {
     if username.is_empty() || domain.is_empty() || realm.is_empty() {
         return Err(AdminError::NoName);

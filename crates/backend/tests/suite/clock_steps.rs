@@ -114,10 +114,11 @@ fn a_restart_goes_on_with_what_is_left_by_the_systems_clock() {
     let server = Server::start(&file, 900_000_000, TODAY);
     server.register(b"alice");
     server.journal.close();
-    // Ten minutes without a server; the monotonic clock begins with the machine.
+    // For ten minutes no server runs; the monotonic clock begins when the machine starts.
     let server = Server::start(&file, 12, TODAY + HOUR / 6);
     assert_eq!(server.left(b"alice"), Some(HOUR * 5 / 6));
-    // The machine starts with a wrong clock, which is then corrected: rows written from then on are correct.
+    // The machine starts with a wrong clock, which is then corrected: rows that are written after the correction are
+    // correct.
     server.hands.set(2_012, TODAY + 30 * DAY);
     server.register(b"bob");
     server.journal.close();

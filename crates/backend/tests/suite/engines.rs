@@ -14,8 +14,8 @@ use strowger_store::journal::JournalSettings;
 use strowger_store::location::{LocationSettings, LocationTable, Step};
 use strowger_store::ticket::Ticket;
 
-/// Runs a check with each technology that has this kind of data and needs no server, in a place of its own. The tests of `sql` start their
-/// database servers.
+/// Runs a check with each technology that has this kind of data and needs no server, each in a place of its own. The
+/// tests of `sql` start their database servers.
 fn with_each<T>(kind: fn(&Technology) -> Option<T>, check: impl Fn(&str, T, &DataPlace)) {
     let mut count = 0;
     for technology in TECHNOLOGIES.iter().chain([&crate::toy::TECHNOLOGY]) {
@@ -94,7 +94,7 @@ fn committed_bindings_are_loaded_by_the_next_process() {
             change.unwrap();
             journal.close();
             let mut left = vec![("sip:2@192.0.2.2".to_owned(), 95_000, 1)];
-            // The first one has expired. Each process adds one, whose id is that of no earlier one.
+            // The first binding has expired. Each process adds one binding, whose id no earlier process has used.
             for uri in ["sip:4@192.0.2.1", "sip:5@192.0.2.1"] {
                 let (table, journal, loaded) = start(50_000);
                 assert_eq!((loaded, rows(&table, 50_000)), (left.len(), left.clone()), "{name}");

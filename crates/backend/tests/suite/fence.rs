@@ -27,7 +27,7 @@ fn take(settings: &ServerSettings, purpose: Purpose, claim: Claim) -> Arc<Lease>
 /// Returns the number of rows in a table.
 type Rows<'a> = &'a dyn Fn(&str) -> usize;
 
-/// Writes a binding with this number. Tells whether it was accepted.
+/// Writes a binding with this number. Returns whether the database accepted it.
 fn put(bindings: &mut ServerBindings, id: u64) -> bool {
     let binding = Binding {
         aor: b"sip:bob@example.org",
@@ -48,7 +48,7 @@ fn fences_bindings(settings: &ServerSettings, rows: Rows<'_>) {
     let first = take(settings, Purpose::Bindings, Claim::IfFree);
     let mut before = open(&first);
     assert!(put(&mut before, 1) && written() == 1);
-    // The first holder continues, first on its existing connection, then on a new one.
+    // The first holder continues, first on its existing connection, then on a new connection.
     let second = take(settings, Purpose::Bindings, Claim::TakeOver);
     for id in 2..4 {
         assert!(!put(&mut before, id), "the lease is another's");
@@ -57,7 +57,7 @@ fn fences_bindings(settings: &ServerSettings, rows: Rows<'_>) {
     let mut after = open(&second);
     assert!(put(&mut after, 4) && written() == 2);
     assert!(!put(&mut before, 5) && written() == 2);
-    // A newer connection of the same process fences the older one.
+    // A newer connection of the same process fences the older connection.
     let mut newer = open(&second);
     assert!(put(&mut newer, 6) && written() == 3);
     assert!(!put(&mut after, 7), "a newer connection writes");

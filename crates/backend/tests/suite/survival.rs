@@ -61,7 +61,7 @@ fn command(mode: &str, file: &Path) -> Command {
     command
 }
 
-/// Runs as the other process; does nothing by itself.
+/// Runs as the other process; if it is run as a test, it does nothing.
 #[test]
 #[ignore = "started by the other tests in a process of its own"]
 fn child() {
@@ -72,7 +72,7 @@ fn child() {
     let durability = if mode == "power-loss" { Durability::PowerLoss } else { Durability::Crash };
     let (table, journal, _) = start(Path::new(&file), durability);
     let (tx, rx) = mpsc::channel();
-    // Printed by the writer's thread: in a trace the line follows the system calls of the commit.
+    // The thread of the writer prints this: in a trace the line follows the system calls of the commit.
     let sink = journal.receiver(Arc::new(move |results: &[(u64, Result<(), StoreError>)]| {
         let mut lines = Vec::new();
         for (n, result) in results {
@@ -98,7 +98,7 @@ fn child() {
                 register(&table, Ticket { sink, value: n }, n);
             }
         }
-        // One by one.
+        // The changes are made one after the other.
         "power-loss" => {
             for n in 0..20 {
                 register(&table, Ticket { sink, value: n }, n);

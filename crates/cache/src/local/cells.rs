@@ -87,7 +87,7 @@ impl Cells {
         slot
     }
 
-    /// Replaces the value of an entry, which stays in place; its chain grows or shrinks.
+    /// Replaces the value of an entry. The entry stays in place, and its chain grows or shrinks.
     pub(super) fn replace(&mut self, slot: u32, value: &[u8]) {
         let key = self.key_length(slot);
         let (old, new) = (cells_of(key, self.value_length(slot)), cells_of(key, value.len()));
@@ -132,7 +132,8 @@ impl Cells {
         }
     }
 
-    /// Compares the rest of a key with the following cells; returns the begin of the value after it.
+    /// Compares the remaining part of a key with the following cells. Returns the begin of the value after the key, if
+    /// they are equal.
     #[inline(never)]
     fn value_further(&self, cell: u32, rest: &[u8]) -> Option<Piece<'_>> {
         let mut value = Piece { cell, bytes: &[] };
@@ -149,7 +150,7 @@ impl Cells {
         self.append_from(entry, self.key_length(slot) + self.value_length(slot), out);
     }
 
-    /// Appends `length` bytes that begin with a piece.
+    /// Appends `length` bytes, which begin with this piece.
     #[inline(always)]
     pub(super) fn append_from(&self, piece: Piece<'_>, length: usize, out: &mut Vec<u8>) {
         match piece.bytes.get(..length) {
@@ -164,7 +165,7 @@ impl Cells {
         out.extend_from_slice(piece.bytes);
         let (mut cell, mut left) = (self.next(piece.cell), length - piece.bytes.len());
         while left > CELL - REST {
-            // The compiler knows this length: copied without a call.
+            // The compiler knows this length, so it copies the bytes without a call.
             out.extend_from_slice(&self.cell(cell).0[REST..]);
             (cell, left) = (self.next(cell), left - (CELL - REST));
         }
@@ -188,7 +189,7 @@ impl Cells {
         cells_of(self.key_length(slot), self.value_length(slot))
     }
 
-    /// Returns the end of its life.
+    /// Returns the end of the entry's life.
     pub(super) fn end(&self, slot: u32) -> u64 {
         self.end_and_key_length(slot) & NEVER
     }
@@ -207,7 +208,7 @@ impl Cells {
         self.cell_mut(slot).0[MARKS] = marks;
     }
 
-    /// Returns a link: the number of an entry.
+    /// Returns a link of an entry: the number of another entry.
     pub(super) fn link(&self, slot: u32, at: usize) -> u32 {
         self.word(slot, at)
     }
@@ -216,8 +217,8 @@ impl Cells {
         self.set_word(slot, at, to);
     }
 
-    /// Returns the first entry at this number or later; `None` after the last one. Inspects `most` cells, otherwise
-    /// returns the number to continue with.
+    /// Returns the first entry with this number or a later one; `None` after the last entry. Inspects at most `most`
+    /// cells; if that is not enough, returns the number with which to continue.
     pub(super) fn entry_from(&self, from: u32, most: u32) -> Result<Option<u32>, u32> {
         for slot in from..self.unused.min(from.saturating_add(most)) {
             if self.is_cell(slot) && self.word(slot, NEXT) & FIRST != 0 {
@@ -243,7 +244,7 @@ impl Cells {
         }
     }
 
-    /// Takes this many cells, chained. Unused cells are adjacent; those of a freed entry stay together.
+    /// Takes this many cells and chains them. Unused cells are adjacent; the cells of a freed entry stay together.
     fn chain(&mut self, cells: usize) -> u32 {
         self.in_use += cells;
         let (first, mut last) = (self.one(), NIL);
@@ -328,11 +329,12 @@ impl Cells {
     }
 }
 
-/// Compares the rest of a key, which ends in this cell with the bytes `here`; returns the value after it.
+/// Compares the remaining part of a key, which ends in this cell, with the bytes `here`. Returns the value after the
+/// key, if they are equal.
 #[inline(always)]
 fn value_behind<'a>(cell: u32, here: &'a [u8], key: &[u8]) -> Option<Piece<'a>> {
     let (own, bytes) = here.split_at_checked(key.len())?;
-    // Compared without a call, since there are few bytes.
+    // The bytes are compared without a call, because there are few of them.
     let ((owns, own), (keys, key)) = (own.as_chunks::<8>(), key.as_chunks::<8>());
     (owns == keys && own.iter().zip(key).all(|(a, b)| a == b)).then_some(Piece { cell, bytes })
 }

@@ -20,7 +20,7 @@ impl Ghost {
     /// Remembers a key. The table has about as many places as there are `entries`.
     pub(super) fn remember(&mut self, hash: u32, entries: usize) {
         let places = (entries * 3 / 4).max(WAYS);
-        // Typical entries have another size than before: the remembered keys no longer count.
+        // Typical entries have another size than before, so the remembered keys are dropped.
         if self.places.len() > places * 2 || self.places.len() * 2 < places {
             self.places = vec![0; places.next_multiple_of(WAYS)].into();
         }
@@ -29,7 +29,7 @@ impl Ghost {
         bucket[0] = hash | 1;
     }
 
-    /// Tells whether the key was remembered, and forgets it.
+    /// Tells whether the key was remembered, and forgets the key.
     pub(super) fn recall(&mut self, hash: u32) -> bool {
         if self.places.is_empty() {
             return false;

@@ -1,8 +1,9 @@
 //! Index from the hash of a key to its entry: a table of lines, each one cache line of the processor.
 //!
-//! A line has space for twelve entries, each with its number and a byte of its hash. An entry whose line is full goes
-//! to the next line with space, and each line it passed counts that: a look-up ends at the first line that was never
-//! passed. So most look-ups read one line; a table with bytes and numbers in two places would read two.
+//! A line has space for twelve entries, each with its number and a byte of its hash. An entry whose line is full is
+//! stored in the next line with space, and each line that it has passed counts the entry: a look-up ends at the first
+//! line that no entry has passed. So most look-ups read one line; a table with bytes and numbers in two places would
+//! read two lines.
 
 /// Entries of a line.
 const WAYS: usize = 12;
@@ -104,7 +105,7 @@ impl Index {
         }
     }
 
-    /// Adds an entry, which must be absent; there must be space.
+    /// Adds an entry. The entry must be absent, and there must be space.
     pub(super) fn insert(&mut self, hash: u32, slot: u32) {
         let mut at = self.home(hash);
         loop {
@@ -154,7 +155,7 @@ impl Index {
         }
     }
 
-    /// Returns the line of a hash, by its high bits: the tag has the low ones.
+    /// Returns the line of a hash. The line is determined by the high bits, because the tag uses the low bits.
     fn home(&self, hash: u32) -> usize {
         ((u64::from(hash) * self.lines.len() as u64) >> 32) as usize
     }

@@ -93,7 +93,7 @@ impl Partition {
         self.cells.bytes() + self.index.bytes() + self.wheel.bytes() + self.ghost.bytes()
     }
 
-    /// Appends the value of a key. False: the key has none.
+    /// Appends the value of a key. Returns false if the key has no value.
     ///
     /// Short on purpose: it waits for memory twice, for a line of the index and for the entry. If all of it fits into
     /// the processor's look-ahead window of some hundred instructions, the next fetch waits at the same time.
@@ -122,7 +122,7 @@ impl Partition {
         self.find(hash, key, now).is_some()
     }
 
-    /// Stores a value, replacing an existing one.
+    /// Stores a value, replacing an existing value.
     ///
     /// # Errors
     /// There is no space; the key has no value then.
@@ -163,7 +163,7 @@ impl Partition {
         Ok(())
     }
 
-    /// Changes a counter; returns it.
+    /// Changes a counter. Returns its new value.
     ///
     /// # Errors
     /// The value is no number, or would overflow; nothing has changed. Or there is no space.
@@ -190,19 +190,20 @@ impl Partition {
         Ok(after)
     }
 
-    /// Removes a key. Tells whether it had a value.
+    /// Removes a key. Returns whether it had a value.
     pub(super) fn remove(&mut self, hash: u32, key: &[u8], now: u64) -> bool {
         let found = self.find(hash, key, now);
         if let Some(slot) = found {
             self.counts.removals += 1;
             self.drop_entry(slot);
         }
-        // The log may have an entry that was evicted.
+        // The log may have an entry that memory has evicted.
         self.note_removal(key);
         found.is_some()
     }
 
-    /// Removes expired entries; decrements `looks` for each inspected one. False: there may be more.
+    /// Removes expired entries, and decrements `looks` for each inspected entry. Returns false if more entries may have
+    /// expired.
     pub(super) fn sweep(&mut self, now: u64, looks: &mut u32) -> bool {
         while let Some(slot) = self.wheel.due(&self.cells, now, looks) {
             self.counts.expired += 1;
@@ -211,8 +212,8 @@ impl Partition {
         *looks > 0
     }
 
-    /// Notes entries for the log as if they were stored now: up to `most`, from the entry `from` on. Returns the entry
-    /// to continue with.
+    /// Notes entries for the log as if they were stored now: up to `most` entries, from the entry `from` on. Returns
+    /// the entry with which to continue.
     pub(crate) fn note_entries(&mut self, mut from: u32, most: usize, most_bytes: usize) -> Option<u32> {
         let (mut noted, mut bytes) = (0, 0);
         while noted < most && bytes < most_bytes {
@@ -232,7 +233,7 @@ impl Partition {
         Some(from)
     }
 
-    /// Returns the live entry of a key; drops an expired one.
+    /// Returns the live entry of a key; drops the entry if it has expired.
     fn find(&mut self, hash: u32, key: &[u8], now: u64) -> Option<u32> {
         match self.alive(hash, key, now) {
             Ok((slot, _)) => Some(slot),
@@ -257,7 +258,7 @@ impl Partition {
     /// Returns the entry of a key and the begin of its value.
     ///
     /// # Errors
-    /// There is none. An expired one is returned, to be dropped.
+    /// The key has no live entry. An expired entry is returned, so that the caller drops it.
     #[inline(always)]
     fn alive(&self, hash: u32, key: &[u8], now: u64) -> Result<(u32, Piece<'_>), Option<u32>> {
         match self.look(hash, key) {
@@ -324,7 +325,7 @@ impl Partition {
             self.data = self.data + value.len() - self.cells.value_length(slot);
             self.cells.replace(slot, value);
         } else {
-            // Out of its queue meanwhile: it must not evict itself.
+            // The entry is removed from its queue meanwhile, because it must not evict itself.
             self.dequeue(slot);
             if !self.make_room(new.saturating_sub(old), promise, now) {
                 self.enqueue(slot);
@@ -389,7 +390,7 @@ impl Partition {
         queue.unlink(&mut self.cells, QUEUE, slot);
     }
 
-    /// Evicts entries until this many more cells fit; evicts promised entries only for a promised one.
+    /// Evicts entries until this many more cells fit. Evicts promised entries only to store a promised entry.
     fn make_room(&mut self, cells: usize, promise: Promise, now: u64) -> bool {
         while self.bytes() + cells * CELL > self.budget {
             if !self.evict(promise, now) {
@@ -399,7 +400,7 @@ impl Partition {
         true
     }
 
-    /// Evicts one entry. False: there is none.
+    /// Evicts one entry. Returns false if there is no entry to evict.
     fn evict(&mut self, promise: Promise, now: u64) -> bool {
         for round in 0.. {
             let small = self.small.first().filter(|_| self.small_cells * CELL > self.budget / 20);

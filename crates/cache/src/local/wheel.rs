@@ -33,7 +33,7 @@ impl Wheel {
         if self.buckets.is_empty() {
             self.buckets = vec![List::EMPTY; BUCKETS as usize].into();
         }
-        // At the front: an inspection of this bucket in progress continues behind it.
+        // The entry is added at the front, because an inspection of this bucket in progress continues after it.
         self.buckets[bucket(end)].push_front(cells, WHEEL, slot);
     }
 
@@ -48,8 +48,8 @@ impl Wheel {
         self.buckets[bucket(end)].unlink(cells, WHEEL, slot);
     }
 
-    /// Returns an expired entry; the caller unlinks it. Inspects at most `looks` entries and decrements it. `None` with
-    /// a rest in `looks`: there is no other.
+    /// Returns an expired entry, which the caller unlinks. Inspects at most `looks` entries and decrements `looks` for
+    /// each. If the result is `None` and `looks` is not 0, no other entry has expired.
     pub(super) fn due(&mut self, cells: &Cells, now: u64, looks: &mut u32) -> Option<u32> {
         let second = now / 1000;
         if self.buckets.is_empty() {

@@ -32,7 +32,7 @@ impl Changes {
         Self { bytes: Vec::new(), most, ahead, never, is_taking: true, has_gap: false }
     }
 
-    /// Notes a stored value; `fill` appends `length` bytes, of which the key has `key`.
+    /// Notes a stored value. `fill` appends `length` bytes, of which the first `key` bytes are the key.
     pub(crate) fn store(
         &mut self,
         end: u64,
@@ -55,7 +55,7 @@ impl Changes {
         self.push(REMOVED, key.len(), |out| out.extend_from_slice(key));
     }
 
-    /// Tells whether half of its space is free: for changes that can wait.
+    /// Tells whether half of the space is free, so that changes which can wait may be noted.
     pub(crate) const fn has_room(&self) -> bool {
         self.bytes.len() < self.most / 2
     }
@@ -64,7 +64,7 @@ impl Changes {
         self.bytes.len()
     }
 
-    /// Exchanges the changes for an empty vector. Tells whether there was a gap, and clears it.
+    /// Exchanges the changes for an empty vector. Returns whether there was a gap, and clears the gap.
     pub(super) fn swap(&mut self, with: &mut Vec<u8>) -> bool {
         std::mem::swap(&mut self.bytes, with);
         std::mem::take(&mut self.has_gap)
@@ -110,7 +110,7 @@ pub(crate) enum Change<'a> {
     Removed { key: &'a [u8] },
 }
 
-/// Reads a record. `None`: it is no record of a cache.
+/// Reads a record. Returns `None` if it is no record of a cache.
 pub(super) fn read(kind: u8, payload: &[u8]) -> Option<Change<'_>> {
     match kind {
         STORED | PROMISED => {

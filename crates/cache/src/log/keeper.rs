@@ -1,4 +1,4 @@
-//! Log thread: writes groups, compacts, tries again after a failure.
+//! Log thread: writes groups, compacts the log, and tries again after a failure.
 
 use std::io;
 use std::path::Path;
@@ -84,7 +84,7 @@ impl Keeper {
         keeper
     }
 
-    /// Works until the log is stopped, then writes the rest.
+    /// Works until the log is stopped, then writes the remaining changes.
     pub(crate) fn run(mut self) {
         let mut is_stopped = false;
         while !is_stopped {
@@ -109,7 +109,8 @@ impl Keeper {
         self.finish();
     }
 
-    /// Writes the rest. An incomplete log gets a last attempt: memory still has the entries.
+    /// Writes the remaining changes. If the log is incomplete, makes a last attempt, because memory still has the
+    /// entries.
     fn finish(&mut self) {
         self.round();
         if self.failed_at.is_some() {
@@ -123,7 +124,7 @@ impl Keeper {
     /// Sleeps until there is a change.
     fn idle(&mut self) -> bool {
         self.log.is_idle.store(true, Ordering::SeqCst);
-        // Writes changes noted before the flag was visible. This may fail, or begin a compaction.
+        // This round writes changes that were noted before the flag was visible. It may fail, or begin a compaction.
         if self.round() || self.failed_at.is_some() || self.compaction.is_some() {
             self.log.is_idle.store(false, Ordering::SeqCst);
             return false;
@@ -133,7 +134,7 @@ impl Keeper {
         is_stopped || self.log.sleep(Some(self.settings.linger))
     }
 
-    /// Takes all changes and writes them. Tells whether there were any.
+    /// Takes all changes and writes them. Returns whether there were any.
     fn round(&mut self) -> bool {
         let group = self.log.next_group();
         if self.failed_at.is_some() {
@@ -153,7 +154,7 @@ impl Keeper {
         was_busy
     }
 
-    /// Takes the changes of the partitions. Tells whether any partition has a gap.
+    /// Takes the changes of the partitions. Returns whether any partition has a gap.
     fn take_groups(&mut self) -> bool {
         let mut has_gap = false;
         self.live = 0;
@@ -260,8 +261,8 @@ impl Keeper {
     }
 
     fn end_compaction(&mut self, compaction: &Compaction) {
-        // Oldest first: the remaining log is always its end. A segment that cannot be removed stays with all later
-        // ones.
+        // The oldest segments are removed first, so that the remaining log is always the end of the whole log. If a
+        // segment cannot be removed, all later segments stay too.
         while let Some(segment) = self.segments.first().filter(|segment| segment.number < compaction.first)
             && remove(&Segment::path(&self.settings.folder, segment.number))
         {
@@ -338,7 +339,7 @@ impl Keeper {
     }
 }
 
-/// Removes a segment file. Tells whether it is gone.
+/// Removes a segment file. Returns whether the file is gone.
 fn remove(path: &Path) -> bool {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -350,14 +351,14 @@ fn remove(path: &Path) -> bool {
 }
 
 impl Drop for Keeper {
-    /// Fails all tickets when the thread ends, even by a panic: no ticket waits for ever.
+    /// Fails all tickets when the thread ends, even by a panic, so that no ticket waits for ever.
     fn drop(&mut self) {
         self.log.fail(CacheError::Unavailable);
     }
 }
 
 impl Shared {
-    /// Lets partitions note some more entries. Tells whether these were the last.
+    /// Makes the partitions note some more entries. Returns whether these were the last.
     fn note(&self, compaction: &mut Compaction) -> bool {
         for _ in 0..NOTES {
             if compaction.part == self.parts() {

@@ -17,7 +17,7 @@ pub(crate) fn create(path: &Path) -> io::Result<Writer> {
     Writer::create(path, MAGIC)
 }
 
-/// Passes all changes of a folder to `apply`, in order; returns its segments.
+/// Passes all changes of a folder to `apply`, in order. Returns the segments of the folder.
 ///
 /// # Errors
 /// The folder cannot be read. Errors of single files are in the report.
@@ -26,7 +26,7 @@ pub(crate) fn load(folder: &Path, mut apply: impl FnMut(Change<'_>)) -> io::Resu
     let mut report = LoadReport::default();
     for (at, segment) in segments.iter().enumerate() {
         let path = Segment::path(folder, segment.number);
-        // Earlier versions created files with the rights of their umask. A file of another user is left alone.
+        // Earlier versions created files with the rights of their umask. A file of another user is not changed.
         let _ = File::open(&path).and_then(|file| private::narrow(&file));
         report.segments += 1;
         report.bytes += segment.bytes;

@@ -26,13 +26,14 @@ impl ChangesInProgress {
         (cluster::hash(key) % PLACES) as usize
     }
 
-    /// Returns the thread for a request without a change: `own`, unless another one has the key.
+    /// Returns the thread for a request that changes nothing: `own`, unless another thread has a change of the key in
+    /// progress.
     pub(super) fn thread_for(&self, key: &[u8], own: usize) -> usize {
         let held = self.0[Self::place(key)].load(Ordering::Acquire);
         if held & COUNT == 0 { own } else { (held >> THREAD) as usize }
     }
 
-    /// Returns the thread for a change, which is in progress until its claim is dropped.
+    /// Returns the thread for a change. The change counts as in progress until its claim is dropped.
     pub(super) fn claim(self: &Arc<Self>, key: &[u8], own: usize) -> (usize, Claim) {
         let place = Self::place(key);
         let own = (own as u64) << THREAD;

@@ -8,8 +8,8 @@ use super::resp::Reply;
 /// Number of slots of a cluster.
 pub(super) const SLOTS: usize = 16_384;
 
-/// Returns the slot of a key: computed from the text between the first brace and the next closing one if it is not
-/// empty, otherwise from the whole key.
+/// Returns the slot of a key. The slot is computed from the text between the first opening brace and the next closing
+/// brace, or from the whole key if there is no such text.
 pub(super) fn slot(key: &[u8]) -> usize {
     let tag = key.iter().position(|octet| *octet == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -34,7 +34,7 @@ pub(super) struct Share {
     pub(super) server: Endpoint,
 }
 
-/// Reads the reply to `CLUSTER SLOTS`. A server without a name is the one that was asked.
+/// Reads the reply to `CLUSTER SLOTS`. A server without a name in the reply is the server that was asked.
 pub(super) fn shares(bytes: &[u8], reply: &Reply, asked: &Endpoint) -> Option<Vec<Share>> {
     let Reply::Array(items) = reply else { return None };
     let share = |item: &Reply| {
@@ -53,7 +53,8 @@ pub(super) fn shares(bytes: &[u8], reply: &Reply, asked: &Endpoint) -> Option<Ve
     items.iter().map(share).collect()
 }
 
-/// Reads the address in a redirection, `192.0.2.7:6379`; without a host it is the host of the redirecting server.
+/// Reads the address in a redirection, such as `192.0.2.7:6379`. If the host is missing, it is the host of the
+/// redirecting server.
 pub(super) fn redirected(address: &str, by: &Endpoint) -> Option<Endpoint> {
     let (host, port) = address.rsplit_once(':')?;
     named(host, port.parse().ok()?, by)
@@ -68,8 +69,8 @@ fn named(host: &str, port: u16, by: &Endpoint) -> Option<Endpoint> {
     }
 }
 
-/// Selects one of several servers for a key: the same for all clients with the same list, and when the list grows by
-/// one, each key either stays or moves to the new server (rendezvous hashing).
+/// Selects one of several servers for a key (rendezvous hashing). All clients with the same list select the same
+/// server. When the list grows by one server, each key either keeps its server or moves to the new server.
 pub(super) fn chosen(key: &[u8], servers: &[u64]) -> usize {
     let key = hash(key);
     let weight = |server: &u64| mix(key ^ *server);

@@ -78,7 +78,7 @@ pub(super) async fn keep(world: Rc<Topology>, node: Rc<CacheServer>, connection:
             }
             Err(error) => {
                 world.lose(&connection, State::Down);
-                // All connections to a server notice it at once.
+                // All connections to a server notice this at once.
                 let is_new = !std::mem::replace(&mut is_missing, true) && node.is_first(&connection);
                 if is_new && shared.said.missed(server, world.thread) {
                     tracing::warn!(cache = name, %server, %error, "cache server not reached");
@@ -93,8 +93,8 @@ pub(super) async fn keep(world: Rc<Topology>, node: Rc<CacheServer>, connection:
     }
 }
 
-/// Opens the connection. One of all connections to a server asks once whether the server evicts; a server that closes
-/// the connection for that is used nevertheless.
+/// Opens the connection. One of all connections to a server asks once whether the server evicts entries. A server that
+/// closes the connection because of this question is used nevertheless.
 async fn open(world: &Topology, node: &CacheServer, connection: &Rc<Connection>) -> Result<Box<dyn Stream>, DialError> {
     let settings = &world.shared.settings;
     let mut stream = dial(settings, &node.server).await?;
@@ -160,7 +160,7 @@ impl Output {
         self.written == self.bytes.len() && self.is_flushed
     }
 
-    /// Writes the output, and completes when all is written. Never completes if there is nothing to write.
+    /// Writes the output, and completes when all bytes are written. Never completes if there is nothing to write.
     async fn write(&mut self) -> io::Result<()> {
         if self.is_written() {
             return std::future::pending().await;

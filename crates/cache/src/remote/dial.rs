@@ -99,7 +99,7 @@ async fn reach(settings: &RemoteSettings, server: &Endpoint) -> Result<Box<dyn S
     };
     let stream = TcpStream::connect((host.as_str(), port)).await?;
     settings.peers.add(stream.peer_addr()?);
-    // Requests of a round leave in one write: none waits for more.
+    // The requests of a round are sent in one write, so no request waits for more requests.
     stream.set_nodelay(true)?;
     let Some(tls) = &settings.tls else { return Ok(Box::new(stream)) };
     let name = ServerName::try_from(host.clone()).map_err(|_| DialError::Name(host.clone()))?;

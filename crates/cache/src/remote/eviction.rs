@@ -6,8 +6,8 @@ use super::dial::{DialError, Stream, command, within};
 use super::resp::Reply;
 use super::settings::RemoteSettings;
 
-/// Logs a warning about a server that may evict. A server that does not tell, or refuses the command to this user,
-/// causes none.
+/// Logs a warning about a server that may evict entries. There is no warning if the server does not answer the
+/// question, or refuses the command to this user.
 ///
 /// # Errors
 /// The connection is unusable.

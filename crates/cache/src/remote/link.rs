@@ -93,7 +93,7 @@ impl Link {
         self.state
     }
 
-    /// Takes a request. True: there are bytes to send, and there were none.
+    /// Takes a request. Returns true if there are bytes to send, and there were none before.
     pub(super) fn ask(&mut self, mut flight: Flight, value: &[u8], events: &mut Vec<Event>) -> bool {
         match self.state {
             State::Down => {
@@ -138,8 +138,8 @@ impl Link {
         }
     }
 
-    /// Marks the connection as lost: requests that were sent fail. The new state is `state`; waiting requests fail too
-    /// if it is `Down`.
+    /// Marks the connection as lost and sets its state. Requests that were sent fail; if the new state is `Down`,
+    /// waiting requests fail too.
     pub(super) fn lost(&mut self, state: State, events: &mut Vec<Event>) {
         self.state = state;
         self.out.clear();
@@ -159,7 +159,7 @@ impl Link {
         std::mem::swap(&mut self.out, sent);
     }
 
-    /// Processes received bytes, and leaves an incomplete reply.
+    /// Processes received bytes, and leaves an incomplete reply in `input`.
     ///
     /// # Errors
     /// Reason why the connection is unusable.
@@ -213,7 +213,8 @@ impl Link {
         result
     }
 
-    /// Answers requests whose deadline has passed. True: the server does not answer, and the connection must be closed.
+    /// Answers requests whose deadline has passed. Returns true if the server does not answer, so that the connection
+    /// must be closed.
     pub(super) fn expire(&mut self, now: Instant, events: &mut Vec<Event>) -> bool {
         for flight in &mut self.flights {
             if flight.due <= now && flight.ticket.is_some() {
@@ -232,8 +233,8 @@ impl Link {
         self.state == State::Up && (hangs || self.missed >= self.bounds.misses)
     }
 
-    /// Returns the time of the next work for [`expire`](Self::expire) without a further request; `None` if no request
-    /// is in flight.
+    /// Returns the time at which [`expire`](Self::expire) has work next if no request follows; `None` if no request is
+    /// in flight.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let hangs = self.flights.front().map(|front| front.due + self.bounds.timeout);
         let asked = self.flights.iter().filter(|flight| flight.ticket.is_some()).chain(&self.waiting);
@@ -293,12 +294,13 @@ mod tests {
         format!("key{number}").into_bytes()
     }
 
-    /// Long enough that no garbage of a few octets turns it into the value of another key.
+    /// Returns the value of a key in this test. It is so long that no garbage of a few octets turns it into the value
+    /// of another key.
     fn value_of(key: &str) -> String {
         format!("{key}--------------------------{key}")
     }
 
-    /// Returns the replies of a server to these bytes, each with the value of its key.
+    /// Returns the replies of a server to these bytes; each reply has the value of its key.
     fn replies(sent: &[u8], wire: Wire) -> Vec<Vec<u8>> {
         let text = String::from_utf8(sent.to_vec()).unwrap();
         let value = |key: &str| value_of(key);

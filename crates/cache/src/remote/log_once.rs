@@ -25,7 +25,7 @@ impl LogOnce {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a thread does not reach a server. Tells whether it is the first thread.
+    /// Notes that a thread does not reach a server. Returns whether it is the first such thread.
     pub(super) fn missed(&self, server: &Endpoint, thread: usize) -> bool {
         let missing = &mut self.known().missing;
         let is_first = missing.iter().all(|(other, _)| other != server);
@@ -33,7 +33,8 @@ impl LogOnce {
         is_first
     }
 
-    /// Notes that a thread reaches a server again, or needs it no more. Tells whether it was the last thread.
+    /// Notes that a thread reaches a server again, or does not need it any more. Returns whether it was the last such
+    /// thread.
     pub(super) fn reached(&self, server: &Endpoint, thread: usize) -> bool {
         let missing = &mut self.known().missing;
         let before = missing.len();
@@ -46,7 +47,8 @@ impl LogOnce {
         self.known().missing.retain(|(_, by)| *by != thread);
     }
 
-    /// Tells whether this text about a server must be logged: it was not logged for `pause`, nor too many others.
+    /// Tells whether this text about a server must be logged: it was not logged during the last `pause`, and not too
+    /// many other texts were.
     pub(super) fn is_news(&self, server: &Endpoint, words: &str, pause: Duration) -> bool {
         let now = Instant::now();
         let known = &mut self.known().words;

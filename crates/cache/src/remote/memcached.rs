@@ -102,14 +102,14 @@ fn end(token: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Tells whether these credentials can be transmitted: the server reads user and password as words of a line, separated
-/// by spaces.
+/// Tells whether these credentials can be transmitted: the server reads user and password as words of a line, which are
+/// separated by spaces.
 pub(super) fn can_be_shown(credentials: &Credentials) -> bool {
     let is_word = |text: &str| !text.is_empty() && !text.contains([' ', '\r', '\n', '\0']);
     is_word(&credentials.user) && is_word(&credentials.password)
 }
 
-/// Tells whether the operation is impossible: counting below zero.
+/// Tells whether Memcached cannot perform the operation, because it may count below zero.
 pub(super) const fn refuses(op: Op) -> bool {
     match op {
         Op::Count(count) => count.by < 0 && matches!(count.floor, Floor::None),
@@ -161,7 +161,7 @@ fn failure(line: &[u8], code: &[u8], after: usize) -> Read {
         b"SERVER_ERROR" if has(b"too large") => Read::Reply(after, ReplyMeaning::Denied(CacheError::Refused)),
         b"SERVER_ERROR" if has(b"ut of memory") => Read::Reply(after, ReplyMeaning::Denied(CacheError::Full)),
         b"SERVER_ERROR" => Read::Reply(after, ReplyMeaning::Last(CacheError::Unavailable, "SERVER_ERROR")),
-        // The state of the rest of such a request is unknown.
+        // The remaining bytes of such a request are in an unknown state.
         b"CLIENT_ERROR" | b"ERROR" => Read::Reply(after, ReplyMeaning::Last(CacheError::Denied, "ERROR")),
         _ => Read::Broken("no reply to what was asked"),
     }
@@ -246,7 +246,7 @@ fn check<'a>(words: impl Iterator<Item = &'a [u8]>, key: Option<&[u8]>, token: u
     if has_token && has_key { Ok(flags) } else { Err("a reply without its token or key") }
 }
 
-/// Returns the key in a form that the protocol allows.
+/// Returns the key in a form that the protocol allows: unchanged if possible, otherwise hashed.
 fn on_the_wire(key: &[u8]) -> Cow<'_, [u8]> {
     let is_plain = key.len() <= LONGEST && key.iter().all(u8::is_ascii_graphic) && !key.starts_with(HASHED);
     if is_plain {
@@ -260,7 +260,7 @@ fn on_the_wire(key: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(hashed)
 }
 
-/// Tells whether a value is digits followed by spaces, like a number that was counted down.
+/// Tells whether a value consists of digits followed by spaces, like a number that was counted down.
 fn looks_padded(value: &[u8]) -> bool {
     let digits = value.trim_ascii_end();
     value.ends_with(b" ") && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
@@ -276,7 +276,7 @@ fn seconds(life: Life) -> u64 {
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let end = seconds.saturating_add(now);
-    // The server stores times in 32 bits; beyond that an entry lives until it is removed.
+    // The server stores times in 32 bits; an entry with a later end lives until it is removed.
     if end > i32::MAX as u64 { 0 } else { end }
 }
 

@@ -1,6 +1,7 @@
 //! Engines in other processes: Memcached, and Redis as one server, as a group with Sentinels, or as a cluster.
 //!
-//! The one rule of use: [`flush`](RemoteCache::flush) at the end of a round. Requests wait for it.
+//! The one rule of use: call [`flush`](RemoteCache::flush) at the end of each round, because requests wait for this
+//! call.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -171,7 +172,7 @@ fn run(shared: Arc<Shared>, number: usize, queue: Arc<Queue>) {
         Ok(runtime) => {
             // The end of the service logs a panic.
             let _ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(served.serve())));
-            // A thread of the runtime may be resolving a name; that is not waited for.
+            // A thread of the runtime may be resolving a name; this function does not wait for that thread.
             runtime.shutdown_background();
         }
         Err(error) => tracing::error!(cache = shared.settings.name, %error, "the thread of a cache cannot work"),

@@ -89,7 +89,7 @@ impl Queue {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets `put` add requests. False: the queue has stopped. Earlier requests are answered.
+    /// Calls `put`, which adds requests. Returns false if the queue has stopped; earlier requests are still answered.
     pub(super) fn put(&self, put: impl FnOnce(&mut Jobs)) -> bool {
         let mut jobs = self.jobs();
         if self.is_stopped() {

@@ -37,7 +37,7 @@ pub(super) enum Front {
     Broken(&'static str),
 }
 
-/// Reads one reply from the front. `most`: bytes of one text.
+/// Reads one reply from the front of `input`. `most`: maximum bytes of one text.
 pub(super) fn read(input: &[u8], most: usize) -> Front {
     item(input, 0, most, 0)
 }

@@ -55,7 +55,7 @@ impl Wire {
         }
     }
 
-    /// Reads the reply to the request written with this token. `most`: bytes of a value.
+    /// Reads the reply to the request that was written with this token. `most`: maximum bytes of a value.
     pub(super) fn read(self, input: &[u8], flight: &Flight, token: u32, most: usize) -> Read {
         match self {
             Self::Memcached => memcached::read(input, flight, token, most),

@@ -93,7 +93,7 @@ fn has(cache: &LocalCache, n: u32) -> bool {
     cache.fetch(&key(n), NOW, &mut Vec::with_capacity(48)).unwrap()
 }
 
-/// Other entries evict one another alone.
+/// Other entries evict only one another, and no promised entries.
 #[test]
 fn promised_entries_stay_beside_any_others() {
     for partitions in [1, 16] {
@@ -121,7 +121,7 @@ fn promised_entries_take_the_place_of_others_and_then_of_one_another() {
     assert!((most..3 * capacity).all(|n| promised(&cache, n)), "there is room for the last");
     assert!(cache.gauges().bytes <= cache.gauges().bound);
     assert!(has(&cache, (3 * capacity - 1) | 1 << 31));
-    // No space is left for others: they are refused, and evict none.
+    // No space is left for other entries: they are refused, and evict none.
     let held = cache.len();
     let stored = (0..100).filter(|n| cache.store(&key(*n), &[7; 48], Life::FOREVER, NOW).is_ok()).count();
     assert!(stored < 100 && cache.len() >= held, "{stored}");

@@ -129,7 +129,8 @@ fn the_log_is_compacted_while_it_runs() {
     }
     let log = cache.log_gauges().unwrap();
     assert!(log.compactions > 2, "{log:?}");
-    // 23 kB live: twice that and a segment start a compaction, and some changes come while it runs.
+    // 23 kB of the log are live. A compaction starts when the log has twice this size and a segment; some changes come
+    // while it runs.
     assert!(log.bytes < 400_000, "{log:?}");
     let on_disk: u64 =
         std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();

@@ -74,7 +74,7 @@ impl Model {
     }
 }
 
-/// Runs the steps. `exact`: nothing is evicted, so a missing value is an error, too.
+/// Runs the steps. `exact`: whether nothing is evicted, so that a missing value is an error, too.
 fn run(settings: &LocalSettings, steps: Vec<Step>, exact: bool) -> Result<(), TestCaseError> {
     let folder = tempfile::tempdir().unwrap();
     let mut now = 1_000_000;

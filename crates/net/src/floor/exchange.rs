@@ -1,4 +1,5 @@
-//! Unread exchange: two programs send each other the datagrams of a request or call, and only look at their lengths.
+//! Exchange without parsing: two programs send each other the datagrams of a request or call, and only check their
+//! lengths.
 
 use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -40,8 +41,8 @@ pub struct Step {
     pub is_last: bool,
 }
 
-/// Answers datagrams by their steps until `is_over`, and counts completed exchanges. Skips datagrams of other lengths. Batches datagrams if the
-/// kernel has several.
+/// Answers datagrams by their steps until `is_over`, and counts completed exchanges. Skips datagrams of other lengths.
+/// Batches datagrams if the kernel has several of them.
 ///
 /// # Errors
 /// The socket fails, or is not IPv4.
@@ -107,7 +108,7 @@ impl Batch {
         Self { names, headers, answers: sends, to, pieces, _rooms: rooms, _places: places }
     }
 
-    /// Receives a batch; 0 if nothing arrived in time.
+    /// Receives a batch. Returns the number of datagrams; 0 if nothing arrived in time.
     fn receive(&mut self, fd: RawFd) -> std::io::Result<usize> {
         for header in &mut self.headers {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in>() as u32;
@@ -189,7 +190,7 @@ mod tests {
         caller.join().expect("it ends");
         let (answered, completed) = (other.join().expect("it ends"), completed.load(Relaxed));
         assert!(completed >= 1_000, "{completed}");
-        // Each of the three exchanges is at most one answer ahead.
+        // Each of the three exchanges may be one answer ahead of the others, but not more.
         assert!((completed..=completed + 3).contains(&answered), "{answered} answered, {completed} completed");
     }
 }

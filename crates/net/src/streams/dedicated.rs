@@ -1,4 +1,5 @@
-//! Dedicated connections of the service: taken over from its dedicated sockets, and ended by the close of each protocol.
+//! Dedicated connections of the service: the shard takes them over from the dedicated sockets, and ends each with the
+//! closing handshake of its protocols.
 
 use super::Streams;
 use super::dial::Dial;
@@ -52,7 +53,8 @@ impl Streams {
         self.schedule(slot);
     }
 
-    /// Closes each protocol once no data wait; the peer has time to do the same (RFC 6455 section 7.1.1, RFC 8446 section 6.1).
+    /// Closes each protocol once no data wait; then the peer has time to close its side (RFC 6455 section 7.1.1, RFC
+    /// 8446 section 6.1).
     pub(super) fn shut_down(&mut self, slot: u32) {
         let now = clock::now().mono;
         let Some(connection) = self.connection(slot) else { return };

@@ -65,7 +65,8 @@ impl Streams {
         self.shut_down(slot);
     }
 
-    /// Checks whether all data have reached a peer that had ended its side. Returns false if no check is pending, or the time is over.
+    /// Checks whether all data have reached a peer that had ended its side. Returns false if no check is pending, or
+    /// the time for checks is over.
     pub(super) fn check_acknowledged(&mut self, slot: u32, now: Now) -> bool {
         let bounds = self.bounds.clone();
         let Some(connection) = self.connection(slot).filter(|c| !c.unacknowledged.is_empty()) else { return false };

@@ -83,8 +83,8 @@ impl Streams {
         Post::Done
     }
 
-    /// Holds a message with a fallback until its connection is made, apart from other messages. Returns false if the connection is open: the
-    /// caller sends the message. After the deadline the message fails at once.
+    /// Holds a message with a fallback until its connection is made, apart from other messages. Returns false if the
+    /// connection is open; then the caller sends the message. If the deadline has passed, the message fails at once.
     fn hold_fallback(&mut self, slot: u32, message: &[u8], sender: Sender, now: Now) -> bool {
         let (bound, counters) = (self.bounds.write_queue, self.counters.clone());
         let Some(connection) = self.connection(slot).filter(|c| c.phase == Phase::Dialling) else { return false };
@@ -102,8 +102,8 @@ impl Streams {
         true
     }
 
-    /// Fails the messages with a fallback of a connection that is not made in time. The attempt to connect continues. Returns false if no such
-    /// message waits.
+    /// Fails the messages with a fallback that wait for a connection that is not made in time. The attempt to connect
+    /// continues. Returns false if no such message waits.
     pub(super) fn fail_fallbacks(&mut self, slot: u32) -> bool {
         let Some(connection) = self.connection(slot).filter(|c| c.phase == Phase::Dialling && c.has_fallbacks()) else {
             return false;
@@ -118,8 +118,9 @@ impl Streams {
         true
     }
 
-    /// Tells whether this flow is a connection to the target's peer: of its transport, to its address, and, if a name must be proved, of that name. A
-    /// flow from an untrusted message must not lead to another peer. To a peer that has ended its side only responses go.
+    /// Tells whether this flow is a connection to the target's peer: it must have the transport and the address of the
+    /// target, and its peer must have proved the name of the target, if there is one. Otherwise a flow in an untrusted
+    /// message could lead to another peer. If the peer has ended its side, only responses may use the connection.
     fn leads_to(&self, flow: Flow, target: &Target, message: &[u8]) -> bool {
         let place = self.slots.get(flow.slot as usize).filter(|place| place.generation == flow.generation);
         let Some(connection) = place.and_then(|place| place.connection.as_deref()) else { return false };
@@ -156,7 +157,8 @@ impl Streams {
         self.round.push(Piece { slot, order, range });
     }
 
-    /// Notes the shard and token that learn if a message is not sent, or the connection ends before a response.
+    /// Notes the shard and the token to which it is reported if a message is not sent, or if the connection ends before
+    /// a response.
     pub(super) fn note_sent(&mut self, slot: u32, origin: usize, token: u64) {
         let place = self.slots.get_mut(slot as usize);
         let Some(connection) = place.and_then(|place| place.connection.as_deref_mut()) else { return };
@@ -170,8 +172,9 @@ impl Streams {
         }
     }
 
-    /// Directs this address to the connection, in place of an earlier address; or to none if the connection has ended. A secure connection needs a
-    /// verified certificate of its peer (RFC 5923 section 9.3).
+    /// Directs messages for this address to the connection; an earlier address of the connection is removed. If the
+    /// connection has ended, the address is directed to none. A secure connection needs a verified certificate of its
+    /// peer (RFC 5923 section 9.3).
     pub(crate) fn alias(&mut self, flow: Flow, transport: Transport, address: SocketAddr) {
         let network = self.network.clone();
         let connection = self.same(flow.slot, flow.generation).filter(|c| c.transport == transport);

@@ -30,7 +30,8 @@ impl SentLog {
         Self { ring: Vec::new(), most: most as u64, count: 0 }
     }
 
-    /// Notes a message of the connection with this last message. Returns whether the oldest message was forgotten for it.
+    /// Notes a message of the connection whose previous message was `last`. Returns whether the oldest message was
+    /// forgotten to make room.
     pub(crate) fn note(&mut self, last: &mut LastSent, origin: usize, token: u64) -> bool {
         if self.most == 0 {
             return true;
@@ -76,7 +77,7 @@ mod tests {
         for token in 30..33 {
             sent.note(&mut b, 1, token);
         }
-        // Six were noted: the first is forgotten.
+        // Six messages were noted: the first one is forgotten.
         assert_eq!(sent.of(a).collect::<Vec<_>>(), [(2, 11)]);
         assert_eq!(sent.of(b).collect::<Vec<_>>(), [(1, 32), (1, 31), (1, 30), (1, 20)]);
         for token in 40..90 {

@@ -1,4 +1,5 @@
-//! Output of connections: immediately as far as the sockets take it, the rest when they have room.
+//! Output of connections: bytes are written immediately as far as the sockets take them, and the remaining bytes when
+//! the sockets have room.
 
 use super::{PARTS, Piece, Streams};
 use crate::connection::Phase;
@@ -156,7 +157,7 @@ impl Streams {
         }
     }
 
-    /// Keeps bytes until the socket takes them.
+    /// Keeps bytes until the socket has room for them.
     fn keep(&mut self, slot: u32, bytes: &[u8]) {
         let bound = self.bounds.write_queue;
         let Some(connection) = self.connection(slot) else { return };
@@ -175,7 +176,7 @@ impl Streams {
         }
     }
 
-    /// Writes waiting bytes as far as the sockets take them; otherwise `cx` is woken when they have room.
+    /// Writes waiting bytes as far as the sockets take them. If bytes remain, `cx` is woken when a socket has room.
     #[inline]
     pub(crate) fn resume(&mut self, cx: &mut Context<'_>) {
         if !self.blocked.is_empty() {
@@ -185,7 +186,8 @@ impl Streams {
 
     #[cold]
     fn resume_blocked(&mut self, cx: &mut Context<'_>) {
-        // A connection that ends meanwhile removes itself from the list: not from the one being iterated.
+        // A connection that ends meanwhile removes itself from the list, which must not be the list that is being
+        // iterated.
         let mut blocked = std::mem::take(&mut self.blocked);
         blocked.retain(|&slot| self.is_still_blocked(slot, cx));
         blocked.append(&mut self.blocked);

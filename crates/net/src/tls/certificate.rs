@@ -42,7 +42,7 @@ impl Certificate {
     }
 }
 
-/// Error about this file.
+/// Returns the error about this file.
 pub(super) fn bad(path: &Path, why: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", path.display()))
 }
@@ -50,7 +50,8 @@ pub(super) fn bad(path: &Path, why: impl std::fmt::Display) -> io::Error {
 /// Reads the certificates of the authorities in this file.
 pub(super) fn authorities(path: &Path) -> io::Result<RootCertStore> {
     let mut store = RootCertStore::empty();
-    // One after the other: a system has more than a hundred, and a reload reads them all.
+    // The files are read one after the other: a system has more than a hundred authorities, and a reload reads them
+    // all.
     for certificate in CertificateDer::pem_file_iter(path).map_err(|e| bad(path, e))? {
         store.add(certificate.map_err(|e| bad(path, e))?).map_err(|e| bad(path, e))?;
     }
@@ -68,7 +69,7 @@ fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     sections(path, NO_CERTIFICATE)
 }
 
-/// Reads the sections of one kind in a PEM file. None is an error.
+/// Reads the sections of one kind in a PEM file. A file without such sections is an error.
 fn sections<T: PemObject>(path: &Path, none: &str) -> io::Result<Vec<T>> {
     let all: Result<Vec<T>, _> = T::pem_file_iter(path).map_err(|e| bad(path, e))?.collect();
     match all {

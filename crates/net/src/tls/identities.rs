@@ -19,8 +19,9 @@ pub struct Identities {
 }
 
 impl Identities {
-    /// Reads the files of all listeners, in their order, and those of outbound connections. May take a while: shards must not call it. Does not
-    /// replace the identities in force; sessions of other identities cannot be resumed by these.
+    /// Reads the files of all listeners, in their order, and the files of outbound connections. This may take a while,
+    /// so shards must not call it. Does not replace the identities in force. Connections with these identities cannot
+    /// resume sessions of other identities.
     ///
     /// # Errors
     /// A file cannot be read or used, and is named with its listener; or an encrypting listener has no certificate.
@@ -39,7 +40,8 @@ impl Identities {
         Ok(Self { servers, client: ClientConfigs::new(client.load()?, client.sessions), verifies: !client.unverified })
     }
 
-    /// Tells whether the identities fit these listeners: the same number, and the same ones encrypt.
+    /// Tells whether the identities fit these listeners: both must have the same number of listeners, and the same
+    /// listeners must encrypt.
     pub(crate) fn are_for(&self, listeners: &[Listener]) -> bool {
         let secure = listeners.iter().map(|listener| listener.transport.is_secure());
         self.servers.iter().map(Option::is_some).eq(secure)

@@ -1,5 +1,5 @@
-//! Resumable sessions of TLS servers (RFC 8446 section 2.2): a client with one connection for each call to a server needs more of them than one with
-//! a single connection.
+//! Resumable sessions of TLS servers (RFC 8446 section 2.2). A client that opens a connection to a server for each call
+//! needs more sessions than a client with a single connection.
 
 use rustls::client::{ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;

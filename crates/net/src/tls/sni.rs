@@ -61,7 +61,8 @@ impl Certificates {
 }
 
 impl ResolvesServerCert for Certificates {
-    /// Chooses, of several for one name with keys of different kinds, the first whose kind the client knows.
+    /// Chooses a certificate for the requested name. Of several certificates with different kinds of key, chooses the
+    /// first whose kind the client supports.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let found = self.find(hello.server_name());
         let schemes: &[SignatureScheme] = hello.signature_schemes();

@@ -41,7 +41,7 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// Writes a new certificate of these names, and its key; replaces earlier ones.
+    /// Writes a new certificate with these names, and its key. Replaces earlier files.
     pub(crate) fn issue(&self, file: &str, names: &[&str]) -> tls::Certificate {
         self.issue_for(file, names, &KeyPair::generate().unwrap())
     }

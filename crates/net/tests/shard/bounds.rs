@@ -18,7 +18,7 @@ fn node(shards: usize, bounds: Bounds) -> (Node<Relay>, SocketAddr) {
     (node, address)
 }
 
-/// Sets bounds, and waits until each shard has begun a later round: then it has adopted them.
+/// Sets bounds, and waits until each shard has begun a later round: by then it has adopted the bounds.
 fn set(node: &Node<Relay>, bounds: Bounds) {
     node.handle().set_bounds(bounds);
     for shard in 0..node.handle().shards() {
@@ -77,7 +77,7 @@ fn fewer_connections_may_be_open_than_are() {
         standing.extend(open(address, 2));
         is_refused();
         standing.iter_mut().for_each(|stream| exchange(stream, 5));
-        // No connection is counted twice or missed: after the end of all, the full number is admitted.
+        // No connection is counted twice or missed: after all connections have ended, the full number is admitted.
         drop(standing);
         counted(&node, |t| t.tcp_connections, 0);
         let _standing = open(address, 4);
@@ -152,7 +152,7 @@ fn a_shorter_timeout_of_handshakes_ends_one_that_goes_on() {
     counted(&node, |t| t.handshakes_failed, 1);
 }
 
-/// More slots than are checked in one round.
+/// There are more slots than one round checks.
 #[test]
 fn shorter_timeouts_end_all_of_many() {
     const MANY: usize = 700;
@@ -206,7 +206,7 @@ fn a_shard_that_starts_later_begins_with_the_bounds_in_force() {
     assert!(accepted.clone().all(|n| n > 0), "{:?}", accepted.collect::<Vec<_>>());
 }
 
-/// Data that wait for a peer that does not read stay; one more message is too much then.
+/// Data that wait for a peer that does not read stay; one more message exceeds the bound.
 #[test]
 fn less_may_wait_for_a_peer_than_does() {
     let (node, address) = node(1, Bounds { write_queue: 8 << 20, ..bounds() });
@@ -219,7 +219,8 @@ fn less_may_wait_for_a_peer_than_does() {
         sent += 1;
     }
     counted(&node, |t| t.stream_messages_in, sent);
-    // The round that read the last of them may still go on, and queue the answer: the second exchange belongs to a later round.
+    // The round that read the last of these messages may still run, and queue the answer: the second exchange belongs
+    // to a later round.
     let mut other = connect(address);
     exchange(&mut other, 5);
     exchange(&mut other, 5);

@@ -177,7 +177,7 @@ impl Controller {
     }
 }
 
-/// Returns the length of the text of "SAY NAME". A peer that leaves some of it unread ends a connection by RST.
+/// Returns the length of the text of "SAY NAME". A peer that leaves some of this text unread ends a connection by RST.
 fn said(name: &str) -> usize {
     message(&format!("SAID {name}"), name, 30).len()
 }
@@ -227,7 +227,7 @@ fn a_socket_for_datagrams_has_a_port_of_its_own_and_receives_what_comes_to_it() 
         assert!(peer.recv_from(&mut buffer).is_ok());
     }
     counted(&node, |t| t.dedicated, 0);
-    // Another test may have been given one of the ports since.
+    // Another test may have got one of the ports since.
     let free = ports.iter().filter(|port| UdpSocket::bind(port).is_ok()).count();
     assert!(free + 1 >= ports.len(), "{free} of {} are free", ports.len());
     // A message over a closed dedicated socket fails.
@@ -316,7 +316,7 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     assert_eq!(controller.receive(), "CLOSED ended Finished");
     counted(&node, |t| t.dedicated, 0);
     assert_eq!(controller.ask("SAY ended"), "FAILED 7 Here");
-    // If the peer keeps its side open, it is closed after a while; until then the peer may still send.
+    // If the peer keeps its side open, the connection is closed after a while; until then the peer may still send.
     controller.open("stubborn", Tcp, to);
     let (mut stream, _) = peer.accept().unwrap();
     controller.order("END stubborn");
@@ -331,7 +331,7 @@ fn the_other_side_ends_refuses_or_does_not_go_along() {
     assert_eq!(controller.ask(&format!("BEGIN refused tcp {to}")), "FAILED 7 Connection");
     assert_eq!(controller.receive(), "CLOSED refused Unmade");
     counted(&node, |t| t.dedicated, 0);
-    // The bound, and an address that is not local.
+    // Both must fail: one more socket than the bound, and an address that is not local.
     let udp: SocketAddr = "127.0.0.1:9".parse().unwrap();
     for name in ["a", "b", "c"] {
         controller.open(name, Udp, udp);
@@ -374,7 +374,7 @@ fn how_a_connection_ended_is_reported() {
     let mut noise = accepted("noise");
     noise.write_all(b"OPTIONS sip:a SIP/2.0\r\nContent-Length: some\r\n\r\n").unwrap();
     assert_eq!(controller.receive(), "CLOSED noise Ours");
-    // The time of the peer is over first, which it reports by the closes of TLS and WebSocket.
+    // The time of the peer is over first; the peer reports this by the closes of TLS and WebSocket.
     let far = relay(
         NetSettings {
             bounds: Bounds { idle_timeout: Duration::from_millis(50), ..settings.bounds.clone() },

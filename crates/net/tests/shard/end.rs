@@ -36,7 +36,7 @@ impl Service for Fragile {
 /// The shard panics for UDP; for TCP the task of the connection, whose panic the runtime would swallow.
 #[test]
 fn a_panic_ends_all_shards_and_is_reported_to_the_threads_that_wait() {
-    // With two shards the message may cross to the other one, which then panics.
+    // With two shards the message may cross to the other shard, which then panics.
     for (transport, shards, what) in [(Transport::Udp, 2, "shard"), (Transport::Tcp, 1, "reads a connection")] {
         let listener = Listener::new(transport, "127.0.0.1:0".parse().unwrap());
         let node = Net::bind(settings(shards), vec![listener]).unwrap().spawn(|_, _| Fragile).unwrap();

@@ -22,8 +22,8 @@ fn listeners(address: SocketAddr) -> Vec<Listener> {
     vec![Listener::new(Transport::Udp, address), Listener::new(Transport::Tcp, address)]
 }
 
-/// Checks that datagrams of `calls` calls are answered in order, each call by one shard, and that connections work. Returns the shards that own a
-/// call.
+/// Checks that datagrams of `calls` calls are answered in order, that one shard handles each call, and that connections
+/// work. Returns the shards that own a call.
 fn used(node: &Node<Ledger>, address: SocketAddr, calls: usize) -> Vec<usize> {
     assert_eq!(node.handle().addresses(), [address, address]);
     settled(node.handle());
@@ -80,7 +80,7 @@ fn further_shards_join_a_given_socket() {
 
 #[test]
 fn shards_share_a_given_socket_that_they_cannot_join() {
-    // SAFETY: no memory is passed; it changes the user of sockets opened in this thread, and is undone below.
+    // SAFETY: no memory is passed; the call changes the user of sockets opened in this thread, and is undone below.
     let before = unsafe { libc::setfsuid(65_534) };
     let (address, sockets) = sockets();
     // SAFETY: as above.

@@ -145,7 +145,7 @@ fn servers_are_judged_by_the_authorities_in_force() {
         let mut reaches = |to| {
             call += 1;
             let text = message(&format!("TO tls@localhost {to}"), &format!("call {call}"), 0);
-            // A new socket: that of an earlier call gets a report of the end of its connection.
+            // A new socket is used, because the socket of an earlier call gets a report of the end of its connection.
             ask(&udp(near.handle().addresses()[0]), &text).starts_with("AT")
         };
         assert!(reaches(ours) && !reaches(theirs));
@@ -153,7 +153,7 @@ fn servers_are_judged_by_the_authorities_in_force() {
         // The open connection continues, though the authority of its server is no longer trusted.
         assert!(reaches(theirs) && reaches(ours));
         assert_eq!(near.handle().total().connected, 2);
-        // The connection is not made again, and none of its sessions is resumed.
+        // The client does not make the connection again, and resumes none of its sessions.
         far.handle().set_bounds(Bounds { idle_timeout: Duration::from_millis(50), ..bounds() });
         counted(&near, |t| t.tls_connections, 0);
         far.handle().set_bounds(bounds());

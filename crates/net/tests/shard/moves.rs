@@ -122,7 +122,8 @@ fn one_call_from_many_ports_meets_in_one_shard() {
             }
             shards[owner.unwrap().parse::<usize>().unwrap()] += 1;
         }
-        // Twenty each on average; by chance one of four has fewer than three in one run of three million.
+        // Each shard gets twenty calls on average; one of four shards has fewer than three by chance in one run of
+        // three million.
         assert!(shards.iter().all(|&n| n > 2), "{shards:?}");
         let crossed = node.handle().total().crossed_in;
         if steering {
@@ -142,7 +143,7 @@ fn shards_come_and_go_under_load() {
         });
         let handle = node.handle().clone();
         let address = handle.addresses()[0];
-        // The messages of 200 ms fit into a client's socket: it may wait that long for the processor.
+        // The messages of 200 ms fit into a client's socket, so the client may wait that long for the processor.
         const CALLS: u32 = 25;
         const MESSAGES: u32 = 120;
         let clients: Vec<_> = (0..3)

@@ -58,7 +58,7 @@ fn the_age_of_the_oldest_unread_datagram_is_known() {
     let (mut oldest, mut answer) = (Duration::ZERO, [0; 16]);
     let send = || assert!(socket.send(b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\n\r\n").is_ok());
     let receive = |answer: &mut [u8]| assert!(socket.recv(answer).is_ok(), "each message has one answer");
-    // The kernel is asked for time stamps with the first full batch, and makes them a little later.
+    // The kernel is asked for time stamps with the first full batch, and provides them a little later.
     for _ in 0..10 {
         (0..COUNT).for_each(|_| send());
         for _ in 0..COUNT {
@@ -83,7 +83,7 @@ fn what_a_full_ring_takes_no_more_is_answered_by_the_shard_that_read_it() {
     let settings =
         NetSettings { ring: 2, udp: UdpSettings { kernel_steering: false, ..UdpSettings::default() }, ..settings(2) };
     let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
-    // From several ports, so that both shards read some of them.
+    // The datagrams come from several ports, so that both shards read some of them.
     let sockets: Vec<UdpSocket> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for n in 0..COUNT {
         let message = format!("MESSAGE sip:a@b SIP/2.0\r\nCall-ID: {n}\r\n\r\n");
@@ -108,7 +108,8 @@ fn what_a_full_ring_takes_no_more_is_answered_by_the_shard_that_read_it() {
     assert_eq!(total.crossed_in, total.crossed_out);
 }
 
-/// An answer goes over the connection of its request, which another shard owns. Whether the ring is full then is chance.
+/// An answer goes over the connection of its request, which another shard owns. Whether the ring is full at that moment
+/// depends on chance.
 #[test]
 fn an_answer_that_a_full_ring_does_not_take_has_not_crossed() {
     assert!((0..20).any(|_| lost_answers() > 0));

@@ -78,7 +78,7 @@ fn messages_come_in_any_pieces() {
         let one = message("A", "1", 10);
         for byte in one.as_bytes() {
             stream.write_all(&[*byte]).unwrap();
-            // So that each byte arrives alone.
+            // The pause makes each byte arrive alone.
             std::thread::sleep(Duration::from_micros(200));
         }
         expect(&mut stream, one.as_bytes());
@@ -250,7 +250,7 @@ fn an_alias_leads_over_the_connection_of_the_peer_until_it_ends() {
     assert!(answer.starts_with("FAILED"), "{answer}");
 }
 
-/// Any peer may request one alias after the other: nothing grows.
+/// Any peer may request many aliases, one after another: nothing may grow.
 #[test]
 fn of_several_aliases_of_a_connection_the_last_one_leads_to_it() {
     let node = start(settings(3), vec![listener(Udp, V4), listener(Tcp, V4)]);
@@ -270,7 +270,7 @@ fn of_several_aliases_of_a_connection_the_last_one_leads_to_it() {
     }
 }
 
-/// The flow may come from a message: no number is an index before it is checked.
+/// The flow may come from a message, so no number is used as an index before it is checked.
 #[test]
 fn a_flow_that_never_was_leads_to_the_address() {
     for shards in [1, 3] {
@@ -398,7 +398,7 @@ fn the_end_of_a_connection_is_reported_to_the_senders() {
     }
 }
 
-/// Certificate and key of "localhost" and 127.0.0.1, and the folder that holds them.
+/// Returns the certificate and key of "localhost" and 127.0.0.1, and the folder that holds them.
 pub(crate) fn identity() -> (tempfile::TempDir, tls::Server) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -472,7 +472,7 @@ fn a_client_without_certificate_is_refused_where_one_is_demanded() {
         let client = tls::Client { authorities, certificate: own, ..tls::Client::default() };
         let near = start(NetSettings { tls: client, ..settings(1) }, vec![listener(Udp, V4)]);
         let text = message(&format!("TO tls@localhost {target}"), "1", 0);
-        // In TLS 1.3 the client learns it only after its handshake: the message may have been sent.
+        // In TLS 1.3 the client learns of the refusal only after its handshake: the message may have been sent.
         let socket = udp(near.handle().addresses()[0]);
         socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         socket.send(text.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Connections with many messages at once: they and all others get their turns.
+//! Connections with many messages at once: each of them, and all other connections, get their turns.
 
 use crate::echo::{bounds, settings};
 use crate::relay::{listener, message};
@@ -78,7 +78,7 @@ fn connect(to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Reads until the peer ends the connection, which it does after all messages before this side's end.
+/// Reads until the peer ends the connection. The peer does so after all messages before the end of this side.
 fn until_it_ends(stream: &mut impl Read) {
     let mut bytes = [0; 1_000];
     while stream.read(&mut bytes).is_ok_and(|n| n > 0) {}

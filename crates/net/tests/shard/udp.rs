@@ -112,7 +112,7 @@ fn what_is_due_at_once_waits_for_no_timer() {
         (0..50).map(|_| (took("plain", "plain"), took("timer 0", "passed"))).unzip();
     plain.sort();
     due.sort();
-    // Only the median counts, since the machine may be busy. A timer of the runtime is a millisecond late.
+    // Only the median is compared, because the machine may be busy. A timer of the runtime is a millisecond late.
     assert!(due[25] < plain[25] * 2 + Duration::from_micros(150), "{:?} for {:?}", due[25], plain[25]);
 }
 

@@ -78,7 +78,7 @@ fn receive(controller: &UdpSocket) -> String {
     String::from_utf8_lossy(&buffer[..n]).into_owned()
 }
 
-/// An address at which no program listens.
+/// Returns an address at which no program listens.
 fn closed(ip: &str) -> SocketAddr {
     UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap()
 }
@@ -141,7 +141,8 @@ fn each_datagram_of_a_run_is_reported_once_it_was_repeated() {
     );
     let closed = closed("127.0.0.1");
     let text: String = (0..30).map(|i| format!("{closed} gone {i:02}\n")).collect();
-    // A run is quoted once, from its beginning; a service that retransmits unanswered messages gets a report of each.
+    // A report quotes a run once, from its beginning; a service that retransmits unanswered messages gets a report of
+    // each.
     controller.send(text.as_bytes()).unwrap();
     let first = receive(&controller);
     assert!(first.starts_with(&format!("0 {closed} gone 00")), "{first}");

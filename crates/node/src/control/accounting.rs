@@ -21,7 +21,8 @@ impl Controlled {
     pub(super) async fn try_accounting(&self, attempt: fn(&Accounting) -> Attempt) -> Reply {
         let Some(accounting) = self.metrics.accounting() else { return off() };
         let attempt = attempt(&accounting);
-        // The server may end meanwhile: it writes queued rows when the last reference is gone.
+        // From here on this task holds no strong reference: the server may end meanwhile, and it writes queued rows
+        // when the last reference is dropped.
         drop(accounting);
         match tokio::task::spawn_blocking(move || attempt.wait(LONGEST_TRY)).await {
             Ok(true) => self.accounting(),

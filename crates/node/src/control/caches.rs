@@ -104,17 +104,17 @@ impl Controlled {
             },
         };
         let (second, name) = (self.second.clone(), self.second_name().unwrap_or_default());
-        // The further cache first: its answers must not return into memory.
+        // The cache before the database is cleared first: its answers must not return into memory.
         let drop = move || match questions {
             Some(questions) => {
                 let voided = second.map_or(Ok(()), |second| second.void(&questions));
                 let answers = subscribers.map_or(0, |subscribers| subscribers.void(&questions));
-                // Last: until then a REGISTER is verified by the database.
+                // The credentials are removed last: until then a REGISTER is verified by the database.
                 let removed = credentials.map_or(Ok(0), |credentials| credentials.remove(&questions));
-                // A failure of one cache does not stop the work on the others.
+                // A failure of one cache does not end the work on the other caches.
                 voided.map_err(|error| silent(&name, error)).and(removed).map(|removed| answers + removed)
             }
-            // The credentials of registered users stay: nothing else could verify them.
+            // The credentials of registered users stay, because nothing else could verify these users.
             None => {
                 if let Some(second) = second {
                     second.forget();
@@ -192,7 +192,8 @@ impl Controlled {
         }
     }
 
-    /// Returns the questions about a user, also those of phones that authenticate with the whole address as user name.
+    /// Returns the questions about a user, including those of phones that authenticate with the whole address as user
+    /// name.
     fn questions(&self, user: &str) -> Option<Vec<Asked>> {
         let (name, domain) = user.rsplit_once('@').filter(|(name, domain)| !name.is_empty() && !domain.is_empty())?;
         let (policy, domain) = (self.shared.policy(), domain.to_ascii_lowercase());
@@ -254,7 +255,7 @@ impl Credentials {
         Ok(answers.iter().filter_map(registered).collect())
     }
 
-    /// Removes the credentials. Returns their number.
+    /// Removes the credentials for these questions. Returns the number of removed credentials.
     fn remove(self, questions: &[Asked]) -> Result<usize, String> {
         let answers = self.ask(questions, |key| Request::Remove { key })?;
         Ok(answers.iter().filter(|held| held.answer == CacheAnswer::Removed).count())

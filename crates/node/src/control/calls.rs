@@ -14,8 +14,9 @@ const SOON: Duration = Duration::from_secs(2);
 const SLICE: usize = 64;
 
 impl Controlled {
-    /// Returns a page of calls. The place of a page is the number of the shard in the upper 32 bits, and the place within the shard. A call that
-    /// moves to another shard meanwhile may appear twice or not at all.
+    /// Returns a page of calls. The position of a page has the number of the shard in the upper 32 bits, and the
+    /// position within the shard in the lower bits. A call that moves to another shard meanwhile may appear twice or
+    /// not at all.
     pub(super) async fn calls(&self, party: Option<String>, from: Option<u64>, most: usize) -> Reply {
         let from = from.unwrap_or(0);
         let (mut shard, mut place) = ((from >> 32) as usize, from as u32);
@@ -55,8 +56,8 @@ impl Controlled {
         replied
     }
 
-    /// Asks all shards about the call with this id, and returns the answer of its shard. A shard that does not answer
-    /// may have the call.
+    /// Asks all shards about the call with this id, and returns the answer of the shard that has the call. If a shard
+    /// does not answer, it may have the call.
     async fn ask_all<T>(
         &self,
         id: &str,

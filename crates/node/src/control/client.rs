@@ -15,7 +15,7 @@ pub struct Unreachable {
 }
 
 impl Unreachable {
-    /// Tells whether no process has this socket: the server is down, or has another one.
+    /// Tells whether no process listens on this socket: the server is down, or uses another socket.
     pub fn is_absent(&self) -> bool {
         matches!(self.error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
     }
@@ -56,7 +56,7 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream), socket: socket.to_owned() })
     }
 
-    /// Sets the longest silence of the server from now on.
+    /// Sets the longest silence of the server that the client accepts from now on.
     ///
     /// # Errors
     /// An error of the system.
@@ -75,7 +75,7 @@ impl Client {
     fn exchange(&mut self, order: &ControlOrder) -> io::Result<Reply> {
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
-        // A server without room says so and closes, perhaps before it reads the order.
+        // If the server has no room for a connection, it says so and closes, perhaps before it reads the order.
         let sent = self.stream.get_mut().write_all(&line);
         line.clear();
         if self.stream.read_until(b'\n', &mut line).or_else(|error| sent.and(Err(error)))? == 0 {

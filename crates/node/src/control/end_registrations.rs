@@ -8,8 +8,9 @@ use strowger_store::subscriber::parts_of;
 use strowger_store::ticket::Ticket;
 
 impl Controlled {
-    /// Ends registrations of a user. Calls do not reach them when this returns; the database follows with its next group. Without a contact the route
-    /// tokens of the user end too, as after a removal of the account: the tables of a database server report no removals.
+    /// Ends registrations of a user. When this returns, calls do not reach these contacts any more; the database
+    /// follows with its next group. Without a contact the route tokens of the user end too, as after a removal of the
+    /// account, because the tables of a database server report no removals.
     pub(super) fn remove_registrations(&self, user: &str, contact: Option<&str>) -> Reply {
         let now = clock::now();
         let aor = canonical_aor(self.shared.policy().identity(), user.as_bytes());

@@ -123,7 +123,8 @@ impl Controlled {
         Page { registrations, next: None }
     }
 
-    /// Reads in slices: a look-up of a call, or other work of this thread, waits for one slice at most.
+    /// The bindings are read in slices, so that a look-up of a call, or other work of this thread, waits for one slice
+    /// at most.
     async fn page(&self, from: Option<u64>, most: usize) -> Page {
         let now = clock::now().mono;
         let mut registrations = Vec::new();

@@ -1,7 +1,8 @@
 //! Orders by HTTP, as JSON; `http_routes.rs` maps requests to orders.
 //!
-//! A client with `control.secret` may give orders. Without a secret only clients on this machine may, and pages in a browser of this machine may not:
-//! a request with an Origin, or with a Host that is not this machine, is refused.
+//! A client that sends `control.secret` may give orders. If no secret is set, clients on this machine may give orders,
+//! but not web pages in a browser of this machine: a request with an Origin, or with a Host that is not this machine,
+//! is refused.
 
 use super::http_routes::{self, HttpRoute, Miss};
 use super::openapi;
@@ -30,7 +31,7 @@ pub(crate) async fn serve(listener: TcpListener, server: Controlled) {
     let open = Arc::<Connections>::default();
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
-            // Usually no descriptor is left: an immediate attempt would fail too.
+            // Usually the process has no free descriptor, so an immediate attempt would fail too.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -106,7 +107,7 @@ fn admit(secret: Option<&Secret>, peer: IpAddr, headers: &HeaderMap) -> Result<(
     }
 }
 
-/// Writes a reply without the name of its kind, which the path implies.
+/// Writes a reply as JSON without the name of its kind, because the path implies the kind.
 fn replied(way: &HttpRoute, reply: Reply) -> Response<Full<Bytes>> {
     let status = match &reply {
         Reply::Refused(reason) if way.names_one => return refused(StatusCode::NOT_FOUND, reason),
@@ -136,7 +137,7 @@ fn response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
 
-    /// A reload can remove the secret but cannot change the address, which may be open to a network.
+    /// A reload can remove the secret, but cannot change the address, which other machines may reach.
     #[test]
     fn another_machine_gives_no_orders_without_a_secret() {
         let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);

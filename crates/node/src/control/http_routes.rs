@@ -366,7 +366,7 @@ pub(super) enum Miss {
     Parameter(String),
 }
 
-/// Returns the way of a request, and its order.
+/// Returns the route of a request, and the order that the request gives.
 pub(super) fn find(method: &str, path: &str, query: Option<&str>) -> Result<(&'static HttpRoute, ControlOrder), Miss> {
     let mut methods = Vec::new();
     for way in WAYS {
@@ -382,7 +382,7 @@ pub(super) fn find(method: &str, path: &str, query: Option<&str>) -> Result<(&'s
     Err(if methods.is_empty() { Miss::Path } else { Miss::Method(methods) })
 }
 
-/// Returns the parameters in a path, if it matches the form.
+/// Returns the parameters in a path if the path matches the form.
 fn of_path(form: &'static str, path: &str) -> Option<Words> {
     let (mut words, mut parts) = (Words::default(), path.split('/'));
     for part in form.split('/') {
@@ -509,7 +509,7 @@ mod tests {
         assert_eq!(order("GET", "/v1/sets/a/search", ""), Err(missing));
     }
 
-    /// Each way is described, and has the parameters of its path and its order.
+    /// Each route has a description, and has the parameters of its path and its order.
     #[test]
     fn the_table_is_whole() {
         for way in WAYS {

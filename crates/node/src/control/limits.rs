@@ -11,7 +11,8 @@ use strowger_core::routing::Identity;
 use strowger_message::Uri;
 
 impl Controlled {
-    /// Returns all limits or one. Reads part by part: a call that begins meanwhile waits for one part at most.
+    /// Returns all limits, or the named limit. Reads the counts in parts, so that a call that begins meanwhile waits
+    /// for one part at most.
     pub(super) async fn limits(&self, name: Option<String>, key: Option<String>, most: usize) -> Reply {
         let policy = self.shared.policy();
         let tables = &policy.config.call_limits;
@@ -52,7 +53,7 @@ impl Controlled {
     }
 }
 
-/// Key under which the calls of this user, group, address or URI count: a user of a domain has no scheme.
+/// Returns the key under which the calls of this user, group, address or URI count: a user of a domain has no scheme.
 fn counted_key(key: &str, identity: &Identity) -> String {
     match Uri::parse(key.as_bytes()) {
         Ok(uri @ (Uri::Sip(_) | Uri::Tel(_))) => {
@@ -82,7 +83,7 @@ impl Tally {
         Self { per, most, calls: 0, keys: 0, full: 0, highest: BinaryHeap::new() }
     }
 
-    /// Adds a key. `room`: most keys to show.
+    /// Adds a key with its calls. `room`: maximum number of keys to show.
     fn add(&mut self, scope: &LimitScope, calls: u32, room: usize) {
         self.calls += u64::from(calls);
         self.keys += 1;

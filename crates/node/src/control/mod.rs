@@ -1,7 +1,8 @@
 //! `[control]`: orders to the running server by a socket, and the same orders by HTTP (`http.rs`, `http_routes.rs`).
 //!
-//! A connection carries orders and replies, each one line of JSON ([`ControlOrder`], [`Reply`]). It is served outside the shards. Long work is done in
-//! slices, between which other work of that thread continues.
+//! A connection carries orders and replies, each one line of JSON ([`ControlOrder`], [`Reply`]). Connections are served
+//! by a thread outside the shards. Long work is divided into slices, and other work of that thread runs between two
+//! slices.
 
 mod accounting;
 mod accounting_state;
@@ -74,7 +75,7 @@ pub(crate) async fn serve(listener: UnixListener, server: Controlled) {
     let open = Arc::new(());
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Usually no descriptor is left: an immediate attempt would fail too.
+            // Usually the process has no free descriptor, so an immediate attempt would fail too.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -95,7 +96,8 @@ pub(crate) async fn serve(listener: UnixListener, server: Controlled) {
     }
 }
 
-/// Carries out one order after the other, until the client ends, is silent for too long or is not understood.
+/// Carries out one order after the other until the client closes the connection, is silent for too long, or sends a
+/// line that is no order.
 async fn converse(stream: UnixStream, server: &Controlled, mut silence: Duration) {
     let mut stream = BufReader::new(stream);
     let mut text = Vec::new();

@@ -1,5 +1,5 @@
-//! Description of the orders by HTTP (OpenAPI 3.1), generated from the table of ways and the types of the replies. The server provides it, and
-//! `docs/openapi.json` is a copy.
+//! Description of the orders by HTTP (OpenAPI 3.1), generated from the table of routes and the types of the replies.
+//! The server provides the description, and `docs/openapi.json` is a copy.
 
 use super::Wrong;
 use super::http_routes::{HttpRoute, Parameter, ParameterKind, WAYS};
@@ -84,7 +84,7 @@ fn described(way: &HttpRoute, parameter: &Parameter) -> Value {
     })
 }
 
-/// Name of the operation for generated programs: `delete_calls_id`.
+/// Returns the name of the operation for generated programs: `delete_calls_id`.
 fn id(way: &HttpRoute) -> String {
     let words = way.path.split(['/', '-']).skip(2).map(|part| part.trim_matches(['{', '}']));
     std::iter::once(way.method.to_lowercase().as_str()).chain(words).collect::<Vec<_>>().join("_")
@@ -112,7 +112,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
-    /// With STROWGER_WRITE_DOCS=1 the test writes the file.
+    /// With STROWGER_WRITE_DOCS=1 the test writes the file instead of comparing it.
     #[test]
     fn the_document_is_in_the_folder_of_documents() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");

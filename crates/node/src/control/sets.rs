@@ -25,7 +25,7 @@ impl Controlled {
         Reply::Sets(SetList { sets: decisions.names.iter().filter_map(summary).collect() })
     }
 
-    /// Returns a page of entries. Its place is the number of its first entry.
+    /// Returns a page of entries. The position of a page is the number of its first entry.
     pub(super) async fn set(&self, name: &str, beginning: String, from: Option<u64>, most: usize) -> Reply {
         let Some(set) = self.shared.policy().config.decisions.set(name).cloned() else { return unknown(name) };
         let from = from.unwrap_or(0);
@@ -48,7 +48,7 @@ impl Controlled {
         Running { shared, services, handle: self.metrics.handle().clone() }
     }
 
-    /// Reads all sets, or the named one, and replaces all or none.
+    /// Reads all sets, or the named set, and replaces either all of them or none.
     pub(super) async fn reload_sets(&self, name: Option<String>) -> Reply {
         let policy = self.shared.policy();
         let tables = &policy.config.sets;

@@ -1,4 +1,4 @@
-//! Control socket and its file, which only its owner may use, and which is removed with the server.
+//! Control socket and its file. Only the owner may use the file, and the server removes it at its end.
 
 use anyhow::{Context, bail};
 use socket2::{Domain, SockAddr, Type};
@@ -46,7 +46,7 @@ impl Drop for Socket {
 
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // The file gets the mode of the socket: another user can connect at no moment.
+    // The file gets its mode when it is created, so that no other user can connect at any moment.
     rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
     socket.bind(&SockAddr::unix(path)?)?;
     socket.listen(BACKLOG)?;
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let error = Socket::bind(&path).err().expect("it is in use").to_string();
         assert!(error.starts_with("another server listens on "), "{error}");
-        // A killed server leaves its file.
+        // A killed server does not remove its file.
         std::mem::forget(socket);
         drop(listener);
         let (socket, _listener) = Socket::bind(&path).expect("it is replaced");

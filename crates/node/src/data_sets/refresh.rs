@@ -67,7 +67,7 @@ pub(crate) async fn refresh(running: Running) {
         tokio::select! {
             Some(looked) = looks.join_next() => match looked {
                 Ok(looked) => note(&mut seen, looked),
-                // A check panicked, or the process ends: no set may wait for its result.
+                // A check has panicked, or the process ends. No set may wait for the result of this check.
                 Err(_) => seen.values_mut().for_each(|known| known.is_under_way = false),
             },
             () = clock::beat(if is_idle { REST } else { LOOK }) => {
@@ -78,7 +78,7 @@ pub(crate) async fn refresh(running: Running) {
                     let Some(interval) = table.refresh else { continue };
                     let new = Seen { at: now, mark: None, read: None, is_under_way: false, logged: None };
                     let known = seen.entry(name).or_insert(new);
-                    // Two checks of one interval may be slightly less than the interval apart.
+                    // The times of two checks may differ by slightly less than the interval.
                     if known.is_under_way || now.duration_since(known.at) + LOOK / 2 < interval {
                         continue;
                     }
@@ -91,11 +91,11 @@ pub(crate) async fn refresh(running: Running) {
     }
 }
 
-/// Checks a set, and reads it if it is due. Blocks.
+/// Checks a set, and reads the set if it is due. Blocks.
 fn look(table: &SetTable, known: &Seen, running: &Running) -> Looked {
     let name = table.name.to_string();
     let mark = table.file.as_ref().and_then(|file| fs::metadata(file).ok()).map(|metadata| Mark::of(&metadata));
-    // A missing file is read as well: the attempt reports that it is missing.
+    // A missing file is read as well, because the attempt reports that the file is missing.
     let is_same = table.file.is_some() && mark.is_some() && mark == known.read;
     let stands_still = table.file.is_none() || mark.is_none() || mark == known.mark;
     if is_same || !stands_still {

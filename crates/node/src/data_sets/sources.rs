@@ -30,7 +30,8 @@ impl Unread {
 /// Rows of a query: the key, and the value if the set has values.
 pub(crate) type Rows = Vec<Vec<String>>;
 
-/// Queries the databases of these sets at the same time, each on its own thread. Sets without a database have no rows. Blocks.
+/// Queries the databases of these sets at the same time, each on a thread of its own. Returns each set with its rows; a
+/// set without a database has no rows. Blocks.
 pub(crate) fn fetch_all(tables: Vec<SetTable>) -> Vec<(SetTable, Result<Rows, Unread>)> {
     let fetched: Vec<_> = std::thread::scope(|scope| {
         let begin = |table| {

@@ -57,7 +57,7 @@ impl DataSets {
         self.states().values().filter(|state| state.fault.is_some()).count() as u64
     }
 
-    /// Notes that all sets of this configuration, except `old`, were read by a reading that began at `began`.
+    /// Notes that all sets of this configuration, except `old`, have the data of a reading that began at `began`.
     pub(crate) fn are_those_of(&self, config: &Config, old: &[OldData], began: Instant) {
         let states = &mut *self.states();
         let before = std::mem::take(states);

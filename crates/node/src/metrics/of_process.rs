@@ -51,7 +51,8 @@ fn cpu() -> Option<u64> {
     Some((ticks()? + ticks()?) * TICK)
 }
 
-/// Counts open descriptors: since Linux 6.2 the folder size is the number, before that the entries are counted.
+/// Counts open descriptors. Since Linux 6.2 the size of the folder is the number of descriptors; for older versions the
+/// entries are counted.
 fn open_fds() -> Option<u64> {
     const FOLDER: &str = "/proc/self/fd";
     let size = fs::metadata(FOLDER).ok()?.len();

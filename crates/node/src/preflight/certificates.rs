@@ -109,8 +109,8 @@ impl ServerNames {
         Self { exact, domains }
     }
 
-    /// Warns of a certificate that proves none of these names: a client that checks it does not connect (RFC 5922
-    /// section 7.2).
+    /// Warns of a certificate that proves none of these names. A client that checks the name does not connect to a
+    /// server with such a certificate (RFC 5922 section 7.2).
     pub(super) fn check(&self, chain: &Chain, path: &Path, span: Span, findings: &mut Findings<'_>) {
         let Some(certificate) = chain.first().and_then(|first| EndEntityCert::try_from(first).ok()) else { return };
         let is_below = |name: &str| {
@@ -129,7 +129,7 @@ impl ServerNames {
     }
 }
 
-/// Host in the form of a certificate: IPv6 without brackets.
+/// Returns the host in the form of a certificate: IPv6 without brackets.
 fn bare(host: &str) -> String {
     host.trim_matches(['[', ']']).to_owned()
 }

@@ -10,10 +10,10 @@ use crate::authorities;
 use crate::backends::{self, Placed};
 use strowger_config::{Config, Database, DatabaseUrl, Fault};
 
-/// Checks the files that a configuration names. `file` has its text.
+/// Checks the files that a configuration names. `file` is the file of the configuration.
 pub(super) fn check(config: &Config, file: &Path, findings: &mut Findings<'_>) {
     if has_secret(config, findings) {
-        // Without a position: a report shows the line, and with it the secret.
+        // The warning has no position, because a report shows the line of its position, and that line has the secret.
         findings.warn_if_others_read(file, &None);
     }
     check_database(config, findings);
@@ -67,8 +67,8 @@ fn check_database(config: &Config, findings: &mut Findings<'_>) {
     }
 }
 
-/// Returns the reason for which a database file cannot be used, as the end of a sentence that begins with its name, and the cure. None for a file
-/// that can be used or is not there.
+/// Checks a database file. If it cannot be used, returns the reason, as the end of a sentence that begins with the name
+/// of the file, and the cure. Returns `None` if the file can be used or does not exist.
 fn database(path: &Path) -> Option<(String, &'static str)> {
     Some(match sqlite::look(path) {
         Err(OpenError::Corrupt { detail, .. }) => (
@@ -107,7 +107,7 @@ fn check_calls(config: &Config, findings: &mut Findings<'_>) {
     }
 }
 
-/// Checks a file or folder as its technology requires. `example`: value of the key that names a file.
+/// Checks a file or folder as its technology requires. `example`: an example value for the key that names the file.
 fn check_place(key: &str, (technology, place): &Placed, example: &str, findings: &mut Findings<'_>) {
     let (kind, path) = (technology::find(technology, |technology| Some(technology.place)), &place.path);
     let (is_wrong, cure) = match kind {
@@ -185,7 +185,7 @@ mod tests {
         assert!(right.faults().iter().all(|fault| !fault.message.contains("dialogs")), "{right}");
     }
 
-    /// A contradiction between values does not hide a fault of a file.
+    /// A contradiction between values of keys does not prevent the report of a faulty file.
     #[test]
     fn faults_of_values_and_of_files_are_in_one_report() {
         let text = "auth.qop = []\ntls.certificate = \"no.pem\"\ntls.key = \"no.key\"";

@@ -45,7 +45,7 @@ impl<'a> Findings<'a> {
     }
 }
 
-/// Text of an error of reading a file, with the file's owner and mode if they are the reason.
+/// Returns the text of an error of reading a file, with the file's owner and mode if they are the reason.
 pub(crate) fn with_reason(error: &std::io::Error, path: &Path) -> String {
     match strowger_files::access::denial(path, false) {
         Some(reason) => format!("{error}; {reason}"),

@@ -1,4 +1,4 @@
-//! Checks of a configuration against the machine that reads it.
+//! Checks that a configuration can be used on the machine that reads it.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ pub fn foreign_listeners(config: &Config) -> Vec<Fault> {
     config.listeners.iter().filter(|listener| !is_here(&listener.address.ip())).map(|l| fault(l, &own)).collect()
 }
 
-/// Returns a warning for each file and folder, except the database, that this process may not write. The database reports this when it is opened;
-/// some of the other files are first written when a database server fails.
+/// Returns a warning for each file and folder, except the database, that this process may not write. The database is
+/// left out because its opening reports this; some of the other files are not written before a database server fails.
 pub fn unwritable(config: &Config) -> Vec<Fault> {
     let refused = |(key, path): (String, &Path)| Some(refused(&key, path, &may_write(path).err()?));
     config.written().into_iter().filter_map(refused).collect()
@@ -34,7 +34,7 @@ fn fault(listener: &Listener, own: &[IpAddr]) -> Fault {
     )
 }
 
-/// Checks that this process may write a path. The deepest existing part of the path decides.
+/// Checks that this process may write to a path. The rights of the deepest existing part of the path decide.
 ///
 /// # Errors
 /// The part that may not be written, and the reason.
@@ -61,7 +61,7 @@ fn refused(key: &str, path: &Path, (at, error): &(PathBuf, io::Error)) -> Fault 
 mod tests {
     use super::*;
 
-    /// Denied access is tested with the program, as another user.
+    /// The tests of the program cover denied access, as another user.
     #[test]
     fn the_deepest_part_of_a_path_that_exists_decides() {
         assert!(may_write(Path::new("no/such/folder")).is_ok() && may_write(Path::new("")).is_ok());

@@ -17,7 +17,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, findings: &mut Findings
     check_outbound(config, findings);
 }
 
-/// Checks the `[[certificate]]` tables. Returns, by position, the chains that can be read.
+/// Checks the `[[certificate]]` tables. Returns the chains that can be read, each at the position of its table.
 fn check_named(config: &Config, names: &ServerNames, findings: &mut Findings<'_>) -> Vec<Option<Chain>> {
     let check = |(index, certificate): (usize, &Certificate)| {
         let span = |key: &str| findings.places.value_of(&format!("certificate[{index}].{key}"));
@@ -47,7 +47,7 @@ fn check_listener(config: &Config, index: usize, path: &str, names: &ServerNames
     check_client_ca(identity, path, findings);
 }
 
-/// Each certificate among which a listener chooses must have names of its own.
+/// Checks that each of the certificates among which a listener chooses has a name that no other of them has.
 fn check_choice(
     config: &Config,
     listener: &Listener,
@@ -98,7 +98,7 @@ fn check_outbound(config: &Config, findings: &mut Findings<'_>) {
         let message = "this system keeps no list of trusted authorities, so no server could be connected to by TLS";
         findings.push(Fault::warning(span, message, "install ca-certificates, or name a PEM file in tls.outbound_ca"));
     }
-    // Servers may ask for it even if no listener shows it.
+    // Servers may ask for this certificate even if no listener shows it.
     if let Some(files) = tls.files() {
         let listeners = config.listeners.iter().filter(|listener| listener.certificates.is_empty());
         let mut shown = listeners.filter_map(|listener| listener.identity.as_ref());
@@ -120,7 +120,7 @@ mod tests {
     use strowger_config::Report;
     use strowger_config::Severity::{self, Error, Warning};
 
-    /// Certificates of these names, and their keys.
+    /// Returns the certificates of these names, and their keys.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         for (file, names) in [
@@ -275,7 +275,7 @@ mod tests {
         for (listeners, told) in [
             ([listener(5061, ""), listener(5062, "")].concat(), 1),
             (listener(5061, "certificate = \"other.pem\"\nkey = \"other.key\""), 1),
-            // No listener shows it: its names would be those of a client.
+            // No listener shows this certificate, so its names are not checked: they would be the names of a client.
             (listener(5061, "certificate = \"west.pem\"\nkey = \"west.key\""), 0),
         ] {
             let text = format!("{DOMAINS}{listeners}{tls}");

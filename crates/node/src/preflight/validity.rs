@@ -19,8 +19,8 @@ struct Validity {
     until: i64,
 }
 
-/// Warns of certificates of a file that are not valid now or expire soon. Peers refuse a chain as soon as one
-/// certificate has expired.
+/// Warns of certificates in a file that are not valid now or expire soon. Peers refuse a chain as soon as one of its
+/// certificates has expired.
 pub(super) fn faults(chain: &[CertificateDer<'_>], path: &Path, span: Option<std::ops::Range<usize>>) -> Vec<Fault> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
     let found = chain.iter().enumerate().filter_map(|(n, certificate)| {
@@ -35,13 +35,14 @@ pub(super) fn faults(chain: &[CertificateDer<'_>], path: &Path, span: Option<std
 }
 
 impl Validity {
-    /// Returns `None` for data that is no certificate, which its loading reports.
+    /// Reads the validity of a certificate. Returns `None` for data that are no certificate, because the loading of the
+    /// file reports such data.
     fn of(der: &[u8]) -> Option<Self> {
         const SEQUENCE: u8 = 0x30;
         let expect = |tag: u8, bytes| element(bytes).filter(|(found, _, _)| *found == tag);
         let (_, certificate, _) = expect(SEQUENCE, der)?;
         let (_, mut rest, _) = expect(SEQUENCE, certificate)?;
-        // The version is present unless it is 1.
+        // The version is optional, and is present unless it is 1.
         if let Some((0xa0, _, after)) = element(rest) {
             rest = after;
         }
@@ -82,7 +83,8 @@ fn shown(seconds: i64) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Splits off the first element of DER: its tag, its content, and the rest (X.690 section 8.1).
+/// Splits off the first element of DER. Returns its tag, its content, and the bytes after the element (X.690 section
+/// 8.1).
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = bytes.split_first_chunk()?;
     let (len, rest) = match first {

@@ -12,7 +12,7 @@ fn a_call_that_rings_is_answered_while_the_server_ends() {
     let invite = bob.next();
     bob.respond(&invite, 180, "");
     assert_eq!(caller.answer().status(), 180);
-    // Immediately: no other event may make the server count its load.
+    // The shutdown begins immediately: no other event may make the server count its load.
     let end = site.drain();
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert!(!end.is_finished(), "it ended in the middle of a call");

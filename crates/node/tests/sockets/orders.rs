@@ -55,7 +55,7 @@ fn calls_of_a_shard_that_stands_still_are_not_taken_for_none() {
     assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
     drop(gate);
     until(|| site.server().health().stuck().is_none());
-    // An order that was reported as not done is not done later.
+    // An order that was reported as not carried out is not carried out later.
     bob.hears_nothing();
     match client.ask(&ControlOrder::Call { id }) {
         Ok(Reply::Call(call)) => assert_eq!(call.state, "answered"),

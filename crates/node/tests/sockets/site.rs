@@ -21,7 +21,8 @@ pub(crate) struct Site {
     folder: TempDir,
 }
 
-/// Loopback address of this site only: its ports are free, and no other program takes them during a restart.
+/// Returns the loopback address of this site only: its ports are free, and no other program takes them during a
+/// restart.
 fn own_address() -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let (process, n) = (std::process::id().to_be_bytes(), NEXT.fetch_add(1, Relaxed).to_be_bytes());
@@ -29,8 +30,8 @@ fn own_address() -> SocketAddr {
     SocketAddr::from((ip, 20_000 + u16::from(n[2])))
 }
 
-/// Starts a server with this configuration. With `STROWGER_BY_RELOAD=1` it starts with only the keys that need a restart, and a reload adds the
-/// others: the result must be the same.
+/// Starts a server with this configuration. With `STROWGER_BY_RELOAD=1` the server starts with only the keys that need
+/// a restart, and a reload adds the other keys: the result must be the same.
 fn start(program: Program, config: Config) -> Server {
     if std::env::var_os("STROWGER_BY_RELOAD").is_none_or(|value| value != "1") {
         return Server::start_in(program, config).expect("it starts");
@@ -85,7 +86,7 @@ impl Site {
         self.server.as_ref().expect("it runs")
     }
 
-    /// Path of the control socket.
+    /// Returns the path of the control socket.
     pub(crate) fn control_socket(&self) -> PathBuf {
         self.config().control_socket().expect("it has a database")
     }
@@ -102,12 +103,12 @@ impl Site {
         self.server = Some(start(self.program.clone(), self.config()));
     }
 
-    /// A phone of this user of `example.org`.
+    /// Returns a phone of this user of `example.org`.
     pub(crate) fn phone(&self, user: &str) -> Phone {
         self.phone_of(&format!("sip:{user}@example.org"))
     }
 
-    /// A phone of a foreign user.
+    /// Returns a phone of a foreign user.
     pub(crate) fn foreign_phone(&self) -> Phone {
         self.phone_of("sip:mallory@example.net")
     }

@@ -41,7 +41,7 @@ fn the_next_phone_rings_at_once() {
     let call = alice.call("INVITE", "sip:bob@example.org");
     let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
     alice.send(&alice.text(&call));
-    // Within five seconds; a silent phone would get 20.
+    // The caller gets its answer within five seconds; a silent phone would get 20 seconds.
     let invite = second.next();
     assert_eq!(invite.method(), "INVITE", "{}", invite.0);
     second.respond(&invite, 200, "");

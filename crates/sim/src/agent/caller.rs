@@ -85,8 +85,8 @@ impl Sent {
         }
     }
 
-    /// A copy with the same Call-ID and tag and the next CSeq (RFC 3261 section 8.1.3.5), without header lines of these
-    /// names.
+    /// Returns a copy with the same Call-ID and tag and the next CSeq (RFC 3261 section 8.1.3.5), without header lines
+    /// of these names.
     fn again(&self, without: &[&str]) -> Self {
         let mut again = Self::new(self.kind, self.to.clone(), self.cancel);
         (again.direct, again.cseq, again.is_redial) = (self.direct, self.cseq + 1, self.is_redial);

@@ -12,7 +12,7 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Records the confirmation of its registration. It has no effect if the connection was lost after the request.
+    /// Records that the phone's registration was confirmed. Has no effect if the connection was lost after the request.
     pub(super) fn begins(&mut self, now: u64) {
         if !self.is_lost && self.reachable.last().is_none_or(|(_, until)| until.is_some()) {
             self.reachable.push((now, None));
@@ -26,7 +26,7 @@ impl Presence {
         }
     }
 
-    /// Records that a REGISTER leaves.
+    /// Records that the phone sends a REGISTER.
     pub(super) fn registers(&mut self, now: u64) {
         self.is_lost = false;
         if let Some((_, until @ None)) = self.lost.last_mut() {
@@ -41,12 +41,12 @@ impl Presence {
         }
     }
 
-    /// True if the agent could be reached during this whole period.
+    /// Returns whether the agent could be reached during this whole period.
     pub fn is_reachable(&self, from: u64, to: u64) -> bool {
         covers(&self.reachable, from, to)
     }
 
-    /// True if the agent's server knew during this whole period that it could not be reached.
+    /// Returns whether the agent's server knew during this whole period that the agent could not be reached.
     pub fn is_lost(&self, from: u64, to: u64) -> bool {
         covers(&self.lost, from, to)
     }

@@ -93,7 +93,7 @@ impl Agent {
         })
     }
 
-    /// True if the agent may have caused this status of a call: it answers so, or does not answer for long.
+    /// Returns whether the agent may have caused this status of a call: it answers so, or does not answer for long.
     pub fn has_answered(&self, status: u16) -> bool {
         self.rung.iter().any(|rung| match rung.answer {
             CalleeAnswer::Refuse(said, _) => said == status,
@@ -102,13 +102,13 @@ impl Agent {
         })
     }
 
-    /// True if the agent has the end of this call with this tag.
+    /// Returns whether the agent has the end of this call with this tag.
     pub fn is_party(&self, call_id: &[u8], tag: &[u8]) -> bool {
         self.legs.iter().any(|leg| leg.dialog.call_id() == call_id && leg.dialog.local_tag() == tag)
     }
 
-    /// Call-ID of each answered call, with the earliest time at which a CANCEL could arrive, and the time of the
-    /// answer.
+    /// Returns the Call-ID of each answered call, with the earliest time at which a CANCEL could arrive, and the time
+    /// of the answer.
     pub fn taken(&self) -> impl Iterator<Item = (Vec<u8>, u64, u64)> {
         let taken = |rung: &IncomingCall| {
             let (rang, accepted) = (rung.rang_at?, rung.accepted_at?);
@@ -118,15 +118,16 @@ impl Agent {
         self.rung.iter().filter_map(taken)
     }
 
-    /// Number of the agent's passwords that a server rejected, and that a server accepted.
+    /// Returns the number of the agent's passwords that a server rejected, and that a server accepted.
     pub fn judged(&self) -> (usize, usize) {
         let count =
             |outcome: SentOutcome| self.sent.iter().filter(|s| s.tries > 0 && s.outcome == Some(outcome)).count();
         (count(SentOutcome::Failed(401)), count(SentOutcome::Success))
     }
 
-    /// True if the next REGISTER left before the answer to this one, which RFC 3261 section 10.2 forbids. A copy of
-    /// this one that arrives after the next one has used credentials, and its bindings belong to the next one.
+    /// Returns whether the agent sent its next REGISTER before the answer to this one, which RFC 3261 section 10.2
+    /// forbids. If a copy of this REGISTER arrives after the next one, its credentials have been used already, and the
+    /// bindings belong to the next one.
     fn is_overtaken(&self, sent: &Sent) -> bool {
         let is_next = |next: &Sent| {
             next.kind == SentKind::Register && next.tries > 0 && next.cseq > sent.cseq && next.started < sent.finished
@@ -135,7 +136,7 @@ impl Agent {
         sent.kind == SentKind::Register && is_copied && self.sent.iter().any(is_next)
     }
 
-    /// True for a REGISTER, or if a REGISTER was confirmed before this request left.
+    /// Returns whether the request is a REGISTER, or a REGISTER was confirmed before the request left.
     fn is_of_registered(&self, sent: &Sent) -> bool {
         let is_confirmed = |other: &Sent| {
             other.kind == SentKind::Register

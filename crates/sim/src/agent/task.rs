@@ -37,7 +37,7 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// True if the task belongs to a call that has begun.
+    /// Returns whether the task belongs to a call that has begun.
     pub(super) const fn is_of_call(&self) -> bool {
         matches!(
             self,
@@ -60,8 +60,8 @@ impl Agent {
             Task::Password(version) => self.password = password(&self.name, version),
             Task::Call(at) => {
                 self.start(now, at, Method::Invite, out);
-                // A caller does not listen to ringing for ever: the final response may be lost, and the transaction
-                // alone would wait on (RFC 3261 section 17.1.1.2 has no timer in Proceeding).
+                // A caller does not wait for an answer for ever: the final response may be lost, and the transaction
+                // alone has no limit (RFC 3261 section 17.1.1.2 has no timer in Proceeding).
                 let patience = self.sent[at].cancel.unwrap_or(PATIENCE);
                 self.plan(now.mono + patience, Task::Cancel(at));
             }

@@ -206,7 +206,7 @@ impl Honest {
         self.notes[self.sessions[at].note].ended.is_none()
     }
 
-    /// Open session of a request.
+    /// Returns the open session of a request.
     fn session_of(&self, said: &Received) -> Option<usize> {
         let (call_id, own, peer) = (said.call_id(), said.tag("To"), said.tag("From"));
         (0..self.sessions.len()).find(|at| {
@@ -215,7 +215,7 @@ impl Honest {
         })
     }
 
-    /// Ends the session; no media of it passes any more.
+    /// Ends the session: from now on no media of the session pass.
     fn end(&mut self, now: u64, at: usize, how: SessionEnd) {
         let note = self.sessions[at].note;
         self.notes[note].ended.get_or_insert((now, how));
@@ -243,7 +243,7 @@ impl Honest {
         self.finally(said, 200, "", out);
     }
 
-    /// Handles any other request: within a dialog it needs a session, unless it creates a dialog of its own.
+    /// Handles any other request. A request within a dialog needs a session, unless it creates a dialog of its own.
     fn take_other(&mut self, now: u64, said: &Received, out: &mut Vec<Outgoing>) {
         let method = said.method().to_owned();
         let contact = self.contact();
@@ -273,7 +273,7 @@ impl Honest {
 
     /// Sets the time at which the session ends without a refresh.
     fn set_timer(&mut self, now: u64, at: usize, seconds: u64, is_own: bool) {
-        // RFC 4028 section 5: an interval below 90 s is no session timer; and no call lasts an hour.
+        // An interval below 90 s is no session timer (RFC 4028 section 5), and no call of these worlds lasts an hour.
         if !(90..3_600).contains(&seconds) {
             return;
         }

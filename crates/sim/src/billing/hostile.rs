@@ -205,7 +205,7 @@ impl Hostile {
                 let branch = format!("z9hG4bKa{}-{:x}", self.number(), self.random.u64());
                 let again = request.authorized(said, ("mallory", PASSWORD), branch);
                 if let Some(mut again) = again {
-                    // With this line the server treats the request as one outside of its dialog.
+                    // With this line the server treats the request as a request outside of its dialog.
                     if again.method == "BYE" {
                         again.lines += "X-Astray: 1\r\n";
                     }

@@ -2,7 +2,7 @@
 
 use super::text::Received;
 
-/// Messages of the calls that this problem names, from the trace of its world.
+/// Returns the messages of the calls that this problem names, from the trace of its world.
 pub(super) fn ladder(trace: &[String], problem: &str) -> String {
     let named = problem.split("call_id: \"").skip(1).filter_map(|rest| rest.split('"').next());
     let calls: Vec<&str> = named.collect();

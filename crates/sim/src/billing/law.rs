@@ -71,7 +71,7 @@ impl std::ops::AddAssign for Money {
 }
 
 impl Money {
-    /// Checks that many worlds together exercise the laws.
+    /// Checks that many worlds together have exercised every law.
     ///
     /// # Errors
     /// Totals that are too low.
@@ -143,7 +143,7 @@ impl<'a> Story<'a> {
         Ok(money)
     }
 
-    /// Period of a session; `None` if its 2xx never left the server.
+    /// Returns the period of a session; `None` if its 2xx never left the server.
     fn period(&self, note: &'a SessionNote) -> Result<Option<Period<'a>>, String> {
         let passed = self.passed.answers.get(&tags(note)).map_or(&[][..], Vec::as_slice);
         // An earlier call may have had the same tags.
@@ -163,12 +163,12 @@ impl<'a> Story<'a> {
         Ok(Some(Period { note, begin, least, end: (*end).max(begin), counted: least }))
     }
 
-    /// True if an answer at this moment may be missing on disk, because a kill followed at once.
+    /// Returns whether an answer at this moment may be missing on disk, because a kill followed at once.
     fn may_be_lost(&self, at: u64) -> bool {
         self.passed.kills.iter().any(|kill| at <= *kill && at + UNWRITTEN >= *kill)
     }
 
-    /// The one record that covers a period.
+    /// Returns the one record that covers a period.
     fn covering(&self, period: &Period<'_>, records: &[(&Cdr, Span)]) -> Result<Option<usize>, String> {
         let covers = |at: &usize| {
             let (cdr, (begin, end)) = &records[*at];
@@ -203,14 +203,15 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// True if a dialog of the call continues although the end of the call was written to the table: the process was
-    /// killed before that end reached the folder of calls.
+    /// Returns whether a dialog of the call continues although the end of the call was written to the table. This
+    /// happens if the process was killed before the end of the call reached the folder of calls.
     fn continues_lost_end(&self, period: &Period<'_>, records: &[(&Cdr, Span)]) -> bool {
         let mut of_call = records.iter().filter(|(cdr, _)| cdr.call_id == period.note.call_id);
         of_call.any(|(_, (_, end))| end.is_some_and(|end| moment(end) <= period.begin && self.may_be_lost(moment(end))))
     }
 
-    /// True if the session timer of a party, which started when the 2xx reached it, expired after that of the server.
+    /// Returns whether the session timer of a party, which started when the 2xx reached it, expired after that of the
+    /// server.
     fn is_crossing(&self, cdr: &Cdr, end: u64, period: &Period<'_>) -> bool {
         let latest = end + if self.loses { 64 * super::T1 } else { 2 * self.delay };
         cdr.ended_by == "session timer"
@@ -218,21 +219,23 @@ impl<'a> Story<'a> {
             && period.least <= latest
     }
 
-    /// True if a dialog has the tags of another one, because a caller chose the tag of its callee. Excluded: the end of
-    /// the one may end the record of the other.
+    /// Returns whether a dialog has the tags of another dialog, because a caller chose the tag of its callee. Such
+    /// dialogs are excluded from the law: the end of one dialog may end the record of the other dialog.
     fn has_tags_of_another(&self, period: &Period<'_>) -> bool {
         period.note.is_revived || self.is_mirrored(period)
     }
 
-    /// True if a party continues after the end of its record: it has refused as many BYEs as the server sends.
+    /// Returns whether a party continues after the end of its record, because it has refused as many BYEs as the server
+    /// sends.
     fn is_defied(end: u64, period: &Period<'_>) -> bool {
         period.note.defied.get(MOST_BYES - 1).is_some_and(|last| *last <= end)
     }
 
-    /// Checks that a record has media, and is as long as they are.
+    /// Checks that a record has a period with media, begins with the first of these periods, and ends no later than the
+    /// law allows.
     fn check_record(&self, cdr: &Cdr, (begin, end): Span, periods: &[&Period<'_>]) -> Result<(), String> {
         let Some(first) = periods.iter().map(|period| period.begin).min() else {
-            // Excluded as above: another call has its tags.
+            // Excluded for the same reason: another call has the tags of this call.
             let is_again =
                 |note: &SessionNote| note.call_id == cdr.call_id && note.peer_tag.starts_with(caller_of(cdr));
             let is_lost = self.may_be_lost(moment(begin)) || self.notes.iter().any(|note| is_again(note));
@@ -253,7 +256,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// True if a 2xx of another callee of this call passed at this moment and never reached its caller.
+    /// Returns whether a 2xx of another callee of this call passed at this moment and never reached its caller.
     fn was_answered(&self, cdr: &Cdr, at: u64) -> bool {
         let is_of_call = |(call_id, caller, _): &(String, String, String)| {
             *call_id == cdr.call_id && caller.starts_with(caller_of(cdr))
@@ -261,17 +264,17 @@ impl<'a> Story<'a> {
         self.loses && self.passed.answers.iter().any(|(tags, passed)| is_of_call(tags) && passed.contains(&at))
     }
 
-    /// Latest end of the record of this period.
+    /// Returns the latest end of the record of this period.
     fn latest(&self, period: &Period<'_>) -> u64 {
         match &period.note.ended {
-            // Excluded: the caller has chosen the tag of its callee, and pays for it. Its BYE before the 2xx may go to
-            // another callee with this tag.
+            // Excluded: the caller has chosen the tag of its callee, and pays for the call. A BYE of the caller before
+            // the 2xx may go to another callee with this tag.
             Some((_, SessionEnd::Bye { .. })) if period.note.is_revived && period.least == period.begin => {
                 period.begin + self.lifetime + SLACK
             }
             // After a BYE that passes before the 2xx of its dialog, the server asks both parties.
             Some((_, SessionEnd::Bye { .. })) if period.least == period.begin => period.end + SLACK,
-            // For the parties both dialogs are one: the server sends its OPTIONS in the other dialog.
+            // Both dialogs have the same tags for the parties, so the server may send its OPTIONS in the other dialog.
             _ if self.is_mirrored(period) => period.end + SLACK,
             // The server asks every callee of such a call that may have taken the tag.
             _ if period.note.is_revived => period.end + SLACK,
@@ -284,7 +287,8 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// True if the peer is an honest party. Its tag is no proof: the account may take the tag of an honest one.
+    /// Returns whether the peer is an honest party. The tag of the peer is no proof: the account may use the tag of an
+    /// honest party.
     fn has_honest_peer(&self, period: &Period<'_>) -> bool {
         let SessionNote { call_id, own_tag, peer_tag, .. } = period.note;
         let is_peer =
@@ -292,16 +296,16 @@ impl<'a> Story<'a> {
         self.notes.iter().any(|note| is_peer(note))
     }
 
-    /// True if another call has the tags of this one the other way round.
+    /// Returns whether another call has the tags of this call, exchanged between the two parties.
     fn is_mirrored(&self, period: &Period<'_>) -> bool {
         let (call_id, caller, callee) = tags(period.note);
         self.passed.answers.contains_key(&(call_id, callee, caller))
     }
 
-    /// Checks that events and record agree.
+    /// Checks that the events of a call agree with its record.
     fn check_forms(&self, cdr: &Cdr, span: Span) -> Result<(), String> {
         let by_events = self.ledger.by_events(&cdr.identity);
-        // A kill may have lost one.
+        // One of the two may be missing after a kill.
         let is_lost = !self.passed.kills.is_empty();
         match by_events {
             Some(by_events) if by_events == span => Ok(()),
@@ -310,7 +314,7 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// Maximum number of concurrent calls of the account at honest parties.
+    /// Returns the maximum number of concurrent calls of the account at honest parties.
     fn most_calls(periods: &[Period<'_>]) -> Result<u64, String> {
         let own: Vec<&Period<'_>> =
             periods.iter().filter(|period| period.note.is_callee && period.note.call_id.starts_with('m')).collect();
@@ -333,7 +337,7 @@ impl<'a> Story<'a> {
     }
 }
 
-/// Call-ID, caller's tag and callee's tag.
+/// Returns the Call-ID, the caller's tag and the callee's tag.
 fn tags(note: &SessionNote) -> (String, String, String) {
     let (caller, callee) =
         if note.is_callee { (&note.peer_tag, &note.own_tag) } else { (&note.own_tag, &note.peer_tag) };

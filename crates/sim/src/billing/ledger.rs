@@ -20,7 +20,7 @@ pub(super) const TRY: &str = "X-Try";
 pub(super) type Span = (u64, Option<u64>);
 
 impl Ledger {
-    /// Adds a row, unless the table has it.
+    /// Adds a row, unless the table has a row with this identity.
     pub(super) fn take(&mut self, row: Row) {
         if !self.identities.insert(row.identity().to_owned()) {
             return;
@@ -36,8 +36,8 @@ impl Ledger {
         self.records.iter().filter_map(|cdr| Some((cdr, (cdr.answer?, cdr.end))))
     }
 
-    /// Begin and end of a call by its events: the answered INVITE, and the last BYE that ended a dialog. A refused BYE
-    /// ends none.
+    /// Returns the begin and the end of a call by its events: the begin is the answered INVITE, the end is the last BYE
+    /// that ended a dialog. A refused BYE ends no dialog.
     pub(super) fn by_events(&self, identity: &str) -> Option<Span> {
         let events = self.events.get(identity)?;
         let begin = events.iter().find(|event| event.event == "invite")?.at;
@@ -47,12 +47,12 @@ impl Ledger {
     }
 }
 
-/// Identifier of the INVITE that began the call of a record.
+/// Returns the identifier of the INVITE that began the call of a record.
 pub(super) fn try_of(cdr: &Cdr) -> &str {
     field(cdr, TRY)
 }
 
-/// Caller's tag of a record, possibly truncated.
+/// Returns the caller's tag of a record, possibly truncated.
 pub(super) fn caller_of(cdr: &Cdr) -> &str {
     tag(field(cdr, "From"))
 }

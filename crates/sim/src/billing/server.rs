@@ -126,7 +126,7 @@ impl Server {
         }
     }
 
-    /// Receives a datagram. Returns the datagrams that leave.
+    /// Handles a received datagram. Returns the datagrams that the server sends.
     pub(super) fn receive(&mut self, now: Now, remote: SocketAddr, bytes: &[u8]) -> Vec<(SocketAddr, Vec<u8>)> {
         let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None };
         self.work(now, |engine, out| engine.receive(now, &arrival, bytes, out))
@@ -202,7 +202,7 @@ impl Server {
         std::mem::take(&mut self.waiting).into_iter().for_each(|row| self.ledger.take(row));
     }
 
-    /// Kills the process and starts the next one with the state on disk.
+    /// Kills the process and starts the next process with the state on disk.
     ///
     /// # Errors
     /// A persisted call cannot be read, or has another key.
@@ -232,7 +232,7 @@ impl Server {
                 OnDisk::Nothing => (),
             }
         }
-        // Last words stay for a while, and have no meaning after that.
+        // Last words stay on disk for a while after their call; they are not read again.
         self.disk.retain(|_, left| matches!(left, OnDisk::State(_)));
         match self.engine.take_over(now, calls) {
             0 => Ok(self.poll(now)),

@@ -11,7 +11,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// Reads a message. The server sends canonical ones.
+    /// Parses a message. The server sends every message in canonical form.
     pub(super) fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let mut lines = text.split("\r\n");
@@ -20,12 +20,12 @@ impl Received {
         Self { first, lines: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect() }
     }
 
-    /// Status of a response; `None` for a request.
+    /// Returns the status of a response; `None` for a request.
     pub(super) fn status(&self) -> Option<u16> {
         self.first.strip_prefix("SIP/2.0 ")?.get(..3)?.parse().ok()
     }
 
-    /// The method of a request, or of the request that a response answers.
+    /// Returns the method of a request, or of the request that a response answers.
     pub(super) fn method(&self) -> &str {
         self.line("CSeq").split(' ').nth(1).unwrap_or_default()
     }
@@ -34,7 +34,7 @@ impl Received {
         self.line("CSeq").split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default()
     }
 
-    /// First value of this header; empty if there is none.
+    /// Returns the first value of this header; empty if there is none.
     pub(super) fn line(&self, name: &str) -> &str {
         self.values(name).next().unwrap_or_default()
     }
@@ -47,7 +47,7 @@ impl Received {
         self.lines.iter().filter(move |(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
     }
 
-    /// Tag in From or To; empty if there is none.
+    /// Returns the tag in From or To; empty if there is none.
     pub(super) fn tag(&self, name: &str) -> &str {
         tag(self.line(name))
     }
@@ -56,39 +56,39 @@ impl Received {
         self.line("Call-ID")
     }
 
-    /// The branch of the top Via.
+    /// Returns the branch of the top Via.
     pub(super) fn branch(&self) -> &str {
         let via = self.line("Via");
         via.split_once("branch=").map_or("", |(_, rest)| rest.split([';', ',']).next().unwrap_or_default())
     }
 
-    /// True if the server created it.
+    /// Returns whether the server created the message.
     pub(super) fn is_of_server(&self) -> bool {
         self.values("Via").any(|via| via.contains("server.invalid"))
     }
 
-    /// The URI of the Contact.
+    /// Returns the URI of the Contact.
     pub(super) fn contact(&self) -> Option<String> {
         self.values("Contact").next().map(uri)
     }
 
-    /// The Record-Routes, from top to bottom.
+    /// Returns the Record-Routes, from top to bottom.
     pub(super) fn record_routes(&self) -> Vec<String> {
         self.values("Record-Route").flat_map(|value| value.split(", ")).map(str::to_owned).collect()
     }
 
-    /// Seconds of its Session-Expires.
+    /// Returns the seconds of the Session-Expires of the message.
     pub(super) fn session_expires(&self) -> Option<u64> {
         self.line("Session-Expires").split(';').next()?.trim().parse().ok()
     }
 }
 
-/// The tag of a From or To.
+/// Returns the tag of a From or To.
 pub(super) fn tag(value: &str) -> &str {
     value.split_once(";tag=").map_or("", |(_, tag)| tag.split(';').next().unwrap_or_default())
 }
 
-/// The URI between angle brackets.
+/// Returns the URI between angle brackets.
 pub(super) fn uri(value: &str) -> String {
     let inner = value.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(uri, _)| uri);
     inner.unwrap_or(value).to_owned()
@@ -122,7 +122,7 @@ impl Request {
         )
     }
 
-    /// A copy with the answer to this challenge; `None` if there is no challenge.
+    /// Returns a copy with the answer to this challenge; `None` if there is no challenge.
     pub(super) fn authorized(
         &self,
         challenged: &Received,

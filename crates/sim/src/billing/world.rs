@@ -194,7 +194,7 @@ impl World {
     }
 }
 
-/// A network that loses up to a fifth of all datagrams: a request that is retransmitted always arrives.
+/// Returns a network that loses up to a fifth of all datagrams: a request that is retransmitted always arrives.
 fn conditions(random: &mut Random) -> Conditions {
     if random.chance(400) {
         return Conditions { delay: (1, random.between(1, 60)), ..Conditions::PERFECT };
@@ -204,7 +204,7 @@ fn conditions(random: &mut Random) -> Conditions {
     Conditions { loss, doubling, reordering, delay: (1, random.between(1, 60)), outage: (0, 0) }
 }
 
-/// Times at which the process is killed, and the delay of a kill after a 2xx to a BYE.
+/// Returns the times at which the process is killed, and the delay of a kill after a 2xx to a BYE.
 fn kills(random: &mut Random) -> (Vec<u64>, Option<u64>) {
     let count = if random.chance(250) { random.between(1, 2) } else { 0 };
     let mut kills: Vec<u64> = (0..count).map(|_| random.between(5_000, 80_000)).collect();
@@ -212,7 +212,7 @@ fn kills(random: &mut Random) -> (Vec<u64>, Option<u64>) {
     (kills, random.chance(150).then(|| random.between(0, 150)))
 }
 
-/// Configuration of the server.
+/// Returns the configuration of the server.
 fn config(random: &mut Random, keeps: bool) -> String {
     let kept = if keeps { "dialogs.folder = \"calls\"\nauth.secret = \"the secret of these worlds\"\n" } else { "" };
     let session = random.pick(&["", "", "dialogs.session_expires = \"90s\"\n"]);

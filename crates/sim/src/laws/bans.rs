@@ -1,4 +1,4 @@
-//! A source is banned after its own number of failures, and not before.
+//! Law: a source is banned when it has made its allowed number of failed attempts, and not earlier.
 
 use crate::server::ServerHost;
 use std::collections::HashMap;

@@ -61,13 +61,13 @@ impl Incidents {
             by_cache: servers().any(|server| server.settings().credentials.is_some()),
             drops: servers().any(|server| server.counts().held_dropped > 0),
             noise: world.noise.is_some(),
-            // Three hops at most, there and back.
+            // A request passes three hops at most, and so does its response.
             slowest: 6 * world.conditions().delay.1 + looked_up + 2 * commit,
         }
     }
 }
 
-/// Judges a world without work in progress.
+/// Judges a world in which no work is in progress.
 ///
 /// # Errors
 /// The violated law.
@@ -92,7 +92,7 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     if is_good && whole.challenged_again > unknown && !incidents.changes && !world.has_stepped() {
         return Err(format!("a right password was asked for again in good weather: {whole:?}"));
     }
-    // Route tokens and registrations outlive the process, however often it is killed.
+    // Route tokens and registrations survive every kill of the process.
     if whole.refused_in_call > 0 {
         return Err(format!("a server did not know a call again: {whole:?}"));
     }
@@ -123,15 +123,16 @@ pub fn judge(world: &World) -> Result<Weather, String> {
     Ok(Weather { all: whole, fair, fair_no_acks: if is_fair { no_acks } else { 0 }, records })
 }
 
-/// Requests that servers gave up after a timeout, in a world where buckets move. A failed transmission of a call that
-/// has moved is not reported, because its transaction has another token by then. Its next address is tried only when
-/// the first has been silent for 64*T1, and then the sender of a request other than INVITE has given up as well.
+/// Returns the number of requests that servers gave up after a time-out, in a world where buckets move. A failed
+/// transmission of a call that has moved is not reported, because its transaction has another token by then. So the
+/// next address is tried only after the first address was silent for 64*T1; by then the sender of a request other than
+/// INVITE has given up as well.
 fn given_up_after_moves(world: &World) -> u64 {
     let moved = world.hosts.iter().filter_map(SimNode::server).filter(|server| server.has_moved());
     moved.flat_map(ServerHost::transactions).map(|transactions| transactions.counts().timeouts).sum()
 }
 
-/// Number of failures without ACK; checks the counters of all transactions.
+/// Checks the counters of all transactions, and returns the number of failures without an ACK.
 fn transactions(world: &World, incidents: &Incidents, whole: &Tally, is_good: bool) -> Result<u64, String> {
     let conditions = *world.conditions();
     let mut no_acks = 0;
@@ -142,9 +143,10 @@ fn transactions(world: &World, incidents: &Incidents, whole: &Tally, is_good: bo
         let given_up: u64 = counts.iter().map(|c| c.timeouts + c.transport_errors).sum();
         let strays: u64 = counts.iter().map(|c| c.strays).sum();
         no_acks += unacknowledged;
-        // The last copy of a 2xx without ACK leaves half a second before timer M ends: a delayed one comes too late.
+        // The last copy of a 2xx without ACK leaves half a second before timer M ends: if the copy is delayed, it
+        // arrives too late.
         let too_late = conditions.reordering > 0 && whole.unacknowledged > 0;
-        // A branch was given up before its callee answered: over a reliable transport the caller keeps nothing of the
+        // A branch was given up before its callee answered: over a reliable transport the caller does not keep the
         // failure (RFC 3261 section 17.1.1.2, timer D).
         let overtook = world.laws.late_answers() > 0;
         let may_stray = incidents.kills
@@ -187,8 +189,8 @@ fn answered_once(agents: &[&Agent]) -> Result<(), String> {
     }
 }
 
-/// True if it happens in more than one case in a hundred, beyond chance: the count is three standard deviations above
-/// that share. A thousand worlds have a few hundred failures, of which four without ACK mean nothing.
+/// Returns whether `count` is more than one in a hundred of `of`, beyond chance: the limit is three standard deviations
+/// above that share. A thousand worlds have a few hundred failures, so four failures without ACK are not significant.
 fn is_often(count: u64, of: u64) -> bool {
     let expected = of as f64 / 100.0;
     count as f64 > expected + 3.0 * expected.sqrt()
@@ -212,7 +214,7 @@ impl Weather {
     /// The violated law.
     pub fn check(&self) -> Result<(), String> {
         let Self { all, fair, fair_no_acks, records } = self;
-        // Callers mostly call users who exist. If most calls fail for another reason, the worlds prove nothing.
+        // Callers mostly call users who exist. If most calls failed for another reason, the worlds would prove nothing.
         let shows = all.success * 3 > all.calls
             && all.success > 0
             && all.failed > 0

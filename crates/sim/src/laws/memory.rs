@@ -25,27 +25,28 @@ impl Kept {
         self.in_order.insert((until, key));
     }
 
-    /// Lowers the time limit of a message, if it may be kept at all.
+    /// Lowers the time limit of a message, if the message may be kept.
     fn at_most(&mut self, key: Vec<u8>, until: u64) {
         if self.until.get(&key).is_some_and(|before| *before > until) {
             self.may(key, until);
         }
     }
 
-    /// Records a final response to a request, maybe not the first one. A 2xx to an INVITE is not kept.
+    /// Records a final response to a request, which need not be the first final response. A 2xx to an INVITE is not
+    /// kept.
     fn answered(&mut self, key: Vec<u8>, now: u64, status: u16, is_kept: bool) {
         let until = if is_kept { now + LONGEST } else { now };
         match self.finals.insert(key.clone(), status) {
             None => self.may(key, until),
-            // Nothing was kept of a refused request: this is the response to a copy. A late 2xx to an INVITE overtakes
-            // the failure before it, which does not change (RFC 3261 section 16.7 step 5).
+            // A refused request is not kept, so this is the response to a copy. A late 2xx to an INVITE may follow the
+            // failure; the kept failure does not change (RFC 3261 section 16.7 step 5).
             Some(before) if before != status && is_kept => self.may(key, until),
             Some(_) => (),
         }
     }
 
-    /// Records that a request has no final response yet. If it had one, this is a copy, which is another request to a
-    /// host that keeps nothing of a refused one (RFC 3261 section 8.2.7).
+    /// Records that a request has no final response yet. If the host has sent a final response, this request is a copy;
+    /// a host that does not keep refused requests treats the copy as another request (RFC 3261 section 8.2.7).
     fn goes_on(&mut self, key: Vec<u8>) {
         if self.until.get(&key) != Some(&u64::MAX) {
             self.finals.remove(&key);
@@ -68,7 +69,7 @@ pub(super) struct Memory {
     hosts: HashMap<SocketAddr, Kept>,
 }
 
-/// Key of the server or client transaction of a request.
+/// Returns the key of the server or client transaction of a request.
 fn key(side: &[u8], message: &Message<'_>) -> Option<Vec<u8>> {
     let (via, cseq) = (message.via().ok()?, message.cseq().ok()?);
     Some([side, via.branch.unwrap_or_default(), cseq.method_text].join(&b' '))
@@ -83,7 +84,7 @@ impl Memory {
                 let branch = message.via().ok().and_then(|via| via.branch).unwrap_or_default();
                 kept.at_most([b"server", branch, b"INVITE"].join(&b' '), now);
             }
-            // A provisional response, then the final one.
+            // A provisional response was sent, and the final response follows.
             (Some(_), _) => {
                 if let Some(key) = key(b"server", message).filter(|key| !kept.until.contains_key(key)) {
                     kept.may(key, u64::MAX);

@@ -1,4 +1,5 @@
-//! Law: a request is handled by one configuration, that of its arrival, also while it waits, rings and moves.
+//! Law: a request is handled by the configuration that was in force at its arrival, even after it has waited, rung or
+//! moved to another shard.
 
 use super::recent::Recent;
 use super::{is_of, key};
@@ -13,7 +14,7 @@ pub(super) struct Policies {
     came: Recent<BTreeSet<u32>>,
 }
 
-/// Value of a key of a configuration.
+/// Returns the value of a key of a configuration.
 fn said<'a>(config: &'a str, key: &str) -> Option<&'a str> {
     let line = config.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "))?;
     Some(line.trim_matches('"'))
@@ -30,7 +31,7 @@ impl Policies {
     /// Checks a message that leaves a server.
     ///
     /// # Errors
-    /// The message follows another configuration than the server has.
+    /// The message follows a configuration other than that of its request.
     pub(super) fn sent(&self, server: &ServerHost, message: &Message<'_>) -> Result<(), String> {
         let host = server.address();
         let Ok(cseq) = message.cseq() else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Law: a registered phone can be reached by new calls and within existing ones. A phone that has lost its connection
-//! to the server is absent, which its callers learn at once, until it has registered again.
+//! Law: a registered phone can be reached by new calls and within existing calls. A phone that has lost its connection
+//! to the server is absent until it has registered again; its callers learn of the absence at once.
 
 use crate::agent::{Agent, Called, SentOutcome};
 use crate::server::LIMITED;
@@ -7,7 +7,8 @@ use crate::server::LIMITED;
 /// Statuses that tell a caller that a user is absent, or that an address cannot be reached.
 const NOT_THERE: [u16; 3] = [480, 500, 408];
 
-/// Checks that agents which could be reached were reached. `may_fail`: look-ups may fail too, which is answered 500.
+/// Checks that agents which could be reached were reached. `may_fail`: look-ups may fail too, and a failed look-up is
+/// answered with 500.
 pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
     for call in agents.iter().flat_map(|agent| agent.called()) {
         let is_here =
@@ -16,7 +17,7 @@ pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
         let says = |status| agents.iter().any(|agent| is_for(&call, agent) && agent.has_answered(status));
         let is_missed = match call.outcome {
             SentOutcome::Failed(480) => !says(503),
-            // The caller called its address, over the connection that the phone had made.
+            // The caller used the phone's address, over the connection that the phone had made.
             SentOutcome::Failed(status) => {
                 let is_not_there = NOT_THERE.contains(&status) && !(may_fail && status == 500);
                 call.to.contains(";transport=") && is_not_there && !says(status) && !says(503)
@@ -40,15 +41,15 @@ pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// True if the call is for this agent: of two with one name, an address in the URI selects one.
+/// Returns whether the call is for this agent. If two agents share a name, the address in the URI selects the agent.
 fn is_for(call: &Called<'_>, agent: &Agent) -> bool {
     let is_by_address = call.to.contains(";transport=");
     agent.name() == call.user && (!is_by_address || call.to.contains(&format!("@{};", agent.address())))
 }
 
-/// Checks that callers of an absent agent got the right response in time. `at_once`: limit in ms.
+/// Checks that callers of an absent agent got the right response within `at_once` milliseconds.
 pub(super) fn waited(agents: &[&Agent], at_once: u64) -> Result<(), String> {
-    // The mailbox, if there is one, answers calls to bob.
+    // If there is a mailbox, it answers calls to bob.
     let is_answered_for =
         |call: &Called<'_>| call.user == "bob" && agents.iter().any(|agent| agent.name() == "mailbox");
     for call in agents.iter().flat_map(|agent| agent.called()).filter(|call| !is_answered_for(call)) {
@@ -67,7 +68,7 @@ pub(super) fn waited(agents: &[&Agent], at_once: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that callers did not wait for a request that could not be sent on.
+/// Checks that a caller got a response at once if its request could not be forwarded.
 pub(super) fn unsent(agents: &[&Agent]) -> Result<(), String> {
     let is_stream = |call: &Called<'_>| call.user == "void" && call.to.contains(";transport=");
     let has_waited = |call: &Called<'_>| matches!(call.outcome, SentOutcome::Failed(408) | SentOutcome::Timeout);
@@ -77,7 +78,7 @@ pub(super) fn unsent(agents: &[&Agent]) -> Result<(), String> {
     }
 }
 
-/// Checks that an existing user is never unknown.
+/// Checks that no response says that an existing user is unknown.
 pub(super) fn unknown(agents: &[&Agent]) -> Result<(), String> {
     let is_unknown = |call: &Called<'_>| {
         call.outcome == SentOutcome::Failed(404)

@@ -54,7 +54,7 @@ impl<V> Recent<V> {
         self.old.retain(|key, _| is_kept(key));
     }
 
-    /// Forgets entries that were unused for long.
+    /// Forgets entries that were not used for a long time.
     pub(crate) fn turn(&mut self, now: u64) {
         if now >= self.turned + WHILE {
             self.turned = now;
@@ -64,7 +64,7 @@ impl<V> Recent<V> {
 }
 
 impl<V: Default> Recent<V> {
-    /// Value of this name, created if missing.
+    /// Returns the value of this name, created if missing.
     pub(crate) fn of(&mut self, key: Vec<u8>) -> &mut V {
         if let Some(value) = self.old.remove(&key) {
             self.young.insert(key.clone(), value);

@@ -1,5 +1,5 @@
-//! Law: every request is answered, forwarded, or counted as dropped if it is retransmitted. A refusal because of a
-//! bound says when to retry, and is counted.
+//! Law: every request is answered, forwarded, or, if its sender retransmits it, counted as dropped. A refusal because
+//! of a bound has a Retry-After, and is counted.
 
 use super::recent::Recent;
 use super::{is_of, key};
@@ -42,7 +42,7 @@ impl Replies {
     pub(super) fn sent(&mut self, host: SocketAddr, message: &Message<'_>) -> Result<(), String> {
         let (Ok(cseq), Ok(via)) = (message.cseq(), message.via()) else { return Ok(()) };
         let Some(status) = message.status() else {
-            // A request that another host answers too late has no answer unless it is an INVITE (RFC 4320 section 4.2).
+            // A request other than INVITE gets no answer if another host answers it too late (RFC 4320 section 4.2).
             let below = message.vias().flatten().nth(1).and_then(|via| via.branch).unwrap_or_default();
             if let Some(request) = self.requests.get_mut(&key(host, below, cseq.method_text)) {
                 request.is_answered |= cseq.method != Method::Invite;
@@ -61,7 +61,7 @@ impl Replies {
         }
     }
 
-    /// Checks the count of refusals.
+    /// Checks that each refusal is counted.
     ///
     /// # Errors
     /// A request was refused and not counted.

@@ -50,8 +50,8 @@ impl Wire {
                 }
             }
             None => {
-                // Timers A and E: seven times for INVITE, eleven for others; once over a stream, and again if that ends
-                // before a response.
+                // Timers A and E send an INVITE seven times, and another request eleven times. Over a stream a request
+                // is sent once, and once more if the stream ends before a response.
                 let most = match (reliable, message.method()) {
                     (true, _) => 2,
                     (false, Some(Method::Invite)) => 7,
@@ -72,14 +72,14 @@ impl Wire {
                     status
                 });
                 let copied = self.is_copied(from, &key, reliable);
-                // None of these has a lasting transaction: each copy may have a response of its own.
+                // No transaction is kept for any of these: each copy may have a response of its own.
                 let invite = cseq.method == Method::Invite;
                 let is_brief = matches!(cseq.method, Method::Register | Method::Cancel) || (reliable && !invite);
                 if let Some(copies) = self.copies.get_mut(&key) {
                     *copies = if is_brief { copies.saturating_sub(1) } else { 0 };
                 }
-                // A late 2xx overtakes the failure that was sent before (RFC 3261 section 16.7 step 5); nothing
-                // overtakes a 2xx.
+                // A late 2xx may follow the failure that was sent before (RFC 3261 section 16.7 step 5); no other final
+                // response follows a 2xx.
                 if invite && status >= 300 {
                     self.failures.of(branch.to_vec()).insert(to_tag.to_vec());
                     if self.acknowledged.contains(&key) && !copied {
@@ -101,7 +101,7 @@ impl Wire {
                     if !is_another {
                         return Err(format!("a second final response, after {before}"));
                     }
-                    // From now on this is its response.
+                    // From now on this is the final response of the request.
                     self.finals.insert(key, status);
                 }
             }
@@ -118,12 +118,12 @@ impl Wire {
         Ok(())
     }
 
-    /// True if this host may mistake a copy of the request for another request, and has not answered a copy yet.
+    /// Returns whether this host may take a copy of the request for another request, and has not answered a copy yet.
     fn is_copied(&self, host: SocketAddr, key: &[u8], reliable: bool) -> bool {
         (reliable || self.stateless.contains(&host)) && self.copies.get(key).is_some_and(|copies| *copies > 0)
     }
 
-    /// Number of answers that came too late for their callers, who need not acknowledge them.
+    /// Returns the number of answers that came too late for their callers, who need not acknowledge them.
     pub(super) fn late_answers(&self) -> usize {
         self.late.len()
     }
@@ -137,7 +137,7 @@ impl Wire {
         self.acknowledged.turn(now);
     }
 
-    /// Records that the host has restarted and forgotten its responses: a copy is another request to it.
+    /// Records that the host has restarted and forgotten its responses: the host treats a copy as another request.
     pub(super) fn restarted(&mut self, host: SocketAddr) {
         self.finals.retain(|key| !is_of(host, key));
         self.acknowledged.retain(|key| !is_of(host, key));

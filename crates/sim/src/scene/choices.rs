@@ -115,8 +115,8 @@ impl Choices {
             let realm = if version > 0 && domain == DOMAIN { *random.pick(&REALMS) } else { domain };
             let algorithms = *random.pick(&["\"MD5\"", "\"SHA-256\", \"MD5\""]);
             let (fork, seconds) = (random.pick(&["parallel", "sequence", "by-q"]), random.between(2, 20));
-            // A limit above the number of calls: each unit must be released. The server counts only calls whose end it
-            // sees.
+            // The limit exceeds the number of calls, so each unit must be released. The server counts only calls whose
+            // end it sees.
             let is_counted = record_route && fixed.contains("dialogs.track = true\n");
             let rules = match &self.counts {
                 Some(manners) => counted_together(manners),
@@ -124,7 +124,8 @@ impl Choices {
                 None => String::new(),
             };
             let mailbox = self.mailbox.filter(|_| domain == DOMAIN).map_or(String::new(), Mailbox::rules);
-            // The log contains the end of a persisted call, but not its beginning, which an earlier process logged.
+            // The log of this process contains the end of a persisted call, but not the beginning, which an earlier
+            // process logged.
             let lines = if self.keeps { 0 } else { 1_000_000 };
             let (cache, caches) = match self.credentials {
                 Some(_) if domain == DOMAIN => {
@@ -155,8 +156,8 @@ const WAYS: [(&str, &str); 5] = [
     ("caller", "from.uri"),
 ];
 
-/// Configuration of limits: every call counts under a limit of all with the settings `all`, and under each of the
-/// others, which always have room. `shared` applies to every limit.
+/// Returns the configuration of limits: every call counts under a limit with the settings `all`, and under each of the
+/// other limits, which always have room. `shared` is added to every limit.
 fn counted(all: &str, shared: &str) -> String {
     let mut text = format!(
         "[[source]]\nname = \"group\"\nnetworks = [\"127.0.1.8/29\"]\n[[call_limit]]\nname = \"all\"\n{all}\n{shared}\n"
@@ -168,7 +169,7 @@ fn counted(all: &str, shared: &str) -> String {
     text + &format!("[[rule]]\nname = \"counted\"\ncall_limits = [\"all\", \"{}\"]\n", names.join("\", \""))
 }
 
-/// Configuration of limits that two servers count together.
+/// Returns the configuration of limits that two servers count together.
 fn counted_together(manners: &CountManners) -> String {
     let without = if manners.refuses { "refuse" } else { "local" };
     let shared = format!("status = {LIMITED}\ncache = \"counts\"\nservers = [0, 1]\nwithout_cache = \"{without}\"");
@@ -179,7 +180,7 @@ fn counted_together(manners: &CountManners) -> String {
 /// A limit above the number of calls.
 pub(super) const UNLIMITED: u32 = 1_000;
 
-/// Settings of two servers that count together, if they do.
+/// Returns the settings of two servers that count together, if they do.
 pub(super) fn counts(random: &mut Random, choices: &Choices) -> Option<CountManners> {
     let Choices { calm, two, shares_users, record_route, reloads, .. } = *choices;
     let manners = CountManners {
@@ -193,7 +194,7 @@ pub(super) fn counts(random: &mut Random, choices: &Choices) -> Option<CountMann
     (two && shares_users && record_route && !reloads && random.chance(400)).then_some(manners)
 }
 
-/// Mailbox for failed calls to bob, with its limit of concurrent calls, if there is one.
+/// Returns the mailbox for failed calls to bob, with its limit of concurrent calls, if there is one.
 pub(super) fn mailbox(random: &mut Random, choices: &Choices) -> Option<Mailbox> {
     let most = random.between(1, 2) as u32;
     // Only calls whose end the server sees can be counted.
@@ -261,7 +262,7 @@ pub(super) fn server(
         answers.1,
         answers.2,
         random.chance(600),
-        // Longer than any call, or so short that the server ends some.
+        // The maximum duration is longer than any call, or so short that the server ends some calls.
         random.pick(&[300, 300, 20]),
         choices.accounting[0],
         choices.accounting[1],

@@ -1,4 +1,5 @@
-//! Accounting law: the rows of a server describe its calls, each once; `rows.rs` has their way to the table.
+//! Accounting law: the rows of a server describe its calls, and each row is written once; `rows.rs` has the path of
+//! rows to the table.
 
 use super::ServerSettings;
 use super::kept::Kept;
@@ -56,8 +57,8 @@ impl Accounts {
         kept: Option<&Kept>,
     ) -> Result<(), String> {
         let is_restored = kept.is_some_and(|kept| kept.is_restored(call_id(row)));
-        // The previous process had given the row to its writer, and died before the end of the call was stored: the
-        // table skips the row if it has it already.
+        // The previous process had given the row to its writer, and ended before the end of the call was stored. The
+        // table skips a row that it has.
         if is_restored && identities.0.contains(row.identity()) {
             return Ok(());
         }
@@ -82,7 +83,7 @@ impl Accounts {
         }
     }
 
-    /// True if a record of this call was written.
+    /// Returns whether a record of this call was written.
     pub(super) fn has_record(&self, call_id: &str) -> bool {
         self.records.contains_key(call_id)
     }
@@ -137,8 +138,9 @@ impl Accounts {
         }
     }
 
-    /// Checks that each call has its record when no work is in progress. Two INVITEs of one call, as when it passes
-    /// this server twice, have one together or one each; one that was challenged has none.
+    /// Checks that each call has its record when no work is in progress. Two INVITEs of one call, such as an INVITE
+    /// that passes this server twice, have one record together or one record each; an INVITE that was challenged has
+    /// none.
     ///
     /// # Errors
     /// A call without a record.

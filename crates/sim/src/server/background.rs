@@ -49,7 +49,7 @@ impl ServerHost {
         }
     }
 
-    /// Time of an answer of the journal to a shard, not before an earlier answer.
+    /// Returns the time of an answer of the journal to a shard, not before an earlier answer.
     fn in_order(&self, shard: usize, due: u64) -> u64 {
         let is_of = |due: &Due| matches!(due, Due::Answer(to, EngineInput::Written(_)) if *to == shard);
         let last = self.process.due.iter().rev().find(|(_, due)| is_of(due)).map_or(0, |((at, _), _)| *at);
@@ -93,7 +93,7 @@ impl ServerHost {
         }
     }
 
-    /// Takes a group from the queue: it is on disk after a while, or fails.
+    /// Takes a group from the queue and decides its outcome: after a delay the group is on disk, or its commit fails.
     fn commit(&mut self, now: Now) {
         let Some(keeper) = &mut self.process.keeper else { return };
         if !keeper.steps.take() {
@@ -120,7 +120,7 @@ impl ServerHost {
         self.site.rows.fail(None);
         keeper.is_busy = false;
         self.committed += 1;
-        // The more there are, the less often they are all compared.
+        // The more entries there are, the less often all entries are compared.
         let is_time = self.committed.is_multiple_of(1 + self.process.shared.location.gauges().bindings as u64 / 16);
         if is_time
             && keeper.journal.gauges().queued == 0
@@ -131,7 +131,7 @@ impl ServerHost {
         self.keep_bindings(now);
     }
 
-    /// Reads the configuration again; each shard gets it a moment later.
+    /// Reads the configuration again; each shard gets the configuration a moment later.
     pub(super) fn reload(&mut self, now: Now) {
         self.policy += 1;
         let config = self.settings.read(self.policy);
@@ -149,7 +149,7 @@ impl ServerHost {
     pub(super) fn end(&mut self, now: Now, end: End) {
         match end {
             End::Killed => {
-                // A commit in progress is on disk or not; no caller has learned which.
+                // A commit in progress is on disk or not; no caller has learned the outcome.
                 if self.random.chance(500)
                     && let Some(keeper) = &mut self.process.keeper
                 {
@@ -169,13 +169,13 @@ impl ServerHost {
         }
     }
 
-    /// Ends a draining process when it may end (as in `strowger-node`).
+    /// Ends a draining process as soon as `strowger-node` would end it.
     fn drain(&mut self, now: Now) {
         let is_busy = self.process.is_busy();
         let t1 = self.process.shared.policy().config.timers.t1.as_millis() as u64;
         let Some(draining) = &mut self.process.draining else { return };
         draining.busy = if is_busy { Some(now.mono) } else { draining.busy };
-        // The ACK of a call that was just answered, or of a failure, is still to come.
+        // The ACK of a call that was just answered, or of a failure, has not arrived yet.
         let is_over = draining.busy.is_none_or(|last| now.mono >= last + t1);
         if now.mono < draining.until && !is_over {
             return self.plan(now.mono + DRAIN_STEP, Due::Drain);
@@ -187,7 +187,7 @@ impl ServerHost {
         self.start(now);
     }
 
-    /// Persists the current state of a call, or removes it.
+    /// Persists the current state of a call, or removes the persisted state.
     pub(super) fn keep(&mut self, now: Now, change: Effect) {
         match self.kept.as_mut().map_or(Ok(false), |kept| kept.take(now, change, &self.led)) {
             Ok(true) => self.plan(now.mono + INTERVAL, Due::Keep),
@@ -274,7 +274,7 @@ mod tests {
         SocketAddr::from(([127, 0, 1, last], 5060))
     }
 
-    /// A server without passwords that persists calls, and ends them after two seconds.
+    /// Returns a server without passwords that persists calls, and ends them after two seconds.
     fn server(killed: u64) -> ServerHost {
         let config = "domains = [\"home.example\"]\nregistrar.authenticate = false\nregistrar.durability = \"none\"\n\
                       auth.calls = false\nauth.secret = \"the secret of a site\"\nproxy.relay_for = \"everyone\"\n\
@@ -304,8 +304,8 @@ mod tests {
         ServerHost::new(START, settings, 1)
     }
 
-    /// Messages that a process sends at its start are its own: the laws know of them, and they go over a connection
-    /// that lasts.
+    /// The laws must record the messages that a process sends at its start, and these messages need a connection that
+    /// stays open.
     #[test]
     fn a_process_ends_at_once_a_call_whose_time_is_over() {
         let mut alice = Agent::new("alice", "home.example", Line::new(address(2), Transport::Udp), address(1), 2);

@@ -1,4 +1,5 @@
-//! The table of bindings on disk: a process writes it by its journal and the next one loads it; servers may share it.
+//! The table of bindings on disk: a process writes the table by its journal, and the next process loads it; servers may
+//! share a table.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -100,7 +101,7 @@ impl Rows {
         let own = |uri: &[u8]| response.contacts().flatten().any(|contact| contact.uri_text == uri);
         let is_wrong = match (cseq.method, status, kept) {
             (Method::Register, 200, None) => response.contacts().flatten().any(|contact| {
-                // Contacts of other devices belong to them.
+                // Contacts of other devices belong to other Call-IDs.
                 !state.kept.values().flatten().any(|(_, uri)| *uri == contact.uri_text)
             }),
             (Method::Register, 200, Some((kept, uri))) => own(uri) && *kept < cseq.number,

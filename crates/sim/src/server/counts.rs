@@ -1,6 +1,6 @@
 //! Calls that servers count together, through a cache in another process that is slow, fails and loses answers. A
-//! server's view of the calls of the other is a recent past state. So it admits no call beyond a limit except within
-//! that time, and refuses none longer than that after there is room.
+//! server sees a recent past state of the other server's calls. So it may admit calls beyond a limit only within that
+//! time, and after there is room it may refuse calls no longer than that time.
 
 use super::database::{Outage, OutageKind, outage};
 use super::process::Due;
@@ -85,7 +85,7 @@ impl Times {
         Self { interval: interval.as_millis() as u64, lifetime: lifetime.as_millis() as u64 }
     }
 
-    /// Greatest age of a value that counts: as old as allowed when it was read, and as old again since.
+    /// Returns the greatest age of a value that counts: as old as allowed when it was read, and as old again since.
     const fn oldest(self) -> u64 {
         2 * self.lifetime + self.interval + 3 * TIMEOUT
     }
@@ -96,7 +96,7 @@ impl Past {
         self.own.get(scope).and_then(VecDeque::back).map_or(0, |(_, count)| *count)
     }
 
-    /// Least and greatest number of calls since this moment.
+    /// Returns the least and the greatest number of calls at any moment since `from`.
     fn range(&self, scope: &LimitScope, from: u64) -> (u32, u32) {
         let Some(counts) = self.own.get(scope) else { return (0, 0) };
         let first = counts.iter().rfind(|(at, _)| *at < from).map_or(0, |(_, count)| *count);
@@ -104,8 +104,8 @@ impl Past {
         since.fold((first, first), |(least, most), count| (least.min(count), most.max(count)))
     }
 
-    /// Longest time between recent complete exchanges, and since the last one. The start counts as an exchange, because
-    /// the server began without calls.
+    /// Returns the greater of two times: the longest pause between recent complete exchanges, and the time since the
+    /// last one. The start counts as an exchange, because the server began without calls.
     fn pause(&self, now: u64, lifetime: u64) -> u64 {
         let from = now.saturating_sub(2 * lifetime);
         let begun = || std::iter::once(START.mono).chain(self.whole.iter().copied());
@@ -133,7 +133,7 @@ impl Counting {
 }
 
 impl State {
-    /// Performs the requests now; returns the delay of the last answer too.
+    /// Performs the requests now. Returns the responses with their delays, and the delay of the last response.
     fn ask(&mut self, manners: &CountManners, random: &mut Random, now: u64, requests: &[Request<'_>]) -> Answers {
         let mut all = Answers { after: 0, outcomes: Vec::new() };
         for request in requests {
@@ -199,7 +199,7 @@ impl State {
         }
     }
 
-    /// Bounds of a server's view of the other's calls.
+    /// Returns the bounds of a server's view of the other's calls.
     fn bounds(&self, node: u16, scope: &LimitScope, now: u64, times: Times) -> Bounds {
         let others = || self.servers.iter().filter(|(other, _)| **other != node).map(|(_, past)| past);
         let pause = self.servers.values().map(|past| past.pause(now, times.lifetime)).max().unwrap_or(0);
@@ -251,7 +251,7 @@ impl ServerHost {
         self.site.counting.clone()
     }
 
-    /// Time of the next exchange of counts.
+    /// Returns the time of the next exchange of counts.
     pub(super) fn next_exchange(&self) -> Option<u64> {
         let sharing = self.process.sharing.as_ref().filter(|sharing| sharing.asked.is_none())?;
         let until = self.site.counting.state().until;
@@ -314,7 +314,7 @@ impl ServerHost {
         }
     }
 
-    /// Checks the output of an engine. `may_admit`: calls may have begun.
+    /// Checks the output of an engine. `may_admit`: whether calls may have begun in this step.
     pub(super) fn watch_counts(&mut self, now: Now, out: &Outbox, may_admit: bool) {
         if let Err(problem) = self.check_counts(now, out, may_admit) {
             self.wrong(format!("calls that are counted together: {problem}"));
@@ -382,7 +382,7 @@ impl ServerHost {
         Ok(())
     }
 
-    /// Checks the counts when no work is in progress.
+    /// Checks that no calls count when no work is in progress.
     ///
     /// # Errors
     /// Calls still count.

@@ -1,5 +1,5 @@
 //! A cache in another process with the credentials of registered users: it acts at once, answers some time later, and
-//! perhaps misses the timeout. Servers of one site share it, and it outlives their processes.
+//! may miss the time-out. Servers of one site share the cache, and it outlives their processes.
 
 use crate::random::Random;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -57,7 +57,7 @@ impl Credentials {
         std::mem::take(&mut self.state().answers)
     }
 
-    /// Changes its settings.
+    /// Changes the settings of the cache.
     pub(super) fn set_manners(&self, manners: CacheManners) {
         self.state().manners = manners;
     }

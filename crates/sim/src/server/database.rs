@@ -1,4 +1,4 @@
-//! The database of subscribers behind simulated servers: it takes time, fails now and then, and stops and returns.
+//! The database of subscribers behind simulated servers: it answers after a delay, sometimes fails, and has outages.
 
 use crate::random::Random;
 use std::collections::HashMap;
@@ -24,17 +24,17 @@ pub enum OutageKind {
     Slow(u64),
 }
 
-/// The outage at this moment.
+/// Returns the outage at this moment.
 pub(super) fn outage(of: &[Outage], now: u64) -> Option<Outage> {
     of.iter().find(|outage| (outage.from..outage.to).contains(&now)).copied()
 }
 
-/// A random error of a store.
+/// Returns a random error of a store.
 pub(super) fn error(random: &mut Random) -> StoreError {
     *random.pick(&[StoreError::Unavailable, StoreError::TimedOut, StoreError::Refused, StoreError::Full])
 }
 
-/// Password of a user: the first or a later one.
+/// Returns the password of a user: the first or a later one.
 pub fn password(name: &str, version: u32) -> String {
     if version == 0 { name.to_owned() } else { format!("{name}#{version}") }
 }
@@ -78,7 +78,7 @@ impl Database {
         version
     }
 
-    /// True if passwords change.
+    /// Returns whether passwords change.
     pub fn changes(&self) -> bool {
         self.users.values().any(|changes| !changes.is_empty())
     }
@@ -87,7 +87,7 @@ impl Database {
         self.users.contains_key(name)
     }
 
-    /// True if a question may fail or be answered late.
+    /// Returns whether a question may fail or be answered late.
     pub fn may_fail(&self) -> bool {
         self.failures > 0 || !self.outages.is_empty()
     }
@@ -110,7 +110,7 @@ impl Database {
         changed.into_iter().flat_map(credentials).collect()
     }
 
-    /// Answers to questions that are asked now, with their time.
+    /// Returns the answers to questions that are asked now, and the time of these answers.
     pub(super) fn ask(&self, random: &mut Random, now: u64, questions: &[Asked]) -> TimedAnswer {
         let due = now + random.between(self.delay.0, self.delay.1);
         let answers = |at: u64| questions.iter().map(|asked| self.look(asked, at)).collect();
@@ -148,7 +148,7 @@ impl Database {
         credentials.entry(key).or_insert_with(|| Arc::new(make(name, &self.domain, realm, version))).clone()
     }
 
-    /// Number of the password from which a credential was made.
+    /// Returns the number of the password from which a credential was made.
     pub(super) fn version(&self, credential: &Credential) -> u32 {
         let of = |(_, version): &(u64, u32)| {
             *self.credential(&credential.username, &credential.realm, *version) == *credential
@@ -157,7 +157,7 @@ impl Database {
         changes.filter(|change| of(change)).map(|(_, version)| *version).next().unwrap_or(0)
     }
 
-    /// Number of the password of a user at this moment.
+    /// Returns the number of the password of a user at this moment.
     pub(super) fn current(&self, name: &str, now: u64) -> u32 {
         let mut changes = self.users.get(name).into_iter().flatten();
         changes.rfind(|(at, _)| *at <= now).map_or(0, |(_, version)| *version)

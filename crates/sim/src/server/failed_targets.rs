@@ -1,5 +1,5 @@
-//! Law of failed targets: a next hop that failed is tried after the others of its name until its time is over; then one
-//! request tries it again, in its order.
+//! Law of failed targets: a next hop that has failed is tried after the other next hops of its name until its time is
+//! over. Then one request tries this next hop again, at its usual place in the order.
 
 use crate::laws::recent::Recent;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ impl FailedTargets {
         self.failed.get(key).is_some_and(|failed| failed.until > now)
     }
 
-    /// Records that an engine learned of a message that was not sent.
+    /// Records that an engine learned that its message with this token was not sent.
     pub(super) fn fails(&mut self, token: u64, now: u64) {
         let Some(key) = self.sent.get(&token) else { return };
         let before = self.failed.get(key).copied();
@@ -76,8 +76,8 @@ impl FailedTargets {
         }
     }
 
-    /// Checks the messages that a shard sends; `targets`: those of a name. `token`: converts a token of this shard to
-    /// that of the process.
+    /// Checks the messages that a shard sends. `targets` has the targets of a name; `token` converts a token of this
+    /// shard to a token of the process.
     ///
     /// # Errors
     /// A request goes to a target that is set aside although another is left, or first to another although the time of
@@ -114,7 +114,7 @@ impl FailedTargets {
         message: &Message<'_>,
         targets: &[(Transport, std::net::SocketAddr)],
     ) -> Result<(), String> {
-        // Neither has a choice: an ACK has no response, a CANCEL follows its INVITE.
+        // The order does not matter for these: an ACK has no response, and a CANCEL goes where its INVITE went.
         if !message.is_request() || matches!(message.method(), Some(Method::Ack | Method::Cancel)) {
             return Ok(());
         }

@@ -51,7 +51,7 @@ impl Host for ServerHost {
         }
         if let Some((_, end)) = self.settings.ends.pop_if(|(due, _)| *due <= now.mono) {
             self.end(now, end);
-            // The next process begins with a round of its own.
+            // The next process numbers its rounds from the start.
             if self.has_restarted {
                 return;
             }

@@ -62,7 +62,8 @@ impl Kept {
         Self { grace, has_records, ..Self::default() }
     }
 
-    /// Takes a change of a persisted call, with the current routing of calls. Returns whether a group begins with it.
+    /// Handles a change of a persisted call, with the current routing of calls. Returns whether a group begins with
+    /// this change.
     ///
     /// # Errors
     /// A state cannot be read.
@@ -83,7 +84,7 @@ impl Kept {
         Ok(begins)
     }
 
-    /// Writes the group of changes. Returns the time at which rows of calls closed by it are removed.
+    /// Writes the group of changes. Returns the time at which the rows of the calls that the group closed are removed.
     ///
     /// # Errors
     /// A state cannot be read.
@@ -128,7 +129,7 @@ impl Kept {
         Ok((all, due))
     }
 
-    /// Records a kill: the last group is on disk, or lost.
+    /// Records a kill. `is_written`: whether the last group is on disk; otherwise it is lost.
     ///
     /// # Errors
     /// As [`Kept::commit`].
@@ -140,7 +141,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Checks that a call that was answered longer ago than a group waits is on disk.
+    /// Checks that each call is on disk if it was answered longer ago than a group waits.
     ///
     /// # Errors
     /// A call that is not on disk.
@@ -153,7 +154,7 @@ impl Kept {
         }
     }
 
-    /// Calls that the next process restores, and their routing.
+    /// Returns the calls that the next process restores, and the routing of these calls.
     ///
     /// # Errors
     /// One cannot be read.
@@ -206,7 +207,8 @@ impl Kept {
         }
     }
 
-    /// Checks that the times of an accounting record are those of its messages, by whichever process they were sent.
+    /// Checks that the times of an accounting record are those of its messages, whether this process or an earlier one
+    /// sent them.
     ///
     /// # Errors
     /// The times differ.
@@ -222,7 +224,8 @@ impl Kept {
         }
     }
 
-    /// True if a BYE left at this moment, or so long before that its transaction may have ended then.
+    /// Returns whether a BYE left at this moment, or so long before that the transaction of the BYE may have ended at
+    /// this moment.
     fn has_bye_before(&self, cdr: &Cdr, end: u64) -> bool {
         let byes = self.byes.get(cdr.call_id.as_bytes());
         byes.is_some_and(|moments| moments.iter().any(|at| (*at..=at + 33_000).contains(&end)))

@@ -1,5 +1,6 @@
-//! Call limits of a routing rule or a failure rule, in one of three scopes: that failure, a group of gateways, or each
-//! gateway. The count under a limit is the number of open calls that were last routed there. It never exceeds the limit.
+//! Call limits of a routing rule or a failure rule. A limit has one of three scopes: the failure, a group of gateways,
+//! or each gateway. The count under a limit is the number of open calls whose last routing has that limit. The count
+//! never exceeds the limit.
 
 use super::{LIMITED, ServerHost};
 use std::collections::{HashMap, HashSet};
@@ -43,7 +44,7 @@ pub(super) struct RoutedCalls {
 }
 
 impl Mailbox {
-    /// Configuration of a server for it.
+    /// Returns the lines of a server's configuration for this mailbox.
     pub fn rules(self) -> String {
         let [first, second] = self.addresses;
         let limits = format!("call_limits = [\"{BOXES}\"]\n");
@@ -73,7 +74,7 @@ impl Mailbox {
         )
     }
 
-    /// Limit scope of a call that is routed there.
+    /// Returns the limit scope of a call that is routed there.
     fn scope(self, address: SocketAddr) -> LimitScope {
         let value = match self.limit {
             BoxLimit::Failure | BoxLimit::Group => String::new(),
@@ -84,7 +85,7 @@ impl Mailbox {
 }
 
 impl ServerHost {
-    /// Checks the limits after a step of a shard. `has_told`: there were notices of forwarded requests.
+    /// Checks the limits after a step of a shard. `has_told`: whether the step had notices of forwarded requests.
     pub(super) fn check_limits(&mut self, now: Now, out: &Outbox, has_told: bool) {
         let Some(mailbox) = self.settings.mailbox else { return };
         let mut leads = false;
@@ -114,7 +115,7 @@ impl ServerHost {
 }
 
 impl RoutedCalls {
-    /// State of calls that another process had routed.
+    /// Returns the state of calls that another process had routed.
     pub(super) fn of(last: HashMap<Vec<u8>, SocketAddr>) -> Self {
         Self { last, ..Self::default() }
     }

@@ -118,7 +118,7 @@ impl Lookups {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Receiver of the answers for the next shard.
+    /// Adds a receiver for the answers of the cache to the next shard. Returns the identifier of the receiver.
     pub(super) fn shard(&self) -> SinkId {
         let mut sinks = self.sinks.lock().unwrap_or_else(PoisonError::into_inner);
         let shard = sinks.len();
@@ -136,7 +136,7 @@ impl Lookups {
         sink
     }
 
-    /// Tickets that returned since the last call.
+    /// Takes the tickets that have returned since the last call.
     pub(super) fn results(&self) -> Vec<TicketResult> {
         std::mem::take(&mut self.state().results)
     }
@@ -153,13 +153,14 @@ impl Lookups {
         }
     }
 
-    /// True if a tick is due.
+    /// Returns whether a tick is due.
     pub(super) fn is_busy(&self) -> bool {
         self.cache.gauges().in_flight > 0
     }
 
-    /// Checks that a database that has returned is used again at once. A database that answers may miss deadlines too,
-    /// if questions wait for a busy connection: it is used again as soon as it has answered in time.
+    /// Checks that a server uses its database again as soon as the database answers. A database that answers may miss
+    /// deadlines too, if questions wait for a busy connection; then the server uses it again as soon as an answer is in
+    /// time.
     fn check_recovery(&self, broken_since: Option<u64>) {
         let Some(broken_since) = broken_since else { return };
         let (now, database) = (self.now(), &self.database);
@@ -176,13 +177,13 @@ impl Lookups {
     }
 }
 
-/// True if a found entry is valid at `now`, whatever the database does.
+/// Returns whether a cached entry of an existing user is valid at `now`, even if the database does not answer.
 fn is_good(settings: &ReadThroughSettings, read_at: u64, now: u64) -> bool {
     let lifetime = settings.found_ttl + settings.serve_stale;
     !settings.serve_stale.is_zero() && now.saturating_sub(read_at) < lifetime.as_millis() as u64
 }
 
-/// Checks a ticket that returns.
+/// Checks the result and the time of a ticket that returns.
 fn came_back(
     state: &mut State,
     database: &Database,
@@ -266,7 +267,8 @@ impl Asking {
         let since = self.open_batches.remove(at).since;
         for asked in batch.keys() {
             let key = format!("{asked:?}");
-            // A failure ends no other question, and an answer from before a notice ends none that was asked after it.
+            // A failure answers no other question. An answer from before a notice does not answer a question that was
+            // asked after the notice.
             let notice = self.voided.get(&key).filter(|last| number <= **last);
             let is_ended = |other: &&mut OpenBatch| said.is_ok() && notice.is_none_or(|last| other.number <= *last);
             for other in self.open_batches.iter_mut().filter(is_ended) {
@@ -281,7 +283,7 @@ impl Asking {
             }
             for (asked, answer) in batch.keys().iter().zip(answers) {
                 let SubscriberAnswer::Credential(credential) = answer else { continue };
-                // Asked before its notice arrived, it is not cached.
+                // This answer is not cached, because its question was asked before the notice arrived.
                 let is_void = state.changed.get(&*credential.username).is_some_and(|(heard, _)| *heard >= since);
                 if !is_void {
                     state.known.insert(asked.clone(), since);
@@ -292,7 +294,8 @@ impl Asking {
         self.check_breaker(lookups);
     }
 
-    /// Performs a tick. Afterwards new questions must be [taken](Self::take) and [checked](Self::check_connections).
+    /// Performs a tick. Afterwards the caller must [take](Self::take) and [check](Self::check_connections) the new
+    /// questions.
     pub(super) fn keep_time(&mut self, lookups: &Lookups) {
         self.missed += self.steps.keep_time();
         self.check_breaker(lookups);
@@ -310,8 +313,8 @@ impl Asking {
         }
     }
 
-    /// Checks that unknown entries fail at once after this number of missed deadlines in a row, until the database
-    /// answers in time.
+    /// Checks that look-ups of users without an entry fail at once after this number of consecutive missed deadlines,
+    /// until the database answers in time.
     fn check_breaker(&mut self, lookups: &Lookups) {
         let (now, is_broken) = (lookups.now(), lookups.cache.gauges().is_broken);
         self.broken_since = is_broken.then(|| self.broken_since.unwrap_or(now));
@@ -328,7 +331,7 @@ impl Asking {
         self.steps.deadline()
     }
 
-    /// Reads the changes of the database, if it is time.
+    /// Reads the changes of the database, if the next reading is due.
     pub(super) fn hear(&mut self, lookups: &Lookups) {
         let now = lookups.now();
         lookups.check_recovery(self.broken_since);

@@ -39,8 +39,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// Number of expected log lines of the call. Two calls that are not concluded count as one; when answered, each has
-    /// its callee's tag.
+    /// Returns the number of expected log lines of the call. Two calls that are not concluded count as one; when
+    /// answered, each has its callee's tag.
     fn open(&self) -> usize {
         usize::from(self.begun > self.concluded) + self.answered.saturating_sub(self.ended) as usize
     }
@@ -112,7 +112,7 @@ impl PartialEq for Forwarded {
 impl Eq for Forwarded {}
 
 impl Observer {
-    /// Least and greatest number of forwarded requests.
+    /// Returns the least and greatest number of forwarded requests.
     pub(super) fn requests(&self) -> (usize, usize) {
         (self.count, self.count + self.copies)
     }
@@ -162,8 +162,8 @@ impl Observer {
         let before = lines.open();
         match &line.event[..] {
             "call begun" => {
-                // Only one end is logged of two concurrent calls with one Call-ID and tag: a server before this one has
-                // restarted.
+                // Two concurrent calls have one Call-ID and tag if a server before this one has restarted; then only
+                // one end is logged.
                 lines.is_doubled |= lines.begun > lines.concluded;
                 lines.begun += 1;
             }
@@ -262,7 +262,7 @@ impl Observer {
         for report in reports {
             let Notice { context, event } = match report {
                 Report::Notice(notice) if begins_call(notice.context) => notice,
-                // `limits.rs` has the laws of the others.
+                // `limits.rs` has the laws of the other notices.
                 Report::Question(Question { context, choice: Choice::Failing { plan: None, .. }, .. })
                     if begins_call(*context) =>
                 {
@@ -310,13 +310,13 @@ impl Observer {
                     if is_heard && remote.is_some() && by.map(|by| by.address.ip()) != remote {
                         return Err(format!("refused by {by:?}, not by who sent it"));
                     }
-                    // Responses that cannot be forwarded, and requests that could not be sent.
+                    // Some responses cannot be forwarded, and some requests could not be sent.
                     if !is_heard && !matches!(said, 502 | 503) {
                         return Err(format!("refused with {said}, which did not come"));
                     }
                 }
                 NoticeEvent::TimedOut { .. } => told.lost += 1,
-                // `ringing.rs` has its laws.
+                // `ringing.rs` has the laws of these notices.
                 NoticeEvent::BranchEnded { .. } => (),
                 NoticeEvent::Cancelled => cancelled += 1,
                 NoticeEvent::Abandoned => told.concluded += 1,
@@ -347,7 +347,7 @@ impl Observer {
         }
     }
 
-    /// Number of forwarded INVITEs of the call of this response.
+    /// Returns the number of forwarded INVITEs of the call of this response.
     fn requests_of(&mut self, bytes: Option<&[u8]>) -> u32 {
         match bytes.filter(|bytes| self.index.parse(bytes, &Limits::default()).is_ok()) {
             Some(bytes) => self.invites.get(&caller_of(&Message::new(bytes, &self.index))).copied().unwrap_or(0),
@@ -355,7 +355,7 @@ impl Observer {
         }
     }
 
-    /// Status and source of a received response to an INVITE.
+    /// Returns the status and source of a received response to an INVITE.
     fn came(&mut self, input: Input<'_>) -> (Option<u16>, Option<IpAddr>) {
         let Input::Message(arrival, bytes) = input else { return (None, None) };
         if self.index.parse(bytes, &Limits::default()).is_err() {
@@ -385,13 +385,14 @@ impl Observer {
         }
     }
 
-    /// True if a final response with this status was sent to the caller with this Call-ID, whose INVITE was forwarded.
+    /// Returns whether a final response with this status was sent to the caller with this Call-ID, whose INVITE was
+    /// forwarded.
     pub(super) fn has_said(&self, call_id: &[u8], status: u16) -> bool {
         self.finals.get(call_id).is_some_and(|finals| finals.iter().any(|(_, said)| *said == status))
     }
 
-    /// For each Call-ID: number of forwarded INVITEs, of those that were challenged, and of further attempts of the
-    /// caller with another final response.
+    /// Returns for each Call-ID the number of forwarded INVITEs, the number of those that were challenged, and the
+    /// number of further attempts of the caller that had another final response.
     pub(super) fn invites(&self) -> impl Iterator<Item = (&[u8], u32, u32, u32)> {
         let mut all: HashMap<&[u8], u32> = HashMap::new();
         for (caller, invites) in &self.invites {
@@ -409,13 +410,13 @@ impl Observer {
         })
     }
 
-    /// Number of calls without a logged end.
+    /// Returns the number of calls without a logged end.
     pub(super) const fn open(&self) -> usize {
         self.open
     }
 }
 
-/// Call-ID and caller's tag.
+/// Returns the Call-ID and the caller's tag of a message.
 fn caller_of(message: &Message<'_>) -> Vec<u8> {
     let call_id = message.call_id().map_or(&b""[..], |id| id.text);
     let tag = message.from().ok().and_then(|from| from.tag).unwrap_or_default();

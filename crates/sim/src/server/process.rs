@@ -75,7 +75,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Tickets that returned since the last call.
+    /// Takes the tickets that have returned since the last call.
     pub(super) fn written(&self) -> Vec<(usize, u64, Result<(), StoreError>)> {
         std::mem::take(&mut self.written.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -240,14 +240,14 @@ impl Process {
         }
     }
 
-    /// True if calls are being set up, or a request waits.
+    /// Returns whether calls are being set up, or a request waits.
     pub(super) fn is_busy(&self) -> bool {
         self.shared.counts().busy()
     }
 }
 
-/// Listeners of a configuration, in the order of [`LISTENERS`]. The last one is TLS for the engines but TCP in the
-/// configuration, which would demand certificates; the network simulates these.
+/// Returns the listeners of a configuration, in the order of [`LISTENERS`]. The last listener is TLS for the engines,
+/// but TCP in the configuration: TLS would need certificates, and the network only simulates them.
 pub(super) fn listeners(address: std::net::SocketAddr) -> String {
     let listener = |transport: strowger_core::Transport| {
         let at = crate::world::listens_at(address, transport);

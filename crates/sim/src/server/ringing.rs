@@ -118,14 +118,14 @@ impl Ringing {
     }
 }
 
-/// True for an INVITE, its responses, and ACKs.
+/// Returns whether this message is an INVITE, a response to an INVITE, or an ACK.
 fn may_say(bytes: &[u8]) -> bool {
     let is_of_invite = || bytes.windows(9).any(|part| part == b" INVITE\r\n");
     bytes.starts_with(b"INVITE ") || bytes.starts_with(b"ACK ") || bytes.starts_with(b"SIP/2.0 ") && is_of_invite()
 }
 
 impl ServerHost {
-    /// Checks a step of a shard. `has_told`: there were notices of forwarded requests.
+    /// Checks a step of a shard. `has_told`: whether the step had notices of forwarded requests.
     pub(super) fn check_ringing(&mut self, now: Now, shard: usize, input: Input<'_>, out: &Outbox, has_told: bool) {
         let process = &mut self.process;
         process.ringing.watch(now.mono, input, out);
@@ -142,7 +142,7 @@ impl ServerHost {
         }
     }
 
-    /// Checks that the record of each finished answered call has reached the writer.
+    /// Checks that the record of each answered call that has ended has reached the writer.
     pub(super) fn check_records(&mut self) {
         let written = Written::of(&self.settings);
         for call_id in std::mem::take(&mut self.process.ringing.over) {

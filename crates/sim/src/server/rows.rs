@@ -1,5 +1,5 @@
-//! Accounting rows on their way to the table: they wait in memory for the others of a group, a group takes time, and a
-//! kill loses unwritten rows. Written rows stay for good, each identity once.
+//! Accounting rows on their way to the table: rows wait in memory until their group is complete, the writing of a group
+//! takes time, and a kill loses unwritten rows. The table keeps each written row, and has each identity once.
 
 use super::ServerHost;
 use super::kept::Kept;
@@ -18,7 +18,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Adds a row to the table, which ignores one that it has.
+    /// Adds a row to the table, unless the table has it.
     fn take(&mut self, row: &Row) {
         if self.identities.insert(row.identity().to_owned()) {
             self.records += u64::from(matches!(row, Row::Cdr(_)));
@@ -46,12 +46,12 @@ impl Writer {
         Self { linger, patience, ..Self::default() }
     }
 
-    /// Number of rows that are not known to be written.
+    /// Returns the number of rows that are not known to be written.
     pub(super) fn open(&self) -> usize {
         self.waiting.len() + self.group.as_ref().map_or(0, Vec::len)
     }
 
-    /// Time of the next group: short, unless the table is locked.
+    /// Returns the time that the next group takes: it is short, unless the table is locked.
     fn takes(&self, random: &mut Random) -> u64 {
         if random.chance(100) { random.between(0, self.patience) } else { random.between(0, 20.min(self.patience)) }
     }
@@ -89,7 +89,7 @@ impl ServerHost {
         self.write(group.unwrap_or_default());
     }
 
-    /// Records a kill. A group in progress is in the table or not; waiting rows are lost.
+    /// Records a kill. A group in progress is written or not; waiting rows are lost.
     pub(super) fn lose_rows(&mut self) {
         let writer = std::mem::take(&mut self.process.writer);
         if self.later_random.chance(500) {
@@ -104,7 +104,8 @@ impl ServerHost {
         self.write(writer.waiting);
     }
 
-    /// Writes the stored rows of calls that the previous process had closed. That process may have written some of them.
+    /// Writes the stored rows of calls that the previous process had closed. The previous process may have written some
+    /// of these rows.
     pub(super) fn write_last_words(&mut self, now: Now) {
         let Some(kept) = &mut self.kept else { return };
         match kept.last_words(now) {

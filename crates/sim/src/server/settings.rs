@@ -102,18 +102,18 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// True if calls outlive a process.
+    /// Returns whether calls outlive a process.
     pub(super) fn keeps_calls(&self) -> bool {
         self.configs.iter().all(|config| config.contains("dialogs.folder = "))
     }
 
-    /// State that outlives a process, if any.
+    /// Returns the state that outlives a process, if any.
     pub(super) fn kept(&self) -> Option<Kept> {
         let settings = self.keeps_calls().then(|| self.read(0).call_store_settings())?;
         Some(Kept::new(settings.grace.as_millis() as u64, Written::of(self).cdr))
     }
 
-    /// Realms of its configurations.
+    /// Returns the realms of the server's configurations.
     pub(super) fn realms(&self) -> Vec<&str> {
         let realm = |config: &'_ String| -> Option<std::ops::Range<usize>> {
             let start = config.find("\nrealm = \"")? + "\nrealm = \"".len();
@@ -125,7 +125,7 @@ impl ServerSettings {
         realms
     }
 
-    /// Reads one of its configurations; its responses contain the number.
+    /// Reads one of the server's configurations. Responses under this configuration contain its number.
     ///
     /// # Panics
     /// The configuration is wrong.
@@ -141,7 +141,7 @@ impl ServerSettings {
     }
 }
 
-/// Server header of a configuration, which identifies it in responses.
+/// Returns the server header of a configuration, which identifies it in responses.
 pub(crate) fn software(address: SocketAddr, number: u32) -> String {
     format!("{}/{number}", address.ip())
 }

@@ -19,7 +19,7 @@ impl Row {
         serde_json::to_vec(rows).expect("a row is texts and numbers")
     }
 
-    /// Decodes rows. `None`: the bytes are no rows.
+    /// Decodes rows. Returns `None` if the bytes are no rows.
     pub fn read_all(bytes: &[u8]) -> Option<Vec<Box<Self>>> {
         serde_json::from_slice(bytes).ok()
     }
@@ -123,7 +123,8 @@ impl Row {
         }
     }
 
-    /// Returns the row's time, in milliseconds since 1970, UTC: for a call its end, if known, otherwise its setup.
+    /// Returns the row's time, in milliseconds since 1970, UTC. For a call this is its end if known, and otherwise its
+    /// setup.
     pub fn at(&self) -> u64 {
         match self {
             Self::Cdr(cdr) => cdr.end.unwrap_or(cdr.setup),

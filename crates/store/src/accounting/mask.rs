@@ -20,7 +20,8 @@ const NUMBER: usize = 5;
 const SEPARATORS: [char; 4] = ['-', '.', '(', ')'];
 
 impl Masks {
-    /// Masks numbers in a text, such as a header field. An address is no number: it has its own mask.
+    /// Masks numbers in a text, such as a header field. An address does not count as a number, because addresses have a
+    /// mask of their own.
     pub fn numbers(&self, text: &str) -> String {
         let is_address = |run: &str| run.trim_matches(SEPARATORS).parse::<Ipv4Addr>().is_ok();
         self.numbers_but(text, is_address)
@@ -47,7 +48,7 @@ impl Masks {
         if !self.addresses {
             return text.to_owned();
         }
-        // IPv6 first: such an address may end as an IPv4 address does.
+        // IPv6 addresses are masked first, because such an address may end with the form of an IPv4 address.
         let of_v6 = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
         let text = with_runs(text, of_v6, |run, out| self.write_address::<Ipv6Addr>(run, &[&['.'], &['.', ':']], out));
         let of_v4 = |c: char| c.is_ascii_digit() || c == '.';
@@ -61,7 +62,7 @@ impl Masks {
 
     /// Masks addresses and numbers in a text.
     pub fn all(&self, text: &str) -> String {
-        // Numbers last: an address has no run of five digits, but a port may.
+        // Numbers are masked last: an address has no run of five digits, but a port may have one.
         self.numbers(&self.addresses(text))
     }
 
@@ -79,7 +80,7 @@ impl Masks {
         }
     }
 
-    /// Writes a run that may be a number.
+    /// Writes a run of characters, and masks it if it is a number.
     fn write_number(&self, run: &str, out: &mut String) {
         let digits = run.chars().filter(char::is_ascii_digit).count();
         if digits < NUMBER {
@@ -92,7 +93,8 @@ impl Masks {
         }));
     }
 
-    /// Writes a run that may be an address, alone or between the characters `around`, as at the end of a sentence.
+    /// Writes a run of characters, and masks it if it is an address, alone or between the characters `around`, as at
+    /// the end of a sentence.
     fn write_address<A: FromStr + Into<IpAddr>>(&self, run: &str, around: &[&[char]], out: &mut String) {
         let mut alone = around.iter().map(|around| run.trim_matches(*around));
         match alone.find_map(|text| Some((text, text.parse::<A>().ok()?.into()))) {

@@ -8,12 +8,12 @@ use super::cdr::Row;
 /// Maximum number of rows in a group, the most that a sink gets at a time.
 pub const GROUP_ROWS: usize = 4_096;
 
-/// Sink of rows; may block, has a deadline of its own. Another database is another implementation.
+/// Sink of rows. A sink may block, and has a deadline of its own. Each kind of database has its own implementation.
 pub trait Sink: Send {
-    /// Returns the sink's place for display: a format and a path, or a server without its password.
+    /// Returns a description of the sink's place: a format and a path, or a server without its password.
     fn place(&self) -> String;
 
-    /// Does the preparations of [`Sink::write`] early, so that errors appear at the start.
+    /// Performs the preparations of [`Sink::write`] early, so that errors appear at the start.
     ///
     /// # Errors
     /// [`SinkError`]
@@ -27,7 +27,8 @@ pub trait Sink: Send {
     fn write(&mut self, rows: &[Box<Row>], now: u64) -> Result<(), SinkError>;
 
     /// Returns those of these identities that were written shortly before this process began, and that [`Sink::write`]
-    /// would write again: a killed process may have written rows that its spool still has.
+    /// would write again. There may be such identities because a killed process may have written rows that its spool
+    /// still has.
     ///
     /// # Errors
     /// The rows cannot be read.
@@ -36,8 +37,8 @@ pub trait Sink: Send {
         Ok(HashSet::new())
     }
 
-    /// Removes rows from before this time, in milliseconds since 1970: a part that takes little time. Tells whether any
-    /// may remain.
+    /// Removes rows that are older than this time, in milliseconds since 1970. Removes only so many rows that this
+    /// takes little time. Returns whether any may remain.
     ///
     /// # Errors
     /// The rows are still there.

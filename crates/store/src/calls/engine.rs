@@ -59,29 +59,29 @@ pub struct Held {
 /// Cause of a failed write, for the log.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Storage for the state of numbers: a folder, a database. It belongs to one process, from before [`load`](Self::load)
-/// until the drop, and is used by one thread at a time, which may block.
+/// Storage for the state of numbers: a folder or a database. It belongs to one process, from before
+/// [`load`](Self::load) until the drop. One thread at a time uses it, and may block.
 pub trait CallEngine: Send {
-    /// Returns the storage's place, for the log: nothing secret.
+    /// Returns a description of the storage's place, for the log, without secrets.
     fn name(&self) -> String;
 
     /// Passes the data of an earlier process to `take`, each number once, and prepares for writing. Called once, before
-    /// all else.
+    /// all other functions.
     ///
     /// # Errors
     /// The storage cannot be read or written.
     fn load(&mut self, take: &mut (dyn FnMut(u64, Left<'_>) + Send)) -> Result<LoadReport, OpenError>;
 
-    /// Writes these changes, each of another number: about two thousand at most, and about a megabyte, or a single
-    /// longer one.
+    /// Writes these changes, each of a different number. A group has at most about two thousand changes and about a
+    /// megabyte, or a single larger change.
     ///
     /// # Errors
     /// After an error it is unknown which changes are stored. The caller later writes unacknowledged changes again, each number
     /// with its change at that time; a failed group must not take effect after a later one.
     fn write(&mut self, changes: &[(u64, &Change)]) -> Result<(), Failure>;
 
-    /// Does a part of the background work, after changes of this many bytes. Tells whether there is more work, which is
-    /// requested again soon.
+    /// Performs a part of the background work, after changes of this many bytes were written. Returns whether there is
+    /// more work; then the caller soon calls this function again.
     ///
     /// # Errors
     /// The work cannot be done now.

@@ -1,10 +1,10 @@
 //! Persistent state by number: a [`CallEngine`] stores the last state of each number.
 //!
-//! A caller puts the state of a number (a call) as bytes, replaces it, removes it, or closes it with final bytes, its last words. No caller
-//! waits: the last state of each number waits in memory until a thread takes all of them, at most once in
-//! [`Settings::interval`], and has the engine write them in groups. So `kill -9` loses the changes of that time. A
-//! full, slow or unreachable storage loses nothing and costs memory for the changed numbers, each once: the thread
-//! tries again, and writes the state of that time.
+//! A caller stores the state of a number (a call) as bytes, replaces or removes the state, or closes the number with
+//! final bytes, its last words. No caller waits: the last state of each number waits in memory until a thread takes all
+//! of them, at most once in [`Settings::interval`], and has the engine write them in groups. So `kill -9` loses the
+//! changes of at most that interval. If the storage is full, slow or unreachable, no change is lost, and memory holds
+//! the last state of each changed number: the thread tries again, and then writes the present state.
 //!
 //! Last words ([`CallStore::close`]), such as the accounting rows of a call, stay for [`Settings::grace`] before the number is
 //! removed. In this time another consumer can store the same rows. If the process is killed before, the next process gets the last words.
@@ -137,14 +137,14 @@ impl CallStore {
         })?;
         let counts = Arc::<Counts>::default();
         let writing = Writing::new(settings, engine, &closed, counts.clone());
-        // The queue holds the last change of each number, so the number of numbers bounds it.
+        // The queue holds only the last change of each number, so its length is bounded by the number of numbers.
         let group = GroupSettings { linger: settings.interval, group: usize::MAX, queue: usize::MAX };
         let writer = GroupWriter::start("call-store", group, writing, |_| ());
         let writer = writer.map_err(|error| OpenError::Unusable { path: PathBuf::from("a thread"), error })?;
         Ok((Self { writer, counts }, report))
     }
 
-    /// Sets the state of the number. Neither waits nor does I/O; this holds for the next functions, too.
+    /// Sets the state of the number. Neither waits nor does I/O; this is also true of the following functions.
     pub fn put(&self, number: u64, state: Box<[u8]>) {
         self.submit(number, Change::State(state));
     }
@@ -164,7 +164,7 @@ impl CallStore {
         let _ = self.writer.submit(Put { number, change });
     }
 
-    /// Tells whether the thread has ended: nothing is written any more.
+    /// Tells whether the thread has ended; then nothing is written any more.
     pub fn has_ended(&self) -> bool {
         self.writer.has_ended()
     }
@@ -173,7 +173,7 @@ impl CallStore {
     pub fn figures(&self) -> Figures {
         let of = |count: &AtomicU64| count.load(Relaxed);
         let Counts { kept, bytes, unwritten, written, failures, is_down, is_ending: _ } = &*self.counts;
-        // In the order in which a change passes both counters, so that none is missed.
+        // The counters are read in the order in which a change passes them, so that no change is missed.
         let waiting = self.writer.waiting() as u64;
         Figures {
             kept: of(kept),

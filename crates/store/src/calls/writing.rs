@@ -56,7 +56,7 @@ struct Trouble {
 impl Commit for Writing {
     type Row = Put;
 
-    /// Takes the changes. [`Commit::settle`] writes them, also after a failure.
+    /// Takes the changes of a group. [`Commit::settle`] writes them, also after a failure.
     fn write(&mut self, group: &mut Vec<Numbered<Put>>, _: &GroupFigures) -> Duration {
         self.unwritten.extend(group.drain(..).map(|Numbered { row, .. }| (row.number, row.change)));
         if group.capacity() > RESERVE {
@@ -115,8 +115,8 @@ impl Writing {
         self.removals.push_back((at, number));
     }
 
-    /// Returns the time until there is work without a change; `None`: never. `interval`: time between two steps of the
-    /// engine's background work.
+    /// Returns the time until there is work without a new change; `None` if there is none. `interval`: time between two
+    /// steps of the engine's background work.
     fn pause(&self, interval: Duration) -> Option<Duration> {
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
         if let Some(next_try) = self.trouble.next_try {
@@ -127,7 +127,7 @@ impl Writing {
         removal.into_iter().chain(tidying).min()
     }
 
-    /// Tells whether there is anything to write, or to try again.
+    /// Tells whether there is a change to write, or a failed attempt to repeat.
     fn is_due(&self, now: Instant) -> bool {
         let is_over = |(at, _): &(Instant, u64)| *at <= now;
         !self.unwritten.is_empty()
@@ -148,7 +148,7 @@ impl Writing {
         self.says(now, done);
     }
 
-    /// Writes the pending changes. Returns their bytes.
+    /// Writes the pending changes. Returns the number of bytes written.
     fn write_all(&mut self, now: Instant, end: Option<Instant>) -> Result<u64, Failure> {
         self.remove_closed(now);
         self.drop_too_long();
@@ -166,7 +166,7 @@ impl Writing {
         Ok(bytes)
     }
 
-    /// Adds the removals of numbers that were closed long enough ago.
+    /// Adds the removals of numbers that were closed long enough ago to the pending changes.
     fn remove_closed(&mut self, now: Instant) {
         while let Some((at, number)) = self.removals.pop_front_if(|(at, _)| *at <= now) {
             // The number may have been put again since.
@@ -186,7 +186,8 @@ impl Writing {
         }
     }
 
-    /// Writes one group and removes its changes; after an error they stay. Returns its bytes.
+    /// Writes one group and removes its changes from the queue; after an error the changes stay. Returns the number of
+    /// bytes written.
     fn write_some(&mut self, now: Instant) -> Result<u64, Failure> {
         let (mut group, mut bytes) = (Vec::new(), 0);
         for (number, change) in &self.unwritten {

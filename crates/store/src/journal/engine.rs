@@ -32,8 +32,8 @@ pub enum Write<'a> {
 /// should have a deadline of its own.
 pub trait BindingEngine: Send + 'static {
     /// Passes every binding that has not expired at `wall_ms` to `each`, with the name of its listener, and deletes the
-    /// others. `ids` are the ids of this node. Returns the highest of them ever used, as far as the rows show, or the
-    /// first of them if there is none.
+    /// expired bindings. `ids` are the ids of this node. Returns the highest of these ids that was ever used, as far as
+    /// the rows show, or the first id if none was used.
     ///
     /// # Errors
     /// Error of the database; the server should not start with it.
@@ -44,7 +44,8 @@ pub trait BindingEngine: Send + 'static {
         each: &mut dyn FnMut(BindingId, &Binding<'_>, &str),
     ) -> Result<u64, StoreError>;
 
-    /// Writes all rows or none, in order, with the durability it was opened for. Logs the cause of a failure.
+    /// Writes either all rows or none, in order, with the durability for which the engine was opened. Logs the cause of
+    /// a failure.
     ///
     /// A ticket waits at most for the linger and two of these calls: the one that writes its change, and the previous
     /// one. So their deadline bounds the time to the 200.

@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::location::LocationTable;
 
-/// Loads the bindings of `engine` into `table`; returns their number.
+/// Loads the bindings of `engine` into `table`. Returns the number of bindings.
 pub(super) fn load(
     engine: &mut impl BindingEngine,
     table: &Arc<LocationTable>,

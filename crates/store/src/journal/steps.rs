@@ -35,8 +35,8 @@ impl Journal {
 }
 
 impl<E: BindingEngine> JournalSteps<E> {
-    /// Takes a group if none is open and any change is queued. Tells whether a group is open: its commit is in progress
-    /// until [`JournalSteps::write`].
+    /// Takes a group if no group is open and a change is queued. Returns whether a group is open; its commit is in
+    /// progress until [`JournalSteps::write`].
     pub fn take(&mut self) -> bool {
         self.0.take()
     }

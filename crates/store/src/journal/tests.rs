@@ -234,7 +234,8 @@ fn a_failed_group_takes_memory_back_and_what_was_built_on_it() {
     bed.fake.fail.store(true, Ordering::SeqCst);
     bed.add(1, b"a", b"fails").unwrap();
     bed.until_commit(2);
-    // Decided on the contents of the failing group, so these must fail too, though their own commit would work.
+    // These changes were decided on the state of the failing group, so they must fail too, although their own commit
+    // would succeed.
     bed.add(2, b"a", b"on top").unwrap();
     bed.update(3, b"a", vec![Step::RemoveAll]).unwrap();
     bed.update(4, b"a", vec![]).unwrap();
@@ -260,8 +261,8 @@ fn a_failed_group_takes_memory_back_and_what_was_built_on_it() {
     assert_eq!(bed.memory(), bed.disk());
 }
 
-/// The database made the change, but its answer was lost: the phone that got a 500 must be absent, and the earlier one
-/// present.
+/// The database made the change, but its answer was lost: the phone that got a 500 must be absent, and the earlier
+/// phone present.
 #[test]
 fn what_a_commit_in_doubt_has_written_is_taken_back() {
     let bed = bed(quick());
@@ -299,7 +300,7 @@ fn another_name_of_a_domain_reaches_memory_and_disk() {
     }
     bed.add(200, b"7@a", b"v").unwrap();
     assert_eq!((bed.result(), rename_all(&bed)), ((200, Ok(())), 200));
-    // This query comes after those changes in the queue.
+    // This query is queued after these changes.
     bed.update(201, b"7@a", vec![]).unwrap();
     assert_eq!((bed.result(), bed.disk().len(), bed.disk() == bed.memory()), ((201, Ok(())), 201, true));
     assert!(bed.disk().values().all(|(aor, ..)| aor.ends_with(b"@a")));
@@ -444,8 +445,8 @@ fn closing_writes_what_is_queued_and_refuses_the_rest() {
     assert_eq!(refused, Err(UpdateError::Refused(Refused::Stopped)));
 }
 
-/// Four shards, few addresses, a database that fails now and then: each ticket comes back once, and in the end memory
-/// equals the disk.
+/// Four shards change a few addresses in a database that sometimes fails: each ticket comes back once, and in the end
+/// memory equals the disk.
 #[test]
 fn memory_equals_the_disk_after_any_failure() {
     for is_in_doubt in [false, true] {

@@ -60,7 +60,7 @@ impl<E: BindingEngine> Commit for Writer<E> {
             self.doomed.retain(|_, fence| *fence > last.number);
             self.back.retain(|_, fence| *fence > last.number);
         }
-        // Memory equals the disk: nothing is written again.
+        // Memory equals the disk, so nothing is written again.
         group.clear();
         Duration::ZERO
     }
@@ -90,7 +90,7 @@ impl<E: BindingEngine> Writer<E> {
         }
     }
 
-    /// Returns the queue of its changes.
+    /// Returns the queue of the writer's changes.
     pub(super) fn queue(&self) -> Arc<Queue<Change>> {
         Arc::clone(&self.queue)
     }
@@ -119,11 +119,11 @@ impl<E: BindingEngine> Writer<E> {
         if writes.peek().is_none() {
             return Ok(());
         }
-        // Old deletions come before the new rows: a row that is written again must stay. They come after the repairs,
-        // which may restore a row that has expired since.
+        // Earlier deletions precede the new rows, because a row that is written again must stay. They follow the
+        // repairs, which may restore a row that has expired since.
         let old = self.unpurged.iter().map(|id| Write::Delete(*id));
-        // Deletions come before the restored rows: a row that moved between two addresses-of-record is in the deletions
-        // of one and in the rows of the other.
+        // Deletions precede the restored rows: a row that moved between two addresses-of-record is in the deletions of
+        // one address and in the rows of the other.
         let gone = self.repairs.values().flat_map(|repair| repair.gone.iter().map(|id| Write::Delete(*id)));
         let rows_before = self.repairs.values().flat_map(|repair| &repair.rows);
         let repairs = gone.chain(rows_before.map(|record| put(record, agents, listeners, now)));
@@ -143,7 +143,8 @@ impl<E: BindingEngine> Writer<E> {
         outcome
     }
 
-    /// Tells whether a failed change has voided this one. A voided rename rolls back both names in memory.
+    /// Tells whether an earlier failed change has voided this change. Rolls back both names in memory if the change is
+    /// a voided rename.
     fn is_late(&mut self, pending: &mut Numbered<Change>) -> bool {
         let number = pending.number;
         let is_doomed =
@@ -163,7 +164,7 @@ impl<E: BindingEngine> Writer<E> {
         }
     }
 
-    /// Restores these bindings in memory. Every change decided before that is void.
+    /// Restores these bindings in memory. Voids every change that was decided before.
     fn take_back(&mut self, aor: &[u8], before: Vec<PackedBinding>) {
         let queue = &self.queue;
         let ids: Vec<BindingId> = before.iter().map(PackedBinding::id).collect();
@@ -172,7 +173,7 @@ impl<E: BindingEngine> Writer<E> {
         self.back.extend(ids.into_iter().map(|id| (id, fence)));
     }
 
-    /// Rolls each address-of-record back to its state before the first failed change.
+    /// Rolls back each address-of-record of the group to its state before the first failed change.
     fn roll_back(&mut self, group: &mut [Numbered<Change>], is_late: &dyn Fn(usize) -> bool) {
         let is_in_doubt = self.engine.is_in_doubt();
         let mut taken: HashSet<Box<[u8]>> = HashSet::new();
@@ -204,8 +205,8 @@ impl<E: BindingEngine> Writer<E> {
         }
     }
 
-    /// Adds the repair of an address-of-record, unless there is one: it restores the rows from before the first commit
-    /// in doubt.
+    /// Adds the repair of an address-of-record, unless there is one. The repair restores the rows from before the first
+    /// commit in doubt.
     fn repair(&mut self, aor: &[u8], before: &[PackedBinding]) -> &mut Repair {
         let new = || Repair { rows: before.to_vec(), gone: Vec::new() };
         self.repairs.entry(aor.into()).or_insert_with(new)
@@ -225,7 +226,7 @@ impl<E: BindingEngine> Writer<E> {
             let result = if is_late(n) {
                 Err(StoreError::Superseded)
             } else if question {
-                // A query fails only with a change that its answer may name.
+                // A query fails only together with a change whose binding its answer may list.
                 outcome.or_else(|error| if self.doomed.contains_key(aor) { Err(error) } else { Ok(()) })
             } else {
                 outcome
@@ -243,7 +244,7 @@ impl<E: BindingEngine> Writer<E> {
 }
 
 impl Repair {
-    /// Notes rows that the commit may have written.
+    /// Notes rows that the commit in doubt may have written.
     fn note(&mut self, puts: &[PackedBinding]) {
         let (rows, gone) = (&self.rows, &mut self.gone);
         gone.extend(puts.iter().map(PackedBinding::id).filter(|id| !rows.iter().any(|row| row.id() == *id)));
@@ -279,7 +280,7 @@ fn is_back(back: &HashMap<BindingId, u64>, id: BindingId, seq: u64) -> bool {
     back.get(&id).is_some_and(|fence| seq <= *fence)
 }
 
-/// Fails changes that the ended writer has not written.
+/// Fails changes that the writer had not written when it ended.
 pub(super) fn give_up(changes: Vec<Change>, sinks: &Sinks<dyn WriteSink>) {
     let tickets = changes.into_iter().filter_map(|change| match change {
         Change::Update { ticket, .. } => ticket,

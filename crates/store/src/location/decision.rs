@@ -24,7 +24,7 @@ impl<'a> ExistingBindings<'a> {
         self.live.len()
     }
 
-    /// Tells whether there is none.
+    /// Tells whether there are no unexpired bindings.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
@@ -92,8 +92,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Packs the bindings that the steps add and marks those that they remove, without changing anything. `pack`
-    /// assigns a new id where there is none.
+    /// Packs the bindings that the steps add and marks the bindings that they remove, without changing the table.
+    /// `pack` assigns a new id to a binding without one.
     pub(super) fn of<E>(
         steps: &[Step<'_>],
         partition: &Partition,

@@ -48,8 +48,8 @@ impl Pair<'_> {
 }
 
 impl LocationTable {
-    /// Renames each address-of-record for which `canonical` has another name. Blocks until the journal has accepted the
-    /// changes, or until `end`.
+    /// Renames each address-of-record for which `canonical` returns another name. Blocks until the journal has accepted
+    /// the changes, or until `end`.
     pub fn rename_all(&self, canonical: &dyn Fn(&[u8]) -> Option<Vec<u8>>, end: Instant) -> Renamed {
         let (mut renamed, mut next) = (Renamed::default(), Some(Cursor::default()));
         let mut names = HashSet::new();
@@ -79,7 +79,7 @@ impl LocationTable {
         }
     }
 
-    /// Moves all bindings of `from` to `to`. Returns their number.
+    /// Moves all bindings of `from` to `to`. Returns the number of moved bindings.
     fn rename(&self, from: &[u8], to: &[u8]) -> Result<usize, Refused> {
         let queue = self.queue.get();
         if queue.is_some_and(|queue| queue.is_half_full()) {
@@ -122,7 +122,8 @@ impl LocationTable {
         Ok(count)
     }
 
-    /// Locks the partitions of two hashes in the order of their numbers. No other function holds two.
+    /// Locks the partitions of two hashes in the order of the partition numbers. No other function holds two of these
+    /// locks.
     fn lock_both(&self, first: u64, second: u64) -> Pair<'_> {
         let (first, second) = (self.partition_of(first), self.partition_of(second));
         let lock = |at: usize| self.partitions[at].lock().unwrap_or_else(PoisonError::into_inner);

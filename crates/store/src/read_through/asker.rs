@@ -1,4 +1,4 @@
-//! Thread with a connection, which asks the engine for answers that the cache lacks.
+//! Thread with a connection that asks the engine for answers which the cache lacks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -46,7 +46,8 @@ impl<K: Key> Shared<K> {
         Batch { questions, asked_at: (self.clock)().mono, mark: self.cache.mark() }
     }
 
-    /// Takes the answers of the engine, or its failure. Returns the emptied questions, to reuse their memory.
+    /// Handles the answers of the engine, or its failure. Returns the emptied batch of questions, whose memory is
+    /// reused.
     pub(super) fn land(&self, batch: Batch<K>, outcome: Result<&mut Vec<K::Value>, StoreError>) -> Questions<K> {
         let Batch { mut questions, asked_at, mark } = batch;
         let Questions { keys, numbers } = &mut questions;
@@ -56,7 +57,7 @@ impl<K: Key> Shared<K> {
             Ok(answers) => {
                 for (key, answer) in keys.drain(..).zip(answers.drain(..)) {
                     let hash = self.cache.hash(&key);
-                    // Cached before the flight ends: a question that comes then finds the answer.
+                    // The answer is cached before the flight ends, so that a question that comes then finds the answer.
                     self.cache.keep(key.clone(), answer.clone(), asked_at, mark);
                     let tickets = self.flights.land(hash, &key, self.cache.is_current(hash, mark));
                     results.extend(tickets.into_iter().map(|ticket| (ticket, Ok(answer.clone()))));
@@ -65,8 +66,8 @@ impl<K: Key> Shared<K> {
             }
             Err(error) => {
                 self.failed();
-                // Stale answers are used where there are some; other tickets get the error. Questions asked again
-                // meanwhile may still be answered.
+                // Tickets with a stale answer get this answer; other tickets get the error. Questions that were asked
+                // again meanwhile may still be answered.
                 for (key, number) in keys.drain(..).zip(numbers.iter()) {
                     let tickets = self.flights.fail(self.cache.hash(&key), &key, *number);
                     let stale = if tickets.is_empty() { None } else { self.stale(&key, now) };

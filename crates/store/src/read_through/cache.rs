@@ -67,7 +67,7 @@ impl<K: Key> Cache<K> {
         self.hasher.hash_one(question)
     }
 
-    /// Returns the answer, and whether it is fresh. A negative answer counts only while it is fresh.
+    /// Returns the answer, and whether it is fresh. A negative answer is returned only while it is fresh.
     #[inline]
     pub(super) fn find(&self, hash: u64, question: &impl Equivalent<K>, now: u64) -> Option<(K::Value, bool)> {
         let era = self.era.load(Ordering::Acquire);
@@ -98,19 +98,20 @@ impl<K: Key> Cache<K> {
         let hash = self.hash(&key);
         let rehash = |e: &Entry<K>| self.hash(&e.key);
         let mut part = self.part(hash);
-        // Checked under the lock of the part: a concurrent void records its hash first, and then finds the entry here.
+        // This is checked under the lock of the part: a concurrent void records its hash first, and then finds the
+        // entry here.
         if self.was_voided(hash, mark) {
             return;
         }
         let parts = &mut *part;
         let (to, other) =
             if is_absent { (&mut parts.absent, &mut parts.found) } else { (&mut parts.found, &mut parts.absent) };
-        // A question has one answer: a positive one replaces a negative one, and the reverse.
+        // A question has one answer: a positive answer replaces a negative one, and the reverse.
         other.remove(hash, &key);
         to.insert(hash, Entry { key, answer, read_at, era: mark.era }, rehash);
     }
 
-    /// Voids the answer to this question. Tells whether it was cached.
+    /// Voids the answer to this question. Returns whether the answer was cached.
     pub(super) fn void(&self, key: &K) -> bool {
         let hash = self.hash(key);
         {
@@ -130,7 +131,7 @@ impl<K: Key> Cache<K> {
         self.era.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Removes all answers; answers on their way will not be cached.
+    /// Removes all answers. Answers that are on their way are not cached either.
     pub(super) fn clear(&self) {
         self.doubt();
         {

@@ -10,14 +10,14 @@ pub trait Key: Clone + Eq + Hash + Send + Sync + 'static {
     /// Value that answers the question.
     type Value: Clone + Send + Sync + 'static;
 
-    /// Returns the length of its texts in bytes.
+    /// Returns the length of the question's texts in bytes.
     fn bytes(&self) -> usize;
 
     /// Tells whether the answer is negative.
     fn is_absent(answer: &Self::Value) -> bool;
 
-    /// Tells whether the answer is cached. A question with many spellings is not: they would fill the cache, and a
-    /// notice names only one of them.
+    /// Tells whether the answer to this question may be cached. A question with many spellings may not: its answers
+    /// would fill the cache, and a notice names only one spelling.
     fn is_kept(&self) -> bool {
         true
     }
@@ -28,7 +28,7 @@ pub trait LookupEngine: Send + 'static {
     /// Type of the engine's questions.
     type Key: Key;
 
-    /// Answers each question, in order. Logs the cause of a failure.
+    /// Writes the answer to each question into `answers`, in order. Logs the cause of a failure.
     ///
     /// # Errors
     /// None of the questions was answered; nothing is cached then.
@@ -89,7 +89,7 @@ pub struct Version<K, F> {
 }
 
 impl<K, F: FnMut() -> Result<u64, StoreError>> Version<K, F> {
-    /// Creates the watch. `read` reads the number.
+    /// Creates the watch. `read` returns the version number.
     pub fn new(read: F) -> Self {
         Self { read, seen: None, of: std::marker::PhantomData }
     }

@@ -128,7 +128,7 @@ impl<K: Key> Flights<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds `ticket` to the question's flight; without a ticket the answer only refreshes the cache. Tells whether an
+    /// Adds `ticket` to the question's flight; without a ticket the answer only refreshes the cache. Returns whether an
     /// equal question was in flight already.
     pub(super) fn request<Q>(&self, ticket: Option<Ticket>, hash: u64, question: &Q, now: u64) -> Result<bool, Refused>
     where
@@ -179,7 +179,7 @@ impl<K: Key> Flights<K> {
     }
 
     /// Waits for questions, or for the time of the next trial question if the engine `is_broken`. The questions of a
-    /// round leave together. `false` once stopped.
+    /// round are taken together. Returns `false` once the cache is stopped.
     pub(super) fn take(
         &self,
         questions: &mut Questions<K>,
@@ -205,7 +205,8 @@ impl<K: Key> Flights<K> {
         }
     }
 
-    /// Takes questions for an idle asker without a thread: it does not wait, and becomes busy if it takes any.
+    /// Takes questions for an idle asker that has no thread. Does not wait. If any questions are taken, the asker
+    /// counts as busy.
     pub(super) fn try_take(&self, questions: &mut Questions<K>, broken_at: Option<u64>) -> bool {
         let mut state = self.lock();
         let has_taken = !state.has_stopped && state.idle > 0 && self.next(&mut state, questions, broken_at, false);
@@ -213,16 +214,16 @@ impl<K: Key> Flights<K> {
         has_taken
     }
 
-    /// Takes the questions of a shard's ended round. The threads alone send trial questions to an engine that has
-    /// stopped answering.
+    /// Takes the questions of a shard's round that has ended. Only the threads send trial questions to an engine that
+    /// has stopped answering.
     pub(super) fn take_round(&self, questions: &mut Questions<K>) -> bool {
         let mut state = self.lock();
         self.has_unsent.store(false, Ordering::Release);
         !state.has_stopped && self.next(&mut state, questions, None, true)
     }
 
-    /// Selects the next questions and tells whether there are any. `broken_at`: the time, if the engine has stopped
-    /// answering. `is_whole`: the current round adds no more questions.
+    /// Selects the next questions. Returns whether there are any. `broken_at`: the present time, if the engine has
+    /// stopped answering. `is_whole`: whether the current round adds no more questions.
     fn next(&self, state: &mut State<K>, questions: &mut Questions<K>, broken_at: Option<u64>, is_whole: bool) -> bool {
         questions.clear();
         if let Some(now) = broken_at.filter(|now| *now >= state.probe_at) {
@@ -232,7 +233,7 @@ impl<K: Key> Flights<K> {
                 return true;
             }
         }
-        // A round in progress may add questions; its end wakes an asker.
+        // A round in progress may add questions; the end of the round wakes an asker.
         if state.waiting.is_empty() || (!is_whole && self.has_unsent.load(Ordering::Acquire)) {
             return false;
         }
@@ -240,7 +241,7 @@ impl<K: Key> Flights<K> {
         while questions.keys.len() < self.batch
             && let Some((hash, key)) = waiting.pop_front()
         {
-            // A late answer of the engine may have ended some of them meanwhile.
+            // A late answer of the engine may have ended some of these flights meanwhile.
             if let Some(flight) = flights.find_mut(hash, |f| f.key == key).filter(|flight| !flight.is_asked) {
                 flight.is_asked = true;
                 questions.push(key, flight.number);
@@ -252,14 +253,14 @@ impl<K: Key> Flights<K> {
         !questions.keys.is_empty()
     }
 
-    /// Returns the time of the next trial question to a silent engine; none if no question was missed, or all askers
-    /// are busy.
+    /// Returns the time of the next trial question to a silent engine; `None` if no question has missed its deadline,
+    /// or all askers are busy.
     pub(super) fn probe_at(&self) -> Option<u64> {
         let state = self.lock();
         state.probe.as_ref().filter(|_| state.idle > 0).map(|_| state.probe_at)
     }
 
-    /// Counts an asker without a thread as idle: at its start, and after each answer.
+    /// Counts an asker that has no thread as idle. The asker calls this at its start, and after each answer.
     pub(super) fn is_idle(&self) {
         self.lock().idle += 1;
     }
@@ -270,14 +271,14 @@ impl<K: Key> Flights<K> {
         self.questions.notify_one();
     }
 
-    /// Ends the flight of `key` and returns its tickets; none if the deadline came first. If tickets were requested
-    /// after a notice, the flight restarts for them. `is_current`: no notice arrived since the engine was asked;
-    /// otherwise a flight that began after the notice continues.
+    /// Ends the flight of `key` and returns its tickets; there are none if the deadline came first. If tickets were
+    /// requested after a notice, the flight restarts for these tickets. `is_current`: whether no notice has arrived
+    /// since the engine was asked; otherwise a flight that began after the notice continues.
     pub(super) fn land(&self, hash: u64, key: &K, is_current: bool) -> Vec<Ticket> {
         self.end_flight(&mut self.lock(), hash, key, is_current)
     }
 
-    /// Ends the flight with this number, which the engine failed, as [`Flights::land`] does. Another flight of `key`
+    /// Ends the flight with this number, because the engine failed; see [`Flights::land`]. A later flight of `key`
     /// continues.
     pub(super) fn fail(&self, hash: u64, key: &K, number: u64) -> Vec<Ticket> {
         let mut state = self.lock();
@@ -368,7 +369,7 @@ impl<K: Key> Flights<K> {
         due
     }
 
-    /// Sleeps for `step`, or while nothing is in flight if `is_idle`. `false` once stopped.
+    /// Sleeps for `step`; if `is_idle`, sleeps while nothing is in flight. Returns `false` once the cache is stopped.
     pub(super) fn wait(&self, step: Duration, is_idle: bool) -> bool {
         let mut state = self.lock();
         if is_idle {
@@ -384,7 +385,7 @@ impl<K: Key> Flights<K> {
         !state.has_stopped
     }
 
-    /// Sleeps until the next question for changes. `false` once stopped.
+    /// Sleeps until the next check for changes. Returns `false` once the cache is stopped.
     pub(super) fn wait_poll(&self) -> bool {
         self.wait(self.poll, false)
     }

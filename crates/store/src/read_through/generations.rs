@@ -79,7 +79,7 @@ impl<K: Key> Part<K> {
         self.young.insert_unique(hash, entry, rehash);
     }
 
-    /// Removes an answer. Tells whether it was there.
+    /// Removes an answer. Returns whether it was cached.
     pub(super) fn remove(&mut self, hash: u64, key: &K) -> bool {
         let mut was_there = false;
         for table in [&mut self.young, &mut self.old] {

@@ -1,8 +1,8 @@
 //! Asker of a shard: a task on the shard's thread with its own connection, so that a question and its answer wake no
 //! other thread.
 //!
-//! An idle asker takes the questions of its shard's round. If it is busy, its engine hangs or its task has ended, the
-//! threads take them.
+//! An idle asker takes the questions of its shard's round. If the asker is busy, its engine does not answer or its task
+//! has ended, the threads take these questions.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -191,7 +191,7 @@ mod tests {
             Self::with_gate(true)
         }
 
-        /// Creates a bed. `is_open`: the connection opens at once.
+        /// Creates a test bed. `is_open`: whether the connection opens at once.
         fn with_gate(is_open: bool) -> Self {
             let clock: Clock = Arc::new(|| Moment { mono: 0, wall: 0 });
             let (cache, steps) = ReadThrough::<Asked>::in_steps(ReadThroughSettings::default(), clock);
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(batch.keys().len(), 1);
         bed.steps.answered(batch, Ok(vec![SubscriberAnswer::Absent]));
         assert_eq!(bed.taken(), [(2, Ok(SubscriberAnswer::Absent))]);
-        // The task takes the questions that the threads left, once its own is answered.
+        // The task takes the questions that the threads have left, once its own question is answered.
         bed.ask(3, "c");
         bed.asker.flush();
         bed.gate.set(true);

@@ -24,8 +24,8 @@ impl<K: Key> ReadThrough<K> {
 }
 
 impl<K: Key> Steps<K> {
-    /// Returns the next questions for an idle connection; none if all are busy or there is no question. Call until it
-    /// returns none.
+    /// Returns the next questions for an idle connection; `None` if all connections are busy or there is no question.
+    /// The caller repeats this until it returns `None`.
     pub fn take(&self) -> Option<Batch<K>> {
         let shared = &self.shared;
         let mut questions = Questions::none();
@@ -33,14 +33,14 @@ impl<K: Key> Steps<K> {
         shared.flights.try_take(&mut questions, broken_at).then(|| shared.depart(questions))
     }
 
-    /// Takes the engine's answers to a batch, or its error. The connection is idle again.
+    /// Handles the engine's answers to a batch, or its error. Afterwards the connection counts as idle.
     pub fn answered(&self, batch: Batch<K>, mut outcome: Result<Vec<K::Value>, StoreError>) {
         self.shared.land(batch, outcome.as_mut().map_err(|error| *error));
         self.shared.flights.is_idle();
     }
 
-    /// Returns overdue tickets to their owners; opens a connection if all are busy. Call every 25 ms while anything is
-    /// in flight. Returns how many questions have missed their deadline.
+    /// Returns overdue tickets to their owners; opens a connection if all connections are busy. Must be called every 25
+    /// ms while a question is in flight. Returns how many questions have missed their deadline.
     pub fn keep_time(&self) -> u32 {
         let due = self.shared.look_at_the_time();
         if due.lacks_askers && self.shared.flights.askers() < self.shared.settings.connections {
@@ -49,14 +49,14 @@ impl<K: Key> Steps<K> {
         due.missed
     }
 
-    /// Takes the changes in the database since the last call, or the error that they are unknown. Call every
-    /// [`ReadThroughSettings::poll`].
+    /// Handles the changes in the database since the last call, or the error that the changes are unknown. Must be
+    /// called every [`ReadThroughSettings::poll`].
     pub fn hear(&self, changes: Result<Changes<K>, StoreError>) {
         self.shared.hear(changes);
     }
 
-    /// Returns the time of the next trial question for [`Steps::take`] to a silent engine, in milliseconds of the
-    /// clock; none while it answers, or while all connections are busy.
+    /// Returns the time at which [`Steps::take`] returns the next trial question to a silent engine, in milliseconds of
+    /// the clock; `None` while the engine answers, or while all connections are busy.
     pub fn deadline(&self) -> Option<u64> {
         if self.shared.is_broken() { self.shared.flights.probe_at() } else { None }
     }
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(bed.taken(), [(2, Ok(SubscriberAnswer::Absent))]);
     }
 
-    /// A late failure does not end an equal question that another connection has since.
+    /// A late failure does not end an equal question that was asked later on another connection.
     #[test]
     fn a_late_failure_ends_no_newer_question() {
         let bed = Bed::new(ReadThroughSettings::default());
@@ -244,8 +244,8 @@ mod tests {
         assert!(bed.taken().is_empty(), "no ticket comes twice");
     }
 
-    /// A late answer ends a question that waits for a connection: it is not asked any more, and once if it is requested
-    /// again.
+    /// A late answer ends a question that waits for a connection: the question is not asked any more. If it is
+    /// requested again, it is asked once.
     #[test]
     fn what_was_answered_meanwhile_is_not_asked() {
         let bed = Bed::new(ReadThroughSettings { connections: 1, found_ttl: Duration::ZERO, ..Default::default() });

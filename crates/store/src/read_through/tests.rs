@@ -211,7 +211,7 @@ fn made_up_names_do_not_push_out_users() {
     assert!(bed.cached(credential("u1")).is_some());
     let entries = bed.store.gauges().entries;
     assert!((160..=321).contains(&entries), "{entries}");
-    // Users evict users, but not one who is asked for all the time.
+    // Users evict other users, but not a user who is asked for all the time.
     for n in 0..3000 {
         bed.ask(credential(&format!("u-{n}")));
         assert!(bed.cached(credential("u1")).is_some());
@@ -380,7 +380,7 @@ fn what_is_known_outlives_its_engine() {
     bed.ask(credential("nobody"));
     bed.ahead.fetch_add(301_000, Ordering::SeqCst);
     let gate = bed.fake.gate.lock().unwrap();
-    // The engine gets a moment to answer; after that it counts as silent.
+    // The engine gets a moment to answer; after this moment it counts as silent.
     assert_eq!(bed.cached(credential("u1")), None);
     bed.request(1, credential("u1")).unwrap();
     bed.request(2, credential("nobody")).unwrap();

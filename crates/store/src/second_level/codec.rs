@@ -10,7 +10,8 @@ const VERSION: u8 = 2;
 const EXISTS: u8 = 1;
 const CREDENTIAL: u8 = 2;
 
-/// Returns the key of a question. Length prefixes delimit its texts: no two questions have one key.
+/// Returns the key of a question. Length prefixes delimit the texts of the question, so that no two questions have one
+/// key.
 pub(super) fn key_of(asked: &Asked) -> Vec<u8> {
     let (kind, place, username) = match asked.question() {
         Question::Credential { username, realm } => ("credential", realm, username),
@@ -23,7 +24,8 @@ pub(super) fn key_of(asked: &Asked) -> Vec<u8> {
     key
 }
 
-/// Encodes an answer that the database gave at this time, in milliseconds since 1970. `None`: it is not stored.
+/// Encodes an answer that the database gave at this time, in milliseconds since 1970. Returns `None` if the answer must
+/// not be stored.
 pub(super) fn encode(answer: &SubscriberAnswer, key: &[u8], read_at: u64) -> Option<Vec<u8>> {
     let kind = match answer {
         SubscriberAnswer::Absent => return None,
@@ -50,7 +52,7 @@ pub(crate) fn ha1s(ha1s: &Ha1s, value: &mut Vec<u8>) {
     value.extend(sha256.iter().chain(sha512_256).flatten());
 }
 
-/// Writes a text after its length.
+/// Writes the length of a text, and then the text.
 pub(crate) fn text(text: &[u8], value: &mut Vec<u8>) {
     // Names are shorter than a message.
     value.extend_from_slice(&(text.len() as u32).to_be_bytes());

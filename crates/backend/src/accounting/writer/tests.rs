@@ -162,7 +162,7 @@ fn a_process_that_was_killed_leaves_its_spool_to_the_next() {
     let accounting = start(&memory, &settings);
     submit(&accounting, 0..20);
     wait("in the spool", || accounting.figures().spool_rows == 20);
-    // The process writes some of them, and is killed before the spool is confirmed.
+    // The process writes some of the rows, and is killed before the spool is confirmed.
     memory.0.lock().unwrap().rows = numbers(0..7);
     memory.fail(Some(Trouble::Locked));
     drop(accounting);
@@ -322,7 +322,7 @@ fn a_refused_row_waits_in_the_quarantine_and_those_behind_it_are_written() {
     assert!(accounting.retry().wait(limit));
     assert_eq!((accounting.figures().quarantine_rows, accounting.figures().is_down), (1, true));
     memory.fail(None);
-    // The next process has it.
+    // The next process finds the row.
     drop(accounting);
     let accounting = start(&memory, &settings);
     assert_eq!((accounting.figures().quarantine_rows, accounting.oldest_refused()), (1, None));
@@ -333,7 +333,8 @@ fn a_refused_row_waits_in_the_quarantine_and_those_behind_it_are_written() {
     assert!(accounting.retry().wait(limit), "of nothing");
 }
 
-/// After a kill between quarantine and spool, a row is in both files, and another process finds them so.
+/// After a kill between the writes to quarantine and spool, a row is in both files, and the next process finds both
+/// copies.
 #[test]
 fn a_kill_between_quarantine_and_spool_neither_doubles_nor_loses() {
     let folder = tempfile::tempdir().unwrap();
@@ -355,7 +356,8 @@ fn a_kill_between_quarantine_and_spool_neither_doubles_nor_loses() {
     assert_eq!((accounting.figures().quarantine_rows, accounting.figures().quarantined), (2, 0));
     assert_eq!(memory.rows().len(), 7);
     memory.refuse(&[]);
-    // Another kill, after a retry had written both rows and before its file was replaced.
+    // The process is killed again, after a retry had written both rows and before the file of the quarantine was
+    // replaced.
     let quarantine = std::fs::read(accounting.quarantine()).unwrap();
     assert!(accounting.retry().wait(Duration::from_secs(20)));
     let path = accounting.quarantine().to_owned();

@@ -1,10 +1,11 @@
 //! Kept calls in a folder of segments, numbered files of [records](strowger_records): a state, last words, or a removal
 //! of a number.
 //!
-//! The last record of a number counts. The engine keeps the location of each state in memory, in sixteen bytes. When more than half
-//! of all bytes belong to replaced states, it copies the valid records of the oldest segment into the newest, in small
-//! steps between the groups, and removes the file: no caller has to provide its state again. Nothing is synced to the
-//! disk: a power cut may lose data that the kernel has not written yet.
+//! The last record of a number counts. The engine keeps the location of each state in memory, in sixteen bytes. When
+//! more than half of all bytes belong to replaced states, the engine compacts: it copies the valid records of the
+//! oldest segment into the newest segment, in small steps between the groups, and removes the oldest segment. So no
+//! caller has to provide its state again. Nothing is synced to the disk: a power cut may lose data that the kernel has
+//! not written yet.
 
 mod record_location;
 mod segments;
@@ -44,8 +45,8 @@ impl FolderSettings {
 /// Function that creates a segment.
 pub(crate) type OpenSegment = Box<dyn FnMut(&Path) -> io::Result<Writer> + Send>;
 
-/// Bytes that a compaction reads between two groups, plus twice the bytes of the previous group: so it is faster than
-/// the growth.
+/// Bytes that a compaction reads between two groups, in addition to twice the bytes of the previous group. So the
+/// compaction is faster than the growth of the files.
 const STEP: u64 = 1 << 20;
 const MOST: u64 = 4 << 20;
 /// Allowed segments beyond those that the bytes need: each start begins one.
@@ -128,7 +129,8 @@ impl Folder {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Continues the compaction of the oldest segment, or begins one if more than half of all bytes are invalid.
+    /// Continues the compaction of the oldest segment. Otherwise begins a compaction if more than half of all bytes are
+    /// invalid.
     fn compact(&mut self, step: u64) -> io::Result<()> {
         if self.compaction.is_none() {
             let (bytes, segments, largest) = (self.bytes(), self.segments.len() as u64, self.settings.segment);
@@ -157,7 +159,8 @@ impl Folder {
             }
         };
         if let Err(error) = self.copy(&copies) {
-            // The segment is read again from its beginning: records that are already copied are no longer valid in it.
+            // The segment is read again from its beginning. Records that were copied already are not copied again,
+            // because they are no longer valid in this segment.
             self.compaction = None;
             return Err(error);
         }
@@ -237,7 +240,8 @@ impl CallEngine for Folder {
         let (segments, index, report) = segments::load(&self.settings.folder, take).map_err(unusable)?;
         self.live = index.values().map(|place| place.length()).sum();
         (self.segments, self.index) = (segments, index);
-        // Early, so that an unwritable folder is an error of the start. A full disk is not: each write tries again.
+        // The first segment is created at the start, so that an unwritable folder is an error of the start. A full disk
+        // is no such error, because each write tries again.
         match self.begin_segment() {
             Err(error) if is_full(&error) => Ok(report),
             begun => begun.map(|()| report).map_err(unusable),

@@ -34,13 +34,13 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Opens a segment. `None`: a kill has cut it within its header.
+    /// Opens a segment. Returns `None` if a kill has cut the segment within its header.
     pub(crate) fn open(folder: &Path, number: u64) -> Result<Option<Self>, String> {
         let reader = Segment::open(folder, number, MAGIC)?;
         Ok(reader.map(|reader| Self { reader, number, unknown: 0 }))
     }
 
-    /// Returns the next record: kind, number, place and data. Skips records of other kinds.
+    /// Returns the next record: its kind, number, location and data. Skips records of unknown kinds.
     pub(crate) fn next(&mut self) -> Option<(u8, u64, RecordLocation, &[u8])> {
         let (kind, number, place) = loop {
             let (kind, payload) = self.reader.next()?;
@@ -74,7 +74,7 @@ impl Records {
     }
 }
 
-/// Passes the last data of each number to `take`; returns the segments and the location of each state.
+/// Passes the last data of each number to `take`. Returns the segments, and the location of each state.
 ///
 /// # Errors
 /// The folder cannot be read. Errors of single files are in the report.
@@ -109,8 +109,8 @@ pub(crate) fn load(
     Ok((segments, index, report))
 }
 
-/// Passes the valid data to `take`, in a second pass: the first one determined the valid records without storing states
-/// in memory.
+/// Passes the valid data to `take`, in a second pass over the segments. The first pass determined the valid records
+/// without storing states in memory.
 fn hand_over(
     folder: &Path,
     segments: &[Segment],
@@ -122,7 +122,7 @@ fn hand_over(
     places.sort_unstable_by_key(|(_, place)| *place);
     for of_segment in places.chunk_by(|(_, one), (_, other)| one.segment() == other.segment()) {
         let Some(segment) = segments.iter().find(|segment| of_segment[0].1.is_in(segment.number)) else { continue };
-        // The first pass could open it.
+        // The first pass was able to open this segment.
         let mut records = match Records::open(folder, segment.number) {
             Ok(Some(records)) => records,
             Ok(None) => continue,

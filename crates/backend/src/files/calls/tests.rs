@@ -30,7 +30,7 @@ fn open(folder: &Path) -> (CallStore, Found, LoadReport) {
     open_with(of(folder), settings())
 }
 
-/// Opens a store and returns the data of an earlier process: whether it was closed, and its bytes.
+/// Opens a store. Returns the store and the data of an earlier process: whether a number was closed, and its bytes.
 fn open_with(folder: FolderSettings, settings: Settings) -> (CallStore, Found, LoadReport) {
     let mut found = Found::new();
     let folder = Folder::open(folder).expect("the folder is free");
@@ -112,7 +112,7 @@ fn last_words_stay_for_their_time() {
     let expected =
         [(1, (true, b"words".to_vec())), (2, (false, state(2, 1).into())), (3, (true, b"other words".to_vec()))];
     assert_eq!((found, report.closed), (expected.into(), 2));
-    // Then they are removed, except those of a number that is put again.
+    // Then the last words are removed, except those of a number that was stored again.
     store.put(3, state(3, 1));
     comes(|| store.figures().kept == 2 && store.figures().pending == 0);
     drop(store);
@@ -126,7 +126,7 @@ fn a_folder_stays_small_and_whole_while_states_change() {
     let numbers = 100;
     let mut versions = vec![0; numbers as usize];
     let mut turns = 0_u64;
-    // Some are put once and stay: they are copied again and again.
+    // Some numbers are stored once and stay: their records are copied by each compaction.
     for round in 0..400 {
         for n in (0..numbers).filter(|n| round == 0 || n % 4 == round % 3 + 1) {
             versions[n as usize] = round + 1;

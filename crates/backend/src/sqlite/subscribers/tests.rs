@@ -4,7 +4,7 @@ use strowger_store::clock::Moment;
 
 use super::*;
 
-/// Returns the time of [`clock`], for tests that take real time.
+/// Returns the time of [`clock`], for tests that wait in real time.
 fn now() -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     START.elapsed().as_millis() as u64
@@ -44,7 +44,7 @@ fn a_file_without_room_and_one_that_is_held_are_told_apart() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(admin.add("alice", "a", "a", &secret(1), 0), Err(AdminError::Locked));
     other.execute_batch("ROLLBACK").unwrap();
-    // No page more than it has.
+    // The file may have no more pages than it has now.
     admin.connection.pragma_update_and_check(None, "max_page_count", 1, |_| Ok(())).unwrap();
     let full = (0..1_000).find_map(|n| admin.add(&n.to_string(), "a", "a", &secret(1), 0).err());
     assert_eq!(full, Some(AdminError::NoRoom));
@@ -191,7 +191,7 @@ fn one_name_in_two_realms_is_two_users() {
     };
     assert_eq!(of("a.example"), Some(("a.example".into(), secret(1))));
     assert_eq!(of("b.example"), Some(("b.example".into(), secret(2))));
-    // A password left in another realm occupies the name there until it is removed.
+    // A password that was left in another realm reserves the name there until the password is removed.
     admin.set_password("alice", "b.example", "shared", &secret(2), 0).unwrap();
     let taken = AdminError::RealmTaken { username: "alice".into(), realm: "shared".into(), domain: "b.example".into() };
     assert_eq!(admin.set_password("alice", "a.example", "shared", &secret(1), 0), Err(taken));
@@ -346,7 +346,7 @@ fn one_changed_user_voids_one_answer() {
     admin.remove("bob", "a.example").unwrap();
     until([false, false, true, false]);
     assert_eq!(running.gauges().doubted, 0);
-    // Another file of the same name would be read with the log of the open one: it is refused.
+    // A connection to another file of the same name would read it with the log of the open file, so it is refused.
     let other = dir.path().join("other.db");
     drop(SqliteAdmin::open(&SqliteSettings::new(&other)).unwrap());
     let number = FileNumber::named(&settings(&dir).path);

@@ -13,7 +13,7 @@ impl Honest {
             of.call_id() == said.call_id() && of.tag("From") == said.tag("From") && of.cseq() == said.cseq()
         };
         if let Some(rung) = self.rung.iter().find(|rung| is_same(rung)) {
-            // A copy of it, or the same request over another path (RFC 3261 section 8.2.2.2).
+            // This INVITE is a copy, or the same request over another path (RFC 3261 section 8.2.2.2).
             if rung.invite.branch() == said.branch() {
                 return;
             }

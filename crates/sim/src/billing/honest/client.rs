@@ -25,7 +25,7 @@ impl Honest {
         self.tasks.plan(at, Task::Call(self.calls.len() - 1));
     }
 
-    /// True if the agent began a call with this tag.
+    /// Returns whether the agent began a call with this tag.
     pub(super) fn has_called_as(&self, own: &str) -> bool {
         self.sent.iter().any(|sent| sent.request.method == "INVITE" && tag(&sent.request.from) == own)
     }

@@ -64,7 +64,7 @@ impl Hostile {
         format!("<sip:mallory@{host}>")
     }
 
-    /// Header lines of a request that creates or refreshes a session.
+    /// Returns the header lines of a request that creates or refreshes a session.
     fn lines(&mut self, phone: usize) -> String {
         let mut lines = format!("Contact: {}\r\n", self.contact(phone));
         if self.random.chance(self.habits.forges) {
@@ -102,7 +102,7 @@ impl Hostile {
         self.did(what);
         let phone = self.random.between(0, 1) as usize;
         let (callee, own, n) = (self.random.pick(&self.callees.clone()).clone(), self.tag(), self.number());
-        // Sometimes another call with the Call-ID of an existing one.
+        // Sometimes the account makes another call with the Call-ID of an existing call.
         let leg = if self.legs.is_empty() || self.random.chance(850) {
             None
         } else {
@@ -162,7 +162,8 @@ impl Hostile {
         Request { method, uri, from, to, call_id, cseq, routes, ..Request::default() }
     }
 
-    /// Sends an INVITE along the route of a dialog of a call or another usage, open or ended, with its tags or others.
+    /// Sends an INVITE along the route of a dialog of a call, or of a dialog without a call, open or ended. The INVITE
+    /// has the tags of that dialog, or other tags.
     fn call_by(&mut self, now: u64, at: usize, out: &mut Vec<Outgoing>) {
         let phone = self.legs[at].phone;
         let mut request = self.of_leg(at, "INVITE");
@@ -211,7 +212,8 @@ impl Hostile {
         self.begin(now, phone, request, out);
     }
 
-    /// Sends an INFO that raises the CSeq of the peer unseen: with a password, and without the route of the dialog.
+    /// Sends an INFO that raises the CSeq at the peer without the server seeing it: the INFO has a password, and lacks
+    /// the route of the dialog.
     fn info_astray(&mut self, now: u64, at: usize, out: &mut Vec<Outgoing>) {
         self.did("request beside the route");
         let phone = self.legs[at].phone;

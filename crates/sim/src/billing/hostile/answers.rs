@@ -42,7 +42,7 @@ impl Hostile {
         self.answered.insert(key, text);
     }
 
-    /// Session timer of an answer.
+    /// Returns the session timer of an answer.
     fn timer(&mut self, said: &Received) -> String {
         let offered = said.session_expires();
         let seconds = match self.random.between(0, 5) {
