@@ -15,8 +15,9 @@ use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
 use strowger_core::routing::Routing;
 use strowger_core::transaction::ServerId;
 
-/// Returns for each of these places the bytes that the proxy hands back before it tries the place: the limits there.
-/// `counts`: a call may count under limits at one of the places, or counted under such limits before.
+/// Returns for each of these places the claims of the call under the limits of the place, as bytes that the proxy hands
+/// back before it tries the place. `counts`: whether the call may count under limits at one of the places, or counted
+/// under such limits before; if not, the result is empty.
 fn questions(to: &RuleTargets, counts: bool) -> Vec<Vec<u8>> {
     if !counts {
         return Vec::new();
