@@ -67,7 +67,8 @@ fn note_gateways(decider: Decider<'_>, uris: &[String], targets: &[RuleTargetAdd
 }
 
 impl Engine {
-    /// Kept out of line: most requests are not routed by rules, and run less code.
+    /// Forwards a request to the places of its rules. Not inlined: most requests are not routed by rules, and so run
+    /// less code.
     #[inline(never)]
     pub(crate) fn forward_to_places(
         &mut self,
@@ -98,8 +99,7 @@ impl Engine {
         self.send(handling, routing, &copies.candidates, &copies.places, timer.session, &edits);
     }
 
-    /// Forwards a request that has actions after failures. Kept out of line: most requests have none, and run less
-    /// code.
+    /// Forwards a request that has actions after failures. Not inlined: most requests have none, and so run less code.
     #[inline(never)]
     pub(crate) fn forward_with_failures(
         &mut self,
@@ -109,7 +109,7 @@ impl Engine {
         plan: &Plan<'_>,
         (decision, edits): (&Decision, &Edits),
     ) -> bool {
-        // The names of these places were looked up in the stage before.
+        // The names of these places were looked up in the previous stage.
         let targets = self.decider().targets_on_failure(handling, decision).unwrap_or_default();
         if handling.begins_call() {
             let places = decision.on_failure.iter().zip(&targets);
