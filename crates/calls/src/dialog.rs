@@ -279,7 +279,7 @@ impl Dialog {
         }
     }
 
-    /// Salt of the last [`HangUp`](crate::doubted_dialog::HangUp).
+    /// Returns the salt of the last [`HangUp`](crate::doubted_dialog::HangUp).
     pub(crate) fn hang_up_salt(&self) -> Option<u16> {
         Some(self.doubt.as_ref()?.hang_up?.salt)
     }

@@ -168,7 +168,7 @@ impl<'o> Builder<'o> {
         self
     }
 
-    /// Output buffer, for lines that no method here writes; the caller ends each with CRLF.
+    /// Returns the output buffer, for lines that no method here writes; the caller ends each with CRLF.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }

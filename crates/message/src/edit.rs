@@ -32,7 +32,7 @@ impl Edit {
         self.text.clear();
     }
 
-    /// True if there are no patches; [`Edit::write`] then copies the message.
+    /// Tells whether there are no patches; [`Edit::write`] then copies the message.
     pub fn is_empty(&self) -> bool {
         self.patches.is_empty()
     }

@@ -43,7 +43,7 @@ macro_rules! reasons {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// Description for people, in lower case, without full stop.
+            /// Returns a description for operators, in lower case, without full stop.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }

@@ -108,7 +108,8 @@ fn look(bytes: &[u8], memory: Memory, limits: &Limits) -> (Frame, Memory) {
     }
 }
 
-/// Frame of the line ends at the start of `bytes`, up to a whole ping. `seen` bytes of it were skipped before.
+/// Returns the frame of the line ends at the start of `bytes`, up to a whole ping. `seen` bytes of it were skipped
+/// before.
 fn line_ends(bytes: &[u8], mut seen: usize) -> (Frame, Memory) {
     for (n, &b) in bytes.iter().enumerate() {
         seen = match (seen, b) {
@@ -163,15 +164,16 @@ fn header_end(bytes: &[u8], from: usize) -> End {
     End::Open(end)
 }
 
-/// True if the line end at `end` is a bare LF, and the start line ends with a bare LF too. `plain` caches the result for the start line.
+/// Tells whether the line end at `end` is a bare LF, and the start line ends with a bare LF too. `plain` caches the
+/// result for the start line.
 #[cold]
 fn is_plain_lf(bytes: &[u8], end: usize, plain: &mut Option<bool>) -> bool {
     let of_start_line = || memchr::memchr2(b'\r', b'\n', bytes).is_some_and(|at| bytes[at] == b'\n');
     bytes[end] == b'\n' && *plain.get_or_insert_with(of_start_line)
 }
 
-/// Content-Length of a header. Without one, the message has no body (RFC 3261 section 18.3 demands the field on
-/// streams).
+/// Returns the Content-Length of a header. Without one, the message has no body (RFC 3261 section 18.3 demands the
+/// field on streams).
 fn content_length(header: &[u8]) -> Result<usize, Reason> {
     let mut found = None;
     let mut lines = Lines::new(header, 0);

@@ -25,7 +25,7 @@ impl<'a> Host<'a> {
         reader::whole(text)
     }
 
-    /// IP address; `None` for a name.
+    /// Returns the IP address; `None` for a name.
     #[inline]
     pub const fn ip(&self) -> Option<IpAddr> {
         match *self {
@@ -45,12 +45,12 @@ impl<'a> Host<'a> {
         out[from..].make_ascii_lowercase();
     }
 
-    /// Name without trailing dot; `None` for an address.
+    /// Returns the name without trailing dot; `None` for an address.
     pub fn name(&self) -> Option<&'a [u8]> {
         if let Self::Name(name) = self { Some(without_dot(name)) } else { None }
     }
 
-    /// True if [`Self::write_lower`] would write `key`.
+    /// Tells whether [`Self::write_lower`] would write `key`.
     pub fn is_lower(&self, key: &[u8]) -> bool {
         match self {
             Self::Name(name) => without_dot(name).eq_ignore_ascii_case(key),

@@ -213,8 +213,8 @@ impl Index {
         Ok(())
     }
 
-    /// True if the lines of list header fields have more than `most` values, or many times as many parameters. The
-    /// count is approximate, because a quoted string may contain commas and semicolons.
+    /// Tells whether the lines of list header fields have more than `most` values, or many times as many parameters.
+    /// The count is approximate, because a quoted string may contain commas and semicolons.
     #[cold]
     fn has_more_values(&self, bytes: &[u8], most: usize) -> bool {
         const PARAMETERS: usize = 8;
@@ -240,7 +240,7 @@ impl Index {
         if bytes.get(end) == Some(&b'\r') { Form::Ambiguous } else { Form::Loose }
     }
 
-    /// True if the start line is in canonical form (see [`crate::canonical::write`]).
+    /// Tells whether the start line is in canonical form (see [`crate::canonical::write`]).
     #[inline]
     fn has_plain_start(&self, bytes: &[u8], from: usize) -> bool {
         const VERSION: &[u8] = b"SIP/2.0";
@@ -253,7 +253,7 @@ impl Index {
         }
     }
 
-    /// True if there is one Content-Length in plain digits. Its value was compared with the body before.
+    /// Tells whether there is one Content-Length in plain digits. Its value was compared with the body before.
     #[inline]
     fn has_plain_length(&self, bytes: &[u8]) -> bool {
         self.first(Name::ContentLength)
@@ -300,7 +300,7 @@ impl Index {
         Ok(name_end)
     }
 
-    /// Value of Content-Length; several equal ones count as one.
+    /// Returns the value of Content-Length; several equal ones count as one.
     fn content_length(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         let mut found = None;
         for line in self.lines_of(Name::ContentLength) {
@@ -333,17 +333,17 @@ impl Index {
         moved(&mut self.end);
     }
 
-    /// The start line.
+    /// Returns the start line.
     pub fn start(&self) -> Start {
         self.start
     }
 
-    /// All header lines in order.
+    /// Returns all header lines in order.
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// The first line of this name.
+    /// Returns the first line of this name.
     #[inline]
     pub fn first(&self, name: Name) -> Option<&Line> {
         match self.first[name as usize] {
@@ -352,7 +352,7 @@ impl Index {
         }
     }
 
-    /// Every line of this name in order.
+    /// Returns every line of this name in order.
     #[inline]
     pub fn lines_of(&self, name: Name) -> impl Iterator<Item = &Line> + Clone {
         let from = match self.first[name as usize] {
@@ -362,47 +362,48 @@ impl Index {
         self.lines[from..].iter().filter(move |l| l.name == name)
     }
 
-    /// True if more than one line has this name.
+    /// Tells whether more than one line has this name.
     #[inline]
     pub fn repeated(&self, name: Name) -> bool {
         self.repeated >> name as u32 & 1 != 0
     }
 
-    /// Form of start line and header. Refused bytes are never [`Form::Canonical`].
+    /// Returns the form of start line and header. Refused bytes are never [`Form::Canonical`].
     #[inline]
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// True if a line of start line or header ends with a bare CR or LF, which a stricter reader may take for part of
-    /// the line.
+    /// Tells whether a line of start line or header ends with a bare CR or LF, which a stricter reader may take for
+    /// part of the line.
     pub fn bare_line_ends(&self) -> bool {
         self.bare_line_ends
     }
 
-    /// Offset of the first header line, after the end of the start line.
+    /// Returns the offset of the first header line, after the end of the start line.
     pub fn headers_start(&self) -> usize {
         self.headers as usize
     }
 
-    /// Offset after the last header line, where the blank line starts.
+    /// Returns the offset after the last header line, where the blank line starts.
     pub fn headers_end(&self) -> usize {
         self.lines.last().map_or(self.headers as usize, |l| l.end as usize)
     }
 
-    /// Range of the body; empty if there is none. If the message was refused for its body, the range of the received
-    /// part.
+    /// Returns the range of the body; empty if there is none. If the message was refused for its body, the range of the
+    /// received part.
     pub fn body(&self) -> Range<usize> {
         self.body as usize..self.end as usize
     }
 
-    /// Offset after the last byte of the message; the rest of the datagram is not part of it.
+    /// Returns the offset after the last byte of the message; the rest of the datagram is not part of it.
     pub fn end(&self) -> usize {
         self.end as usize
     }
 }
 
-/// Name that starts at `at`, and its end: white space may precede the colon (HCOLON, RFC 3261 section 25.1).
+/// Returns the name that starts at `at`, and its end: white space may precede the colon (HCOLON, RFC 3261 section
+/// 25.1).
 #[inline(always)]
 pub(crate) fn name(bytes: &[u8], at: usize, colon: usize) -> (Name, usize) {
     let mut end = colon;
@@ -503,14 +504,14 @@ const SINGLE_VALUED: u128 = {
     names
 };
 
-/// True for an octet that no line may contain (RFC 3261 section 25.1), except in a quoted pair; some readers end a line
-/// or a text with it.
+/// Tells whether this is an octet that no line may contain (RFC 3261 section 25.1), except in a quoted pair; some
+/// readers end a line or a text with it.
 #[inline]
 pub(crate) const fn is_control(b: u8) -> bool {
     b < b' ' && !matches!(b, b'\t' | b'\r' | b'\n')
 }
 
-/// True for a token character (RFC 3261 section 25.1).
+/// Tells whether this is a token character (RFC 3261 section 25.1).
 #[inline]
 pub(crate) const fn is_token(b: u8) -> bool {
     TOKEN[b as usize]

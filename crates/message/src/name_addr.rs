@@ -34,7 +34,7 @@ impl<'a> NameAddr<'a> {
         reader::whole(text)
     }
 
-    /// The display name without quotes; empty if there is none.
+    /// Returns the display name without quotes; empty if there is none.
     pub fn display_name(&self) -> Cow<'a, [u8]> {
         unquote(self.display)
     }
@@ -105,7 +105,7 @@ impl<'a> NameAddr<'a> {
     }
 }
 
-/// End of an addr-spec: before white space, a semicolon, a comma or a question mark.
+/// Returns the end of an addr-spec: before white space, a semicolon, a comma or a question mark.
 fn bare_end(mut scan: Reader<'_>) -> usize {
     scan.span(BARE);
     scan.at()

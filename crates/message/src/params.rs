@@ -82,34 +82,34 @@ impl<'a> Params<'a> {
         Some(Self { text, spaced: bytes != text.len() })
     }
 
-    /// Raw parameters, from the first semicolon on.
+    /// Returns the raw parameters, from the first semicolon on.
     #[inline]
     pub const fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// True if there is no parameter.
+    /// Tells whether there is no parameter.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// All parameters in order. A name may occur twice.
+    /// Returns all parameters in order. A name may occur twice.
     pub fn iter(&self) -> ParamIter<'a> {
         ParamIter { scan: Reader::new(self.text) }
     }
 
-    /// The first parameter of this name, in any case.
+    /// Returns the first parameter of this name, in any case.
     pub fn find(&self, name: &[u8]) -> Option<Param<'a>> {
         self.iter().find(|p| p.name.eq_ignore_ascii_case(name))
     }
 
-    /// True if a parameter has this name, in any case, with or without a value.
+    /// Tells whether a parameter has this name, in any case, with or without a value.
     pub fn has(&self, name: &[u8]) -> bool {
         self.find(name).is_some()
     }
 
-    /// Raw value of the first parameter of this name; `None` also if it has no value.
+    /// Returns the raw value of the first parameter of this name; `None` also if it has no value.
     pub fn value(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.find(name)?.value
     }
@@ -167,7 +167,7 @@ impl<'a> IntoIterator for Params<'a> {
 }
 
 impl<'a> Param<'a> {
-    /// The value without quotes and backslashes; empty if there is none.
+    /// Returns the value without quotes and backslashes; empty if there is none.
     pub fn unquoted(&self) -> Cow<'a, [u8]> {
         unquote(self.value.unwrap_or_default())
     }

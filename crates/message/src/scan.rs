@@ -23,7 +23,7 @@ struct Words {
 impl Words {
     const NONE: Self = Self { ends: [0; WORDS + 1], colons: [0; WORDS + 1], controls: false };
 
-    /// The 64 bits starting at bit `at`, so that one step finds a line of usual length wherever it starts.
+    /// Returns the 64 bits starting at bit `at`, so that one step finds a line of usual length wherever it starts.
     #[inline(always)]
     fn from(words: &[u64; WORDS + 1], at: usize) -> u64 {
         let (n, bit) = (at / 64 % WORDS, at % 64);
@@ -46,21 +46,21 @@ impl<'a> Lines<'a> {
         Self { bytes, base: from, len: 0, words: Words::NONE, controls: false }
     }
 
-    /// True if a byte of the windows examined so far is below space (HTAB too) and not a line end. The windows may
-    /// extend beyond the requested range: check again if it matters.
+    /// Tells whether a byte of the windows examined so far is below space (HTAB too) and not a line end. The windows
+    /// may extend beyond the requested range: check again if it matters.
     #[inline]
     pub(crate) const fn controls(&self) -> bool {
         self.controls
     }
 
-    /// Offset of the first CR or LF at or after `from`, or the end of the bytes. `from` must not precede the result of
-    /// an earlier call.
+    /// Returns the offset of the first CR or LF at or after `from`, or the end of the bytes. `from` must not precede
+    /// the result of an earlier call.
     #[inline]
     pub(crate) fn end(&mut self, from: usize) -> usize {
         self.find(from, |words, at| Words::from(&words.ends, at))
     }
 
-    /// Offset of the first CR, LF or colon at or after `from`, like [`Lines::end`].
+    /// Returns the offset of the first CR, LF or colon at or after `from`, like [`Lines::end`].
     #[inline]
     pub(crate) fn end_or_colon(&mut self, from: usize) -> usize {
         self.find(from, |words, at| Words::from(&words.ends, at) | Words::from(&words.colons, at))
@@ -114,7 +114,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Offset after the line end (CRLF, LF or CR) at `end`; `end` itself at the end of the bytes.
+/// Returns the offset after the line end (CRLF, LF or CR) at `end`; `end` itself at the end of the bytes.
 #[inline]
 pub(crate) fn past(bytes: &[u8], end: usize) -> usize {
     match bytes.get(end) {
@@ -124,7 +124,7 @@ pub(crate) fn past(bytes: &[u8], end: usize) -> usize {
     }
 }
 
-/// True for white space inside a header line, folds included (LWS, RFC 3261 section 25.1).
+/// Tells whether this is white space inside a header line, folds included (LWS, RFC 3261 section 25.1).
 #[inline]
 pub(crate) const fn is_blank(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n')
@@ -171,7 +171,7 @@ pub fn call_id(bytes: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// True for the name of Call-ID, with or without white space after it.
+/// Tells whether this is the name of Call-ID, with or without white space after it.
 #[inline]
 fn is_call_id(mut name: &[u8]) -> bool {
     while let [rest @ .., b' ' | b'\t'] = name {
@@ -297,7 +297,7 @@ mod plain {
         words.controls = controls != 0;
     }
 
-    /// One bit for each of the eight bytes that equals `byte`.
+    /// Returns a mask with one bit for each of the eight bytes that equals `byte`.
     fn equal(eight: u64, byte: u8) -> u64 {
         const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
         let x = eight ^ (byte as u64 * 0x0101_0101_0101_0101);
@@ -342,7 +342,7 @@ mod tests {
         words
     }
 
-    /// Often bytes near the wanted ones, sometimes any byte.
+    /// Generates bytes: often ones near those that are searched, sometimes any byte.
     fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             3 => prop::sample::select(&b"\r\n: \x8d\x8a\xba;9i"[..]),

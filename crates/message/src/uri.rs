@@ -82,7 +82,7 @@ impl<'a> Uri<'a> {
         OtherUri::read(scan).map(Self::Other)
     }
 
-    /// Scheme: raw for [`Uri::Other`], else in lower case.
+    /// Returns the scheme: raw for [`Uri::Other`], else in lower case.
     pub const fn scheme(&self) -> &'a [u8] {
         match self {
             Self::Sip(uri) => uri.scheme(),
@@ -92,7 +92,7 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// The URI, if it is `sip:` or `sips:`.
+    /// Returns the URI, if it is `sip:` or `sips:`.
     #[inline]
     pub const fn sip(&self) -> Option<&SipUri<'a>> {
         match self {
@@ -101,7 +101,7 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// User and host of a sip, sips, im (RFC 3860) or pres (RFC 3859) URI.
+    /// Returns the user and host of a sip, sips, im (RFC 3860) or pres (RFC 3859) URI.
     #[inline]
     pub fn address(&self) -> Option<SipUri<'a>> {
         match self {
@@ -111,7 +111,7 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// True if the URI requires TLS on every hop (RFC 3261 section 26.2.2).
+    /// Tells whether the URI requires TLS on every hop (RFC 3261 section 26.2.2).
     pub const fn is_sips(&self) -> bool {
         matches!(self, Self::Sip(SipUri { secure: true, .. }))
     }
@@ -180,7 +180,7 @@ impl<'a> OtherUri<'a> {
         SipUri::read(&mut Reader::new(self.rest), false).filter(|_| is_address)
     }
 
-    /// True if this is the scheme, which is given in lower case.
+    /// Tells whether this is the scheme, which is given in lower case.
     pub fn is_scheme<const N: usize>(&self, lower: &[u8; N]) -> bool {
         is(self.scheme, lower)
     }

@@ -240,7 +240,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Fault of a value whose type differs from that of the value to its left.
+    /// Returns the fault of a value whose type differs from that of the value to its left.
     fn type_mismatch(&self, of: &Range<usize>, span: Range<usize>, word: &str) -> Fault {
         let message = format!("`{}` is {word}, `{}` is not", &self.text[of.clone()], &self.text[span.clone()]);
         Fault::new(span, message, format!("compare {word} with {word}"))

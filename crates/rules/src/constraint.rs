@@ -68,7 +68,7 @@ impl Question {
         })
     }
 
-    /// True if the facts alone contain the value, so that no message or set is searched.
+    /// Tells whether the facts alone contain the value, so that no message or set is searched.
     pub(crate) const fn is_cheap(&self) -> bool {
         match self {
             Self::Text(text) => matches!(text, Text::Field(_)),

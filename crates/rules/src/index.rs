@@ -261,7 +261,7 @@ pub(crate) struct Candidates<'a> {
 /// Number of blocks per view: a few vector instructions per column evaluate them together.
 const VIEW: usize = 16;
 
-/// Indices of the bits that are set.
+/// Returns the indices of the bits that are set.
 fn each(found: &Found) -> impl Iterator<Item = usize> + '_ {
     found.iter().enumerate().flat_map(|(word, bits)| {
         let mut bits = *bits;

@@ -82,8 +82,8 @@ impl Alphabet {
         Some(Box::new(Self { symbols, octets }))
     }
 
-    /// Symbol at a position of a text, by the alphabet or as half an octet. `None` at its end, and for an octet that no
-    /// prefix has.
+    /// Returns the symbol at a position of a text, by the alphabet or as half an octet. `None` at its end, and for an
+    /// octet that no prefix has.
     fn symbol(narrow: Option<&Self>, text: &[u8], at: usize) -> Option<u8> {
         match narrow {
             Some(alphabet) => {
@@ -136,7 +136,7 @@ impl Prefixes {
         Self { nodes: nodes.into(), narrow }
     }
 
-    /// The longest prefix of the text: its length and its number.
+    /// Returns the longest prefix of the text: its length and its number.
     pub(crate) fn longest(&self, text: &[u8]) -> Option<(usize, u32)> {
         let mut longest = None;
         self.each(text, |length, number| longest = Some((length, number)));
@@ -165,7 +165,7 @@ impl Prefixes {
         }
     }
 
-    /// Child for this symbol.
+    /// Returns the child for this symbol.
     fn child(&self, node: &TrieNode, symbol: u8) -> Option<&TrieNode> {
         let bit = 1u16 << symbol;
         if node.symbols & bit == 0 {
@@ -175,7 +175,7 @@ impl Prefixes {
         self.nodes.get((node.children + before) as usize)
     }
 
-    /// Prefixes that begin with this text, in order.
+    /// Returns the prefixes that begin with this text, in order.
     pub(crate) fn beginning(&self, beginning: &str) -> Beginning<'_> {
         let mut all =
             Beginning { prefixes: self, left: Vec::new(), wanted: beginning.to_ascii_lowercase().into_bytes() };
@@ -197,7 +197,7 @@ pub(crate) struct Beginning<'a> {
 }
 
 impl Beginning<'_> {
-    /// Octets of these symbols; a trailing upper half gives one octet.
+    /// Returns the octets of these symbols; a trailing upper half gives one octet.
     fn octets(&self, symbols: &[u8]) -> Vec<u8> {
         match &self.prefixes.narrow {
             Some(alphabet) => symbols.iter().map(|symbol| alphabet.octets[usize::from(*symbol)]).collect(),

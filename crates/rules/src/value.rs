@@ -62,7 +62,7 @@ impl Text {
         }
     }
 
-    /// True if `is_one` returns true for a part without which this value is absent.
+    /// Tells whether `is_one` returns true for a part without which this value is absent.
     pub(crate) fn needs(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
         match self {
             Self::Field(field) => is_one(Test::There(*field)),

@@ -24,7 +24,7 @@ impl<'a> Party<'a> {
         Self { addr, tag }
     }
 
-    /// True if the display name lacks quotes that it needs; not every reader accepts it.
+    /// Tells whether the display name lacks quotes that it needs; not every reader accepts it.
     pub fn lacks_quotes(&self) -> bool {
         let display = self.addr.display;
         !display.starts_with(b"\"") && display.iter().any(|b| CLASS[*b as usize] & DISPLAY == 0)
@@ -43,7 +43,7 @@ impl<'a> Party<'a> {
     }
 }
 
-/// True if `part` is a slice of `text`, not only equal to one.
+/// Tells whether `part` is a slice of `text`, not only equal to one.
 #[inline]
 fn within(part: &[u8], text: &[u8]) -> bool {
     text.as_ptr_range().contains(&part.as_ptr())

@@ -13,7 +13,7 @@ const SESSION: &[&[u8]] = &[b"v", b"o", b"s", b"i", b"u", b"e", b"p", b"c", b"b"
 /// Order of the line types in a medium.
 const MEDIA: &[&[u8]] = &[b"m", b"i", b"c", b"b", b"k", b"a"];
 
-/// Rank of a type in its section; `None` if the section does not allow it.
+/// Returns the rank of a type in its section; `None` if the section does not allow it.
 pub(super) fn rank(kind: u8, in_media: bool) -> Option<usize> {
     let order = if in_media { MEDIA } else { SESSION };
     order.iter().position(|kinds| kinds.contains(&kind))

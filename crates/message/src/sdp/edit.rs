@@ -209,7 +209,7 @@ impl<'a> SdpEdit<'a> {
         self.retain(part, |line| line.kind != kind)
     }
 
-    /// Lines of a section, beginning with its first one.
+    /// Returns the lines of a section, beginning with its first one.
     fn section(&mut self, part: Part) -> Option<&mut Vec<EditLine<'a>>> {
         self.sections.get_mut(match part {
             Part::Session => 0,
@@ -306,7 +306,7 @@ mod tests {
         String::from_utf8(edit.to_vec()).expect("UTF-8")
     }
 
-    /// Lines only in the first and lines only in the second text.
+    /// Returns the lines that only the first text has, and the lines that only the second has.
     fn difference<'t>(old: &'t str, new: &'t str) -> (Vec<&'t str>, Vec<&'t str>) {
         let only = |a: &'t str, b: &str| a.split("\r\n").filter(|line| !b.split("\r\n").any(|l| l == *line)).collect();
         (only(old, new), only(new, old))

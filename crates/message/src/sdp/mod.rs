@@ -52,8 +52,8 @@ fn fields(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&b| is_blank(b)).filter(|field| !field.is_empty())
 }
 
-/// True for a separator of fields. A form feed, which `trim_ascii` removes too, is not one: a field that consists of it
-/// must not vanish between reading and writing.
+/// Tells whether this is a separator of fields. A form feed, which `trim_ascii` removes too, is not one: a field that
+/// consists of it must not vanish between reading and writing.
 fn is_blank(b: u8) -> bool {
     b == b' ' || b == b'\t'
 }
@@ -70,7 +70,7 @@ fn trim_end(text: &[u8]) -> &[u8] {
     &text[..end]
 }
 
-/// The first field and the rest, both trimmed.
+/// Returns the first field and the rest, both trimmed.
 fn split_first(text: &[u8]) -> (&[u8], &[u8]) {
     let text = trim(text);
     let end = text.iter().position(|&b| is_blank(b)).unwrap_or(text.len());

@@ -56,12 +56,12 @@ fn is_long(a: &[u8], b: &[u8]) -> bool {
     a.len().max(b.len()) > LONG
 }
 
-/// True if either has more parameters than are searched one by one.
+/// Tells whether either has more parameters than are searched one by one.
 pub(super) fn are_many(a: &UriParams<'_>, b: &UriParams<'_>) -> bool {
     [a, b].into_iter().any(|params| params.iter().nth(MOST).is_some())
 }
 
-/// True if every header component occurs in both and matches, in any order.
+/// Tells whether every header component occurs in both and matches, in any order.
 fn headers(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
     if a.headers == b.headers {
         return true;
@@ -86,7 +86,8 @@ pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone
     })
 }
 
-/// True for equal texts, where an escape equals its byte unless that byte is reserved (RFC 2396 section 2.2).
+/// Tells whether the texts are equal, where an escape equals its byte unless that byte is reserved (RFC 2396 section
+/// 2.2).
 pub(super) fn equal(a: &[u8], b: &[u8], any_case: bool) -> bool {
     if a == b {
         return true;
@@ -102,7 +103,7 @@ pub(super) fn equal(a: &[u8], b: &[u8], any_case: bool) -> bool {
     }
 }
 
-/// The next byte, unescaped, and whether it differs from the bare one.
+/// Returns the next byte, unescaped, and whether it differs from the bare one.
 #[inline]
 fn next(text: &mut &[u8]) -> Option<(u8, bool)> {
     let (&first, rest) = text.split_first()?;
