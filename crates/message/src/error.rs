@@ -77,7 +77,7 @@ reasons! {
     MessageTooLarge, 513, "message is larger than the limit";
     /// Longer than [`Limits::body`](crate::Limits::body), by Content-Length or by actual size.
     BodyTooLarge, 413, "body is larger than the limit";
-    /// Line end that other readers take for part of the line (RFC 3261 section 7 demands CRLF).
+    /// Line end that other readers take for a part of the line (RFC 3261 section 7 demands CRLF).
     LineEnd, 400, "a line of the header does not end with CRLF";
     /// The blank line that ends the header is missing.
     Unterminated, 400, "the blank line after the header is missing";

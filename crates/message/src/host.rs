@@ -127,7 +127,7 @@ impl<'a> Field<'a> for Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// Completes a host whose name or IPv4 address has been read already: `text`, starting at `from`.
+    /// Completes a host whose name or IPv4 address has already been read: `text`, which starts at `from`.
     #[inline(always)]
     pub(crate) fn of(scan: &mut Reader<'a>, from: usize, text: &'a [u8]) -> Option<Self> {
         match text.first() {
@@ -136,7 +136,7 @@ impl<'a> Host<'a> {
                 if let Some(ip) = v4(text) {
                     return Some(Self::V4(ip));
                 }
-                // Digits and points that are no address are no name either.
+                // Digits and points that form no address are no name either.
                 if text.iter().all(|b| b.is_ascii_digit() || *b == b'.') {
                     scan.go(from);
                     return None;

@@ -1,4 +1,5 @@
-//! One pass over the received bytes: where the start line, each header line and the body are.
+//! Index of a message, filled in one pass over the received bytes: positions of the start line, of each header line and
+//! of the body.
 
 use crate::scan::{self, Lines};
 use crate::{Error, Limits, Method, Name, Reason};
@@ -50,10 +51,11 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// Every reader finds the same lines and the same body: each line ends with CRLF and is not folded, no white space
-    /// stands before a colon, no control octet but HTAB occurs, there is one Content-Length with the plain digits of
-    /// the body's length, and no single-valued header field is repeated.
+    /// precedes a colon, HTAB is the only control octet, there is one Content-Length with the plain digits of the
+    /// body's length, and no single-valued header field is repeated.
     Canonical,
-    /// The message has one meaning, but not every reader may find it. [`crate::canonical::write`] repairs it.
+    /// The message has one meaning, but not every reader may find it. [`crate::canonical::write`] converts the message
+    /// to canonical form.
     Loose,
     /// A CR without LF ends a line for this crate and is part of a line for other readers (RFC 3261 section 7 demands
     /// CRLF).
@@ -96,7 +98,7 @@ impl Default for Index {
 
 const _: () = assert!(Name::COUNT <= u128::BITS as usize);
 
-/// Size of a header above which values are counted. A smaller header cannot have enough of them to cost much.
+/// Size of a header above which values are counted. A smaller header cannot have so many values that they cost much.
 const WORTH_COUNTING: usize = 4_096;
 
 impl Index {
@@ -109,7 +111,7 @@ impl Index {
     ///
     /// Leading line ends are skipped (RFC 3261 section 7.5). CRLF, bare LF and bare CR end a line. Content-Length
     /// determines the body, and bytes beyond it are not part of the message (section 18.3). Without Content-Length, the
-    /// body goes to the end.
+    /// body extends to the end of the bytes.
     ///
     /// # Errors
     /// The first fault and its position. The index then still holds all that could be parsed, so that the request can
@@ -123,7 +125,7 @@ impl Index {
         (self.headers, self.body, self.end) = (0, 0, 0);
         let most = limits.message.min(u32::MAX as usize);
         if bytes.len() > most {
-            // Parses the header all the same, so that the answer can be routed.
+            // The header is parsed nevertheless, so that the answer can be routed.
             let _ = self.read(&bytes[..most], limits);
             return Err(Error::new(Reason::MessageTooLarge, most));
         }
@@ -396,7 +398,7 @@ impl Index {
         self.body as usize..self.end as usize
     }
 
-    /// Returns the offset after the last byte of the message; the rest of the datagram is not part of it.
+    /// Returns the offset after the last byte of the message; further bytes of the datagram are not part of it.
     pub fn end(&self) -> usize {
         self.end as usize
     }
@@ -434,7 +436,7 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
         if !first.eq_ignore_ascii_case(b"SIP/2.0") {
             return Err(wrong(Reason::Version, at));
         }
-        // More than one space before the code does no harm: RFC 3665 section 3.9 itself prints two.
+        // More than one space before the code is accepted: RFC 3665 section 3.9 itself prints two.
         let space = space + text[space + 1..].iter().take_while(|&&b| b == b' ').count();
         let rest = &text[space + 1..];
         let code = match rest {
@@ -456,7 +458,7 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     }
     let Some(last) = text.len().checked_sub(8).filter(|&n| n > space && text[n..].eq_ignore_ascii_case(b" SIP/2.0"))
     else {
-        // The last word, if it is not the right version, tells the reason.
+        // If the last word is not the right version, it determines the reason.
         let last = memchr::memrchr(b' ', text).unwrap_or(space);
         let named = text.get(last + 1..last + 5).is_some_and(|v| v.eq_ignore_ascii_case(b"SIP/"));
         let reason = if named && last > space { Reason::Version } else { Reason::StartLine };
@@ -477,8 +479,8 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     })
 }
 
-/// Salvages a refused start line: a status line with code 0, or a request with this method (empty if it is not a token)
-/// and an empty Request-URI.
+/// Creates a start line in place of a refused one: a status line with code 0, or a request with this method (empty if
+/// the method is not a token) and an empty Request-URI.
 #[cold]
 fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
     let text = &bytes[line.clone()];
@@ -491,8 +493,8 @@ fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
     Start::Request { method: Method::of(&text[..method]), method_len: method as u16, uri: (uri, uri) }
 }
 
-/// Single-valued header fields on which elements on the path act: a reader that takes the first line and one that takes
-/// the last must find the same value.
+/// Single-valued header fields on which elements on the path act. A reader that uses the first line and a reader that
+/// uses the last line must find the same value.
 const SINGLE_VALUED: u128 = {
     let (mut names, mut n) = (0, 0);
     while n < Name::KNOWN.len() {
@@ -504,8 +506,8 @@ const SINGLE_VALUED: u128 = {
     names
 };
 
-/// Tells whether this is an octet that no line may contain (RFC 3261 section 25.1), except in a quoted pair; some
-/// readers end a line or a text with it.
+/// Tells whether no line may contain this octet (RFC 3261 section 25.1), except in a quoted pair; some readers end a
+/// line or a text at such an octet.
 #[inline]
 pub(crate) const fn is_control(b: u8) -> bool {
     b < b' ' && !matches!(b, b'\t' | b'\r' | b'\n')
@@ -556,7 +558,7 @@ mod tests {
         ] {
             let text = format!("{line}\r\nVia: x\r\n\r\n");
             let seen = error(&text, |index| {
-                // The answer can be routed all the same.
+                // The answer can be routed nevertheless.
                 assert!(index.first(Name::Via).is_some(), "{line}");
                 assert_eq!(Message::new(text.as_bytes(), index).method(), Some(method), "{line}");
             });
@@ -622,7 +624,8 @@ mod tests {
         }
     }
 
-    /// Each value costs as much work as a line.
+    /// Checks that the values of list header fields are counted like lines, because each value costs as much work as a
+    /// line.
     #[test]
     fn as_many_values_as_lines_are_read() {
         let with = |lines: &str| {

@@ -274,7 +274,7 @@ mod tests {
             vec![b'v'; 2],
         ]);
         for text in texts {
-            // Each byte replaced by every other one, except CR, which a name never contains here.
+            // Each byte is replaced by every other byte, except CR, which a name never contains here.
             for (at, byte) in
                 (0..text.len()).flat_map(|at| (0..=255u8).map(move |b| (at, b))).filter(|(_, b)| *b != b'\r')
             {

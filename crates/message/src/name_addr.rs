@@ -59,7 +59,7 @@ impl<'a> NameAddr<'a> {
             }
             _ => {
                 display = scan.span(DISPLAY);
-                // Otherwise the supposed display name is the scheme of a URI.
+                // Without quotes or brackets the supposed display name is the scheme of a URI.
                 bracket = scan.peek() == Some(b'<');
                 if bracket {
                     display = display.trim_ascii_end();
@@ -135,7 +135,7 @@ impl Write for NameAddr<'_> {
     }
 }
 
-/// Equal if the display names and parameters are equal and the URIs are equivalent.
+/// Tells whether the display names and parameters are equal and the URIs are equivalent.
 impl PartialEq for NameAddr<'_> {
     fn eq(&self, other: &Self) -> bool {
         (self.display == other.display || self.display_name() == other.display_name())

@@ -35,7 +35,7 @@ impl<'a> Params<'a> {
     }
 
     /// Reads parameters and reports each to `on`, which returns whether its value is acceptable. The position moves
-    /// past the last one and white space.
+    /// past the last parameter and the white space after it.
     #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>, mut on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
         Self::read_telling(scan, |name, value, _| on(name, value))
@@ -53,7 +53,8 @@ impl<'a> Params<'a> {
         }
         let from = scan.at();
         let mut end = from;
-        // Number of bytes of the parameters alone; if it is less than the whole, there was white space.
+        // Number of bytes of the parameters without white space; if it is less than the number of all bytes, there was
+        // white space.
         let mut bytes = 0;
         while scan.take(b';') {
             scan.ws();
@@ -118,7 +119,7 @@ impl<'a> Params<'a> {
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         if !self.spaced {
-            // A fold can hide only within quotes.
+            // A fold can only be inside quotes.
             write::unfolded(self.text, out);
             return;
         }
@@ -148,7 +149,7 @@ fn read_value<'a>(scan: &mut Reader<'a>, name: &[u8]) -> Option<(&'a [u8], bool)
     }
 }
 
-/// Equal if the same parameters have the same values in the same order; white space between them does not count.
+/// Tells whether the same parameters have the same values in the same order; white space between them is ignored.
 impl PartialEq for Params<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text || self.iter().map(|p| (p.name, p.value)).eq(other.iter().map(|p| (p.name, p.value)))

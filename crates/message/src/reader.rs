@@ -12,8 +12,8 @@ pub struct Reader<'a> {
 
 /// A header field value with a grammar of its own.
 pub trait Field<'a>: Sized {
-    /// Reads one value and stops after it, before a comma or at the end. `None`: the value violates its grammar, and
-    /// `scan` is at the fault.
+    /// Reads one value and stops after it, before a comma or at the end. Returns `None` if the value violates its
+    /// grammar; `scan` is then at the fault.
     fn read(scan: &mut Reader<'a>) -> Option<Self>;
 }
 

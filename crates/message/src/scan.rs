@@ -1,7 +1,7 @@
-//! Finds line ends and colons, 64 bytes per word, and a Call-ID without an index.
+//! Search for line ends and colons, with 64 bytes per word, and for a Call-ID without an index.
 //!
 //! This is the only file of the crate with `unsafe`: vector instructions, selected at run time. Every version gives the
-//! same words; the tests compare them with the plain one on random bytes.
+//! same words; the tests compare each version with the one without vector instructions on random bytes.
 
 use crate::Name;
 use std::ops::Range;
@@ -47,7 +47,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Tells whether a byte of the windows examined so far is below space (HTAB too) and not a line end. The windows
-    /// may extend beyond the requested range: check again if it matters.
+    /// may extend beyond the requested range, so a caller for which this matters must check the range itself.
     #[inline]
     pub(crate) const fn controls(&self) -> bool {
         self.controls
@@ -144,8 +144,8 @@ pub(crate) fn trim(bytes: &[u8], mut range: Range<usize>) -> Range<usize> {
 
 /// Finds the value of the first Call-ID line, long or compact, without an index of the message.
 ///
-/// A dispatcher uses it to find the owner of a call first. For bytes that [`crate::Index::parse`] accepts, it finds the
-/// same bytes as [`crate::Message::header`] with [`Name::CallId`].
+/// A dispatcher uses this function to find the owner of a call before the message is parsed. For bytes that
+/// [`crate::Index::parse`] accepts, it finds the same bytes as [`crate::Message::header`] with [`Name::CallId`].
 pub fn call_id(bytes: &[u8]) -> Option<Range<usize>> {
     let from = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
     let mut lines = Lines::new(bytes, from);
@@ -171,7 +171,7 @@ pub fn call_id(bytes: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// Tells whether this is the name of Call-ID, with or without white space after it.
+/// Tells whether these bytes are the name of Call-ID, with or without white space after it.
 #[inline]
 fn is_call_id(mut name: &[u8]) -> bool {
     while let [rest @ .., b' ' | b'\t'] = name {
@@ -199,7 +199,8 @@ fn fill(window: &[u8], words: &mut Words) {
     plain::fill(window, words);
 }
 
-/// Cuts a window into blocks of 64 bytes, the last one filled up with spaces.
+/// Divides a window into blocks of 64 bytes, of which the last one is padded with spaces, and calls a function for
+/// each.
 #[inline(always)]
 fn each_block(window: &[u8], words: &mut Words, mut block: impl FnMut(&[u8; 64]) -> (u64, u64)) {
     debug_assert!(window.len() <= WINDOW);
@@ -276,7 +277,7 @@ mod sse2 {
     }
 }
 
-/// Version without vector instructions, eight bytes at a time: the safe twin of the others.
+/// Version without vector instructions, eight bytes at a time: the safe twin of the other versions.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod plain {
     use super::{Words, each_block};

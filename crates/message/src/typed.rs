@@ -9,8 +9,8 @@ use crate::{Error, Index, Line, Message, Name, Reason};
 use std::ops::Range;
 
 impl Index {
-    /// Returns the topmost Via of the message with these bytes. It borrows the bytes alone: the index may be changed
-    /// afterwards.
+    /// Returns the topmost Via of the message with these bytes. The result borrows only the bytes, so the index may be
+    /// changed afterwards.
     ///
     /// # Errors
     /// Errors of [`Message::via`].
@@ -189,7 +189,7 @@ impl<'a> Message<'a> {
     /// [`Reason::Malformed`].
     #[inline]
     pub fn mandatory<T: Field<'a>>(&self, name: Name) -> Result<T, Error> {
-        // Not by way of `optional`: each step would copy the value.
+        // `optional` is not used here, because each step would copy the value.
         match self.single_valued_line(name)? {
             Some(line) => crate::reader::whole_at(self.value(line), line.value as usize),
             None => Err(Error::new(missing(name), self.index().headers_end())),
@@ -247,9 +247,9 @@ impl<'a> Message<'a> {
         self.index().repeated(name) || (reader.skip_to_comma().is_some() && reader.take(b','))
     }
 
-    /// Reports to `cut` the ranges to remove so that the first `count` values of a list go: whole lines, then the
-    /// values of a line that keeps some. Commas in quotes and brackets do not count; of a malformed list the rest of
-    /// the line goes.
+    /// Reports to `cut` the ranges to remove so that the first `count` values of a list are removed: whole lines, then
+    /// the values of a line that keeps some. Commas in quotes and brackets do not separate values; of a malformed line
+    /// the remaining text is removed.
     pub fn cut_first(&self, name: Name, count: usize, mut cut: impl FnMut(Range<usize>)) {
         let mut left = count;
         for line in self.index().lines_of(name) {
@@ -257,7 +257,7 @@ impl<'a> Message<'a> {
                 return;
             }
             if line.value == line.value_end {
-                // An empty line has no value, but must not end up above a line that stays.
+                // An empty line has no value, but must not remain above a line that is kept.
                 cut(line.start as usize..line.end as usize);
                 continue;
             }

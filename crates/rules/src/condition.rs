@@ -88,7 +88,7 @@ impl Condition {
         self.expression.needs(true, &is_one)
     }
 
-    /// Returns the constants with which it compares this field, or its beginning or end.
+    /// Returns the constants with which the condition compares this field, or its beginning or end.
     pub fn texts_of(&self, field: TextField) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
         self.expression.each_text_test(&mut |text, test| {
@@ -105,7 +105,7 @@ impl Condition {
         texts
     }
 
-    /// Returns the sets in which it searches this field.
+    /// Returns the sets in which the condition searches this field.
     pub fn sets_of(&self, field: TextField) -> Vec<SetId> {
         let (mut sets, mut values) = (Vec::new(), Vec::new());
         self.expression.each_text_test(&mut |text, test| match test {

@@ -63,7 +63,7 @@ pub(crate) enum AddressTest {
 }
 
 impl Expression {
-    /// Visits every query of a set; a set may come several times.
+    /// Visits every query of a set; a set may be visited several times.
     pub(crate) fn each_set(&self, visit: &mut dyn FnMut(SetId)) {
         match &self.node {
             ExpressionNode::Constant(_) | ExpressionNode::Flag(_) | ExpressionNode::Number(..) => {}
@@ -151,7 +151,7 @@ impl Expression {
         }
     }
 
-    /// Evaluates the expression. A test of an absent value fails.
+    /// Evaluates the expression. A test of an absent value is false.
     pub(crate) fn holds<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> bool {
         match &self.node {
             ExpressionNode::Constant(value) => *value,
@@ -171,8 +171,8 @@ impl Expression {
         }
     }
 
-    /// Returns the deciding part and its value: the first that fails if all must hold, the first that holds if one
-    /// suffices.
+    /// Returns the deciding part and its value. If all parts must hold, this is the first that fails; if one suffices,
+    /// the first that holds.
     pub(crate) fn decider<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> (&Self, bool) {
         let whole = self.holds(input);
         match &self.node {

@@ -36,7 +36,7 @@ impl Pattern {
             );
             Fault::new(span.clone(), "this pattern is too large", cure)
         };
-        // The first end of a match suffices.
+        // The end of the first match is sufficient.
         let table = table(std::slice::from_ref(&read), MatchKind::LeftmostFirst).ok_or_else(too_large)?;
         Ok(Self { table, text: pattern.into(), prefixes: prefixes(&read) })
     }
@@ -129,7 +129,7 @@ impl std::fmt::Debug for Pattern {
     }
 }
 
-/// Returns the position of `^+`: a valid pattern, but not the meaning that the author of `^+49` has in mind.
+/// Returns the position of `^+`, which is a valid pattern but does not mean what the author of `^+49` intends.
 fn repeated_start(pattern: &str) -> Option<usize> {
     let mut found = pattern.match_indices("^+").map(|(at, _)| at);
     found.find(|at| !pattern[..*at].ends_with(['[', '\\']))
@@ -184,7 +184,7 @@ mod tests {
         assert!(found(".", Case::Exact, b"\xff"));
     }
 
-    /// The table of many patterns agrees with the table of each pattern.
+    /// Checks that the table of many patterns agrees with the table of each pattern.
     #[test]
     fn many_patterns_are_found_as_each_is() {
         let all = [

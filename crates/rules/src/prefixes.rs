@@ -30,8 +30,8 @@ impl TrieNode {
     const EMPTY: Self = Self { children: 0, value: NO_PREFIX, symbols: 0, skipped: Skipped(0) };
 }
 
-/// Up to three symbols between the symbol that leads to a node and the node: no prefix ends among them, and there is no
-/// other branch. The top four bits are their count; the first symbol is the lowest.
+/// Up to three symbols between the symbol that selects a node and the node itself: no prefix ends among them, and there
+/// is no other branch. The top four bits are their count; the first symbol is in the lowest bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Skipped(u16);
 
@@ -102,15 +102,15 @@ impl Prefixes {
     /// Builds a trie of sorted, distinct prefixes in lower case, with numbers below `u32::MAX`.
     pub(crate) fn new(prefixes: &[(&[u8], u32)]) -> Self {
         let narrow = Alphabet::of(prefixes);
-        // `None` at the end of a prefix.
+        // The symbol is `None` at the end of a prefix.
         let symbol = |row: &(&[u8], u32), at| Alphabet::symbol(narrow.as_deref(), row.0, at);
         let mut nodes = vec![TrieNode::EMPTY];
         // A node, its prefixes, and the number of symbols that lead to it.
         let mut queue = VecDeque::from([(0, prefixes, 0)]);
         while let Some((node, mut rest, mut at)) = queue.pop_front() {
             let mut made = TrieNode { children: u32::try_from(nodes.len()).expect("nodes are few"), ..TrieNode::EMPTY };
-            // A prefix that ends here comes first, so if the first and the last have the same next symbol, all have.
-            // The root skips nothing.
+            // A prefix that ends here is the first one, so if the first and the last prefix have the same next symbol,
+            // all have. The root skips no symbols.
             while let Some((first, last)) = rest.first().zip(rest.last())
                 && let Some(same) = symbol(first, at).filter(|same| symbol(last, at) == Some(*same))
                 && node != 0
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The number of a prefix is its index here.
+    /// Builds a trie in which the number of a prefix is its index here.
     fn prefixes(texts: &[&str]) -> Prefixes {
         let rows: Vec<(&[u8], u32)> = texts.iter().zip(0..).map(|(text, n)| (text.as_bytes(), n)).collect();
         assert!(rows.is_sorted());

@@ -51,7 +51,8 @@ impl<A> Rules<A> {
         ControlFlow::Continue(())
     }
 
-    /// Acts as [`Rules::walk`] without the index: evaluates each rule. For tests, and to measure the gain of the index.
+    /// Acts as [`Rules::walk`] without the index: evaluates each rule. To be used in tests, and to measure the gain by
+    /// the index.
     pub fn walk_each<'a, F: Facts + ?Sized, B>(
         &'a self,
         facts: &F,

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// Kind of look-up in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupKind {
-    /// The whole text: numbers, users, domains. Case counts as in the field that is looked up.
+    /// The key is the whole text: numbers, users, domains. Case is compared as for the field that is looked up.
     Texts,
     /// The longest prefix of the text; the case of letters is ignored.
     Prefixes,
@@ -138,7 +138,8 @@ enum Keys {
     Networks(Networks),
 }
 
-/// Number of the value of a key without value: no set has so many values, and prefixes accept numbers below `u32::MAX`.
+/// Number that stands for the value of a key without a value. No set has so many values, and prefixes accept numbers
+/// below `u32::MAX`.
 const NO_VALUE: u32 = u32::MAX - 1;
 
 impl Set {

@@ -58,13 +58,13 @@ impl SetNames {
         self.0.iter().zip(0..).map(|((name, kind), id)| (SetId(id), &**name, *kind))
     }
 
-    /// Returns the question with the nearest name.
+    /// Returns a question with the nearest name.
     pub(crate) fn nearest(&self, written: &str) -> Option<String> {
         did_you_mean(written, self.0.iter().map(|(name, _)| &**name))
     }
 }
 
-/// Tells whether this is a character of a name. Unlike a word, a name contains neither `:` nor `/`.
+/// Tells whether a name may contain this character. Unlike a word, a name contains neither `:` nor `/`.
 const fn in_name(c: char) -> bool {
     in_word(c) && !matches!(c, ':' | '/')
 }

@@ -82,7 +82,8 @@ impl Texts {
         (0..self.keys.len()).map(|id| self.keys.text(id))
     }
 
-    /// Returns the number of a text. If case is ignored, several may be equal: the first of them in order.
+    /// Returns the number of a text. If case is ignored, several texts may be equal: the result is the first of them in
+    /// order.
     pub(crate) fn find(&self, text: &[u8], case: Case) -> Option<u32> {
         let hash = hash(text);
         match case {
@@ -114,10 +115,10 @@ impl Texts {
     }
 }
 
-/// Returns the hash that is equal for texts that differ only in case, so that one table serves both comparisons. The
-/// seed is not secret: the entries of a table come from the operator, and a peer's text is only looked up.
+/// Returns a hash that is equal for texts that differ only in case, so that one table serves both comparisons. The seed
+/// is not secret: the entries of a table come from the operator, and a peer's text is only looked up.
 pub(crate) fn hash(text: &[u8]) -> u64 {
-    /// The bit that makes letters of both cases equal; that other octets become equal too does no harm.
+    /// The bit that makes letters of both cases equal. Other octets become equal too, which does no harm.
     const LOWER: u64 = 0x2020_2020_2020_2020;
     let mut hasher = FixedState::with_seed(0x5e75).build_hasher();
     let (words, rest) = text.as_chunks::<8>();

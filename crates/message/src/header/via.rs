@@ -62,8 +62,8 @@ impl<'a> Via<'a> {
         }
     }
 
-    /// Returns the branch, if it names a transaction by itself: magic cookie and something behind it (RFC 3261 section
-    /// 17.2.3).
+    /// Returns the branch, if it names a transaction by itself: the magic cookie with at least one character after it
+    /// (RFC 3261 section 17.2.3).
     #[inline]
     pub fn magic_branch(&self) -> Option<&'a [u8]> {
         self.branch.filter(|b| b.len() > MAGIC.len() && b[..MAGIC.len()].eq_ignore_ascii_case(MAGIC))
@@ -200,7 +200,7 @@ fn via_param<'a>(via: &mut Via<'a>, name: &'a [u8], value: Option<&'a [u8]>) -> 
         }
         5 if is(name, b"alias") => via.alias = true,
         6 if is(name, b"branch") => {
-            // Two branches would be two transactions.
+            // Two branches would identify two transactions.
             let first = via.branch.is_none();
             via.branch = value;
             return first && value.is_some();

@@ -39,7 +39,7 @@ pub struct Audio<'a, 'c> {
     pub connection: Option<Connection<'a>>,
     /// Destination port of RTP, never 0.
     pub port: u16,
-    /// Direction as the other side sees it. Hold by `0.0.0.0` removes its receiving.
+    /// Direction as the other side sees it. A hold by `0.0.0.0` counts as a direction without receiving.
     pub direction: Direction,
     /// Payload types of the common formats, in the other side's order.
     pub formats: Vec<(u8, &'c Codec<'c>)>,
@@ -48,7 +48,7 @@ pub struct Audio<'a, 'c> {
 }
 
 impl<'c> Audio<'_, 'c> {
-    /// Returns the format to send: the first one that is sound.
+    /// Returns the format to send: the first format that carries sound.
     pub fn sound(&self) -> Option<(u8, &'c Codec<'c>)> {
         self.formats.iter().copied().find(|(_, codec)| codec.is_sound())
     }

@@ -33,7 +33,7 @@ pub struct Sdp<'a> {
     /// Indexes of the `m=` lines.
     media: Vec<u32>,
     /// Index of the session's first `c=` line, and the session's direction. They are cached, because each of many media
-    /// without their own needs them.
+    /// without a line of its own needs them.
     connection: Option<u32>,
     direction: Option<Direction>,
 }
@@ -105,7 +105,7 @@ impl<'a> Sdp<'a> {
                     // The length was checked above, so no offset is truncated.
                     lines.push(Span { start: start as u32, end: (start + length) as u32 });
                 }
-                // No line end may precede the first line: the lines together are all the bytes.
+                // No line end may precede the first line, because the lines together are all the bytes.
                 [] if number > 1 => {}
                 [] if rest.iter().all(|b| matches!(b, b'\r' | b'\n')) => return fault(1, SdpReason::Empty),
                 _ => return fault(number, SdpReason::Line),
@@ -219,7 +219,7 @@ impl<'a> Sdp<'a> {
     }
 }
 
-/// Descriptions are equal if they have the same lines; line ends do not count.
+/// Tells whether the descriptions have the same lines; line ends are ignored.
 impl PartialEq for Sdp<'_> {
     fn eq(&self, other: &Self) -> bool {
         let content = |line: SdpLine<'_>| (line.kind, line.value.to_owned());

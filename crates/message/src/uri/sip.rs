@@ -37,7 +37,7 @@ impl<'a> SipUri<'a> {
     pub(crate) fn read(scan: &mut Reader<'a>, secure: bool) -> Option<Self> {
         let (mut user, mut password) = (None, None);
         let start = scan.at();
-        // A user part may contain all characters of a host: the next character tells which one this is.
+        // A user part may contain all characters of a host, so the character after it shows which of the two it is.
         let word = scan.span(HOST);
         if scan.peek() == Some(b'@') {
             user = Some(word);
