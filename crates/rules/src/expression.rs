@@ -184,7 +184,7 @@ impl Expression {
         .map_or((self, whole), |part| part.decider(input))
     }
 
-    /// Collects each value that it uses, in the order of the text.
+    /// Collects each value that the expression uses, in the order of the text.
     pub(crate) fn values(&self, found: &mut Vec<Value>) {
         match &self.node {
             ExpressionNode::Constant(_) | ExpressionNode::Flag(_) => (),

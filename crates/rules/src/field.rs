@@ -204,7 +204,7 @@ fields! {
 }
 
 impl TextField {
-    /// Returns the case sensitivity of its texts.
+    /// Returns the case sensitivity of the field's texts.
     pub const fn case(self) -> Case {
         match self.of() {
             Type::Text(case) => case,

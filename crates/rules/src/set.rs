@@ -250,7 +250,7 @@ impl Set {
         }
     }
 
-    /// Tells whether a text is in it; false for a set of networks.
+    /// Tells whether a text is in the set; false for a set of networks.
     pub(crate) fn has_text(&self, text: &[u8], case: Case) -> bool {
         self.number_of_text(text, case).is_some()
     }
@@ -260,7 +260,7 @@ impl Set {
         self.value(self.number_of_text(text, case)?)
     }
 
-    /// Tells whether an address is in it; false unless it is a set of networks.
+    /// Tells whether an address is in the set; false unless it is a set of networks.
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         self.number_of_address(address).is_some()
     }
@@ -337,7 +337,7 @@ impl Builder {
         let key = match self.kind {
             LookupKind::Texts | LookupKind::Prefixes => self.keys.push(key),
             LookupKind::Networks => match Network::read(key) {
-                // One spelling for each network.
+                // Each network has only one spelling.
                 Ok(network) => self.keys.push(&network.to_string()),
                 Err(refusal) => return Err(EntryFault::new(place, refusal.message, refusal.cure)),
             },

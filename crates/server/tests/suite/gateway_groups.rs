@@ -1,4 +1,5 @@
-//! Groups of gateways: the choice of the first one, and the limits under which a call counts while it is led to one.
+//! Groups of gateways: the choice of the first gateway, and the limits under which a call counts while it is sent to a
+//! gateway.
 
 use crate::decisions::{GATEWAY, MAILBOX, SECOND, invite, request, site};
 use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
@@ -20,7 +21,7 @@ fn limit(name: &str, per: &str, most: u32, more: &str) -> String {
     format!("[[call_limit]]\nname = \"{name}\"\nper = \"{per}\"\nmost = {most}\n{more}\n")
 }
 
-/// Writes a rule that leads numbers there; `more` are further keys.
+/// Writes a rule that sends calls for numbers to this place; `more` are further keys.
 fn rule(to: &str, more: &str) -> String {
     format!("[[rule]]\nname = \"numbers\"\nwhen = \"exists number\"\nto = {to}\n{more}\n")
 }
@@ -29,7 +30,7 @@ fn calls(site: &mut Site, n: u32) -> (String, String) {
     goes(&receive(site, ALICE, &invite(n, NUMBER)))
 }
 
-/// Refuses a request there by a 503 without Retry-After.
+/// Refuses a request at this place by a 503 without Retry-After.
 fn refuses(site: &mut Site, (at, text): &(String, String)) -> Vec<(String, String)> {
     receive(site, at, &answer(text, 503, ""))
 }
