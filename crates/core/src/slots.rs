@@ -152,7 +152,7 @@ impl<T> Slots<T> {
         (segment.generations[place] == id.generation).then_some(segment.values[place].as_mut())?
     }
 
-    /// Returns the current entry of this slot, whatever its id.
+    /// Returns the current entry of this slot, with its id.
     pub fn at(&self, slot: u32) -> Option<(Id, &T)> {
         let segment = self.segment(slot)?;
         let place = slot as usize % SEGMENT;

@@ -61,7 +61,7 @@ fn phones(all: &[(String, String)]) -> Vec<&str> {
     all.iter().map(|(at, _)| &**at).collect()
 }
 
-/// Answers at each of these phones with this status. Returns the messages that leave after the last.
+/// Answers at each of these phones with this status. Returns the messages that are sent after the last answer.
 fn answers(site: &mut Site, all: &[(String, String)], status: u16) -> Vec<(String, String)> {
     let mut last = Vec::new();
     for (at, text) in all {
@@ -85,7 +85,7 @@ fn calls(site: &mut Site, n: u32, user: &str) -> Vec<(String, String)> {
     receive(site, ALICE, &invite(n, &format!("sip:{user}@example.org")))
 }
 
-/// Waits until a matching message leaves, at most for this number of tenths of a second.
+/// Waits until a matching message is sent, at most for this number of tenths of a second.
 fn wait(site: &mut Site, tenths: u32, is_it: impl Fn(&[(String, String)]) -> bool) -> Vec<(String, String)> {
     for _ in 0..tenths {
         site.wait(100);
@@ -181,7 +181,7 @@ fn a_caller_who_gives_up_while_one_of_several_rings_rings_no_other() {
     pass(&mut site);
 }
 
-/// The phone took the call as its time ran out.
+/// Covers a phone that answered just as its time ended.
 #[test]
 fn a_late_answer_of_a_user_before_has_the_call() {
     let users = "[\"sip:ben@example.org\", \"sip:cleo@example.org\"]";
@@ -263,7 +263,7 @@ fn users_and_gateways_stand_in_one_list() {
     assert_eq!(phones(&all), [ANNA, ANNA_TOO, GATEWAY, MAILBOX]);
 }
 
-/// Users in a gateway group are tried in turn, and each call counts there.
+/// Checks that users in a gateway group are tried in turn, and that each call counts under the limits of the group.
 #[test]
 fn groups_may_have_users_and_limits_pass_over_a_user_with_all_phones() {
     let group = "[[call_limit]]\nname = \"one\"\nmost = 1\n[[call_limit]]\nname = \"each\"\nper = \"gateway\"\nmost = 1\n\
@@ -292,7 +292,8 @@ fn groups_may_have_users_and_limits_pass_over_a_user_with_all_phones() {
     pass(&mut site);
 }
 
-/// Rules are asked about the number that was dialled, and about no user whom a rule names; each failure leads on once.
+/// Checks that rules are evaluated for the number that was dialled, and for no user whom a rule names, and that each
+/// failure applies only once.
 #[test]
 fn forwards_that_lead_round_end() {
     let circle = rule("ben", "[\"sip:cleo@example.org\"]", "") + &rule("cleo", "[\"sip:ben@example.org\"]", "");
