@@ -1,4 +1,4 @@
-//! INVITE that begins a call, or comes again in one: its place in the table, its limits, its account.
+//! INVITE that begins a call, or arrives again within a call: its place in the table, its limits, its account.
 
 use crate::call::Call;
 use crate::cdr::{Account, AccountFacts, CallNames};
@@ -24,19 +24,19 @@ use strowger_message::{Limits, Message};
 pub struct Beginning<'a, 'm> {
     /// The INVITE.
     pub request: &'a Request<'m>,
-    /// Set if a route token proves that it belongs to a call of an earlier process.
+    /// Set if a route token proves that the INVITE belongs to a call of an earlier process.
     pub in_dialog: bool,
     /// Set if its sender has shown a password.
     pub is_user: bool,
     /// Part of this server in the dialogs of the call.
     pub legs: Legs,
-    /// Set if the call is tracked: its dialogs are known and end here.
+    /// Set if the call is tracked: its dialogs are known, and this server can end them.
     pub tracks: bool,
     /// Set if calls are logged.
     pub logs: bool,
     /// Set if the call is accounted.
     pub accounts: bool,
-    /// Set if the server is about to stop, and takes no call of an earlier process.
+    /// Set if the server is about to stop, and takes over no call of an earlier process.
     pub draining: bool,
     /// Limits under which the call counts to its end, each once.
     pub claims: &'a [Claim],
@@ -46,29 +46,30 @@ pub struct Beginning<'a, 'm> {
     pub places: usize,
 }
 
-/// Answers of the policy about an INVITE. The table asks only where it needs them.
+/// Answers of the policy about an INVITE. The table asks for an answer only if it needs that answer.
 pub trait Admission {
-    /// Tells whether it is an emergency call, which has bounds of its own.
+    /// Tells whether the INVITE is an emergency call, which has bounds of its own.
     fn is_emergency(&self, _calls: &CallTable) -> bool {
         false
     }
 
-    /// Logs the beginning of its call, unless the log is full. Returns whether the call is logged from now on.
+    /// Logs the beginning of the INVITE's call, unless the log is full. Returns whether the call is logged from now on.
     fn log_begun(&self, _calls: &CallTable) -> bool {
         false
     }
 
-    /// Returns the parties whose shares of the table its call uses.
+    /// Returns the parties whose shares of the table the call uses.
     fn parties(&self, _calls: &CallTable) -> Parties {
         [0; 2]
     }
 
-    /// Returns a place reserved for emergency calls, for a call that finds the rest of the table full; `None`: none is free.
+    /// Returns a place reserved for emergency calls, for a call that finds all other places taken; `None` if no such
+    /// place is free.
     fn emergency_place(&self, _calls: &CallTable) -> Option<Parties> {
         None
     }
 
-    /// Returns the facts for the account of its call.
+    /// Returns the facts for the account of the call.
     fn account(&self, calls: &CallTable) -> AccountFacts;
 
     /// Tells whether the limit belongs to a failure rule that is skipped while the limit is full.
@@ -125,7 +126,8 @@ pub enum Again {
 }
 
 impl CallTable {
-    /// Enters an INVITE that begins a call or comes again in one, on its way to its target or to the first of `targets` that has room.
+    /// Enters an INVITE that begins a call or arrives again within one. The INVITE is on its way to its target, or to
+    /// the first of `targets` that has room under its limits.
     pub fn begin(
         &mut self,
         env: &mut Environment<'_>,
@@ -137,7 +139,7 @@ impl CallTable {
         if !tracks && !logs && !accounts {
             return Context::Notices(NO_CALL);
         }
-        // An INVITE without a To tag was refused before.
+        // An INVITE without a To tag has been refused before this point.
         if facts.draining && !request.to_tag.is_empty() && !in_dialog {
             return Context::Full;
         }
@@ -153,7 +155,7 @@ impl CallTable {
         if let Some(call) = self.get(key) {
             let is_counted = accounts || facts.may_count || call.account.is_some() || call.taken().next().is_some();
             if let Some(again) = passes_again(env.router, request, facts.is_user && !in_dialog, call) {
-                // Two targets would share the record of the first target.
+                // Two targets would both use the record of the first target.
                 if again == Again::Forked && (accounts || call.account.is_some()) {
                     return Context::Merged;
                 }
@@ -170,8 +172,8 @@ impl CallTable {
                     Err(claim) => limited(policy, claim),
                 };
             }
-            // An INVITE that comes again with credentials for a server behind this one is a call of its own: it may go
-            // elsewhere now.
+            // An INVITE that is repeated with credentials for a server behind this one begins a call of its own,
+            // because it may now be sent elsewhere.
             if call.is_left() {
                 retried = self.take(key);
             } else if is_counted {
@@ -180,7 +182,7 @@ impl CallTable {
                 let (context, is_other) = (call.context(), call.open > 0);
                 let is_logged = logs && policy.log_begun(self);
                 if is_other {
-                    // The end of this call would not be seen.
+                    // This server would not see the end of this call.
                     return Context::Notices(NO_CALL);
                 }
                 let began = moment(env.now);
@@ -208,7 +210,7 @@ impl CallTable {
             Ok(room) => room,
             Err(claim) => {
                 let context = limited(policy, claim);
-                // The INVITE comes here again, for another target.
+                // The INVITE arrives here again, for another target.
                 if let Some(before) = retried.filter(|_| context == Context::PassedOver) {
                     self.put_back(before);
                 }
@@ -304,8 +306,8 @@ impl CallTable {
         context.unwrap_or_default()
     }
 
-    /// Reads the Contact and routes of a party from its request with this context. `sent`: the request as it left for the next hop, with the seal and
-    /// route token of this server; empty: it has not left yet.
+    /// Reads the Contact and routes of a party from its request with this context. `sent`: the request as sent to the
+    /// next hop, with the seal and route token of this server; empty if the request has not been sent yet.
     pub fn forwarded(&mut self, router: &Router, context: u64, sent: &[u8], source: SocketAddr) {
         let purpose = Purpose::of(context).filter(|purpose| matches!(purpose, Purpose::Invite | Purpose::Renewal));
         let Some((purpose, key)) = purpose.zip(self.key_of(context)) else { return };
@@ -323,8 +325,8 @@ impl CallTable {
         self.index = index;
     }
 
-    /// Handles the failure to forward a request with this context. True: the request is a question of this server, and the caller reports the failure
-    /// as a response to it.
+    /// Handles the failure to forward a request with this context. Returns true if the request is a question of this
+    /// server; the caller then reports the failure as a response to it.
     pub fn not_forwarded(&mut self, now: Now, context: u64) -> bool {
         match (Purpose::of(context), self.key_of(context)) {
             (Some(Purpose::Invite), Some(key)) => drop(self.change(key, Call::fail)),
@@ -353,9 +355,9 @@ impl CallTable {
         self.key_of(context).and_then(|key| self.get(key)).is_some_and(|call| call.tracked)
     }
 
-    /// Takes room under all limits of `more`, and under the limits of the first target that has room. `all`: limits under
-    /// which the call then counts. `counts`: tells whether the call counts under a limit already. The error is a limit
-    /// without room.
+    /// Takes room under all limits of `more`, and under the limits of the first target that has room. `all`: limits
+    /// under which the call then counts. `counts`: function that tells whether the call counts under a limit already.
+    /// Returns as error a limit without room.
     fn take_room<'a>(
         &self,
         all: &[Claim],
@@ -390,10 +392,10 @@ impl CallTable {
     }
 }
 
-/// Returns the kind of repetition if an INVITE repeats a known call. An INVITE whose sender has proved by a
-/// password to be a user (`is_user`) makes a call of its own.
+/// Returns the kind of repetition if an INVITE repeats a known call. An INVITE begins a call of its own if its sender
+/// has proved by a password to be a user (`is_user`).
 pub fn passes_again(router: &Router, request: &Request<'_>, is_user: bool, call: &Call) -> Option<Again> {
-    // While the INVITE is open no server changes its CSeq.
+    // No server changes the CSeq while the INVITE is open.
     if is_user || call.open == 0 || call.cseq != request.cseq {
         return None;
     }
@@ -401,7 +403,8 @@ pub fn passes_again(router: &Router, request: &Request<'_>, is_user: bool, call:
     Some(if is_sent_back { Again::SentBack } else { Again::Forked })
 }
 
-/// Returns the refusal for a full limit, either of the rules or of a failure rule that leads the request on.
+/// Returns the refusal for a full limit, either of the rules or of a failure rule that sends the request to another
+/// target.
 fn limited(policy: &impl Admission, claim: Claim) -> Context {
     if policy.passes_over(&claim) { Context::PassedOver } else { Context::Limited(claim) }
 }

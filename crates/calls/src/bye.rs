@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// BYE without a final response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bye {
-    /// Moment when it passed, on the clock of [`crate::times::moment`].
+    /// Moment when the BYE passed, on the clock of [`crate::times::moment`].
     pub(crate) at: i64,
     /// Q.850 cause, for the record.
     pub(crate) cause: u16,
-    /// Set if it came from a foreign address ([`crate::origin`]).
+    /// Set if the BYE came from a foreign address ([`crate::origin`]).
     #[serde(skip)]
     pub(crate) from_elsewhere: bool,
 }

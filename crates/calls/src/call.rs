@@ -29,8 +29,8 @@ pub struct Call {
     pub(crate) key: u64,
     pub(crate) call_hash: u32,
     pub(crate) texts: Texts,
-    /// [`Now::mono`] of its INVITE, negative if that came before this process began. On its way to another shard:
-    /// milliseconds since the INVITE.
+    /// [`Now::mono`] of the call's INVITE, negative if the INVITE arrived before this process began. On the way to
+    /// another shard: milliseconds since the INVITE.
     pub(crate) began: i64,
     /// CSeq of its INVITE.
     pub(crate) cseq: u32,
@@ -40,31 +40,31 @@ pub struct Call {
     /// Call-ID and tag are recognised and ignored.
     pub(crate) salt: u16,
     pub(crate) logged: bool,
-    /// Set if its dialogs are known, with the parts that a request to either party needs.
+    /// Set if the dialogs of the call are known, with the parts that a request to either party needs.
     pub(crate) tracked: bool,
     /// Part of this server in its dialogs.
     pub(crate) legs: Legs,
-    /// Set if its INVITE had a To tag: the caller has chosen the tag of the callee, who may have another dialog with
-    /// the same tags.
+    /// Set if the INVITE of the call had a To tag. Then the caller has chosen the tag of the callee, who may have
+    /// another dialog with the same tags.
     pub(crate) chose_tag: bool,
-    /// Set for an emergency call: no 2xx of it is refused.
+    /// Set for an emergency call, of which no 2xx is refused.
     #[serde(skip)]
     pub(crate) urgent: bool,
-    /// Number of its INVITEs without a final response. The INVITE may pass here repeatedly, through servers that try
-    /// one target after another.
+    /// Number of INVITEs of the call without a final response. The INVITE may pass here repeatedly, through servers
+    /// that try one target after another.
     pub(crate) open: u16,
     /// Set once the caller has cancelled it.
     pub(crate) cancelled: bool,
-    /// Set once a server behind this one has asked for credentials: the INVITE comes again.
+    /// Set once a server behind this one has asked for credentials: the INVITE is going to arrive again.
     pub(crate) challenged: bool,
     /// Session timer that its last INVITE offered.
     pub(crate) offer: SessionOffer,
     pub(crate) dialogs: SmallVec<[Dialog; 1]>,
-    /// Limits under which it counts; `None`: it counts under none.
+    /// Limits under which the call counts; `None` if it counts under none.
     pub(crate) scopes: Option<Box<CallScopes>>,
     /// Data for its accounting.
     pub(crate) account: Option<Box<Account>>,
-    /// Set once its state was given to the owner, or is about to be: the next process continues the call.
+    /// Set once the state of the call was given to the owner, or is about to be: the next process continues the call.
     pub(crate) kept: bool,
     /// Set while its kept state is out of date.
     #[serde(skip)]
@@ -72,7 +72,7 @@ pub struct Call {
     /// Deadline in steps of [`crate::table::STEP`]; 0: there is none.
     #[serde(skip)]
     pub(crate) deadline: u32,
-    /// Caller and callee whose shares of the table it uses. A call that moved here from another shard uses none.
+    /// Caller and callee whose shares of the table the call uses. A call that moved here from another shard uses none.
     #[serde(skip)]
     pub(crate) parties: Parties,
 }
@@ -96,16 +96,16 @@ pub(crate) const LONGEST_WAY: usize = 2_048;
 /// Longest tag that the table stores, in bytes. A longer one, in a call that is only logged or an emergency call, is stored as its hash.
 pub(crate) const LONGEST_TAG: usize = 256;
 
-/// Highest CSeq of a request that passes in a tracked call. The numbers above, up to 2^31 (RFC 3261 section 8.1.1.5), are for the BYEs of
-/// this server: none of them looks old to a party.
+/// Highest CSeq of a request that passes in a tracked call. The numbers above, up to 2^31 (RFC 3261 section 8.1.1.5),
+/// are reserved for the BYEs of this server, so that no party takes such a BYE for an old request.
 pub(crate) const LAST_CSEQ: u32 = i32::MAX as u32 - 1_024;
 
 /// First byte of the stored form of a tag that is too long. No tag begins with it.
 pub(crate) const HASHED: u8 = 0;
 
 impl Call {
-    /// Creates a call from its INVITE. `tag`: stored form of the caller's tag. `salt`: random, some of its bits are
-    /// used.
+    /// Creates a call from its INVITE. `tag`: stored form of the caller's tag. `salt`: random number, of which some
+    /// bits are used.
     pub(crate) fn begun(request: &Request<'_>, now: Now, tracked: bool, tag: &[u8], salt: u64) -> Self {
         let (caller, callee) = parties(request);
         let shown = |text: &[u8]| text.len().min(LONGEST + 1);
@@ -142,17 +142,17 @@ impl Call {
         }
     }
 
-    /// Returns the texts that its account need not repeat.
+    /// Returns the texts of the call that its account need not store.
     pub(crate) fn names(&self) -> CallNames<'_> {
         names(&self.texts)
     }
 
-    /// Makes the call tracked from now on, with the texts of `begun`.
+    /// Makes the call tracked from now on, with the texts of the call `begun`.
     pub(crate) fn track(&mut self, begun: Self) {
         (self.tracked, self.texts) = (true, begun.texts);
     }
 
-    /// Returns the URI of From in its INVITE; for an untracked call, as much as a log line shows.
+    /// Returns the URI of From in the INVITE; for an untracked call, only as much as a log line shows.
     pub(crate) fn caller(&self) -> &[u8] {
         self.texts.get(CALLER)
     }
@@ -205,21 +205,22 @@ impl Call {
         }
     }
 
-    /// Stops counting its INVITEs, unless its account waits for their outcome.
+    /// Stops counting the INVITEs of the call, unless its account waits for their outcome.
     pub(crate) fn forget_invites(&mut self) {
         if self.account.is_none() {
             self.open = 0;
         }
     }
 
-    /// Notes that an INVITE of it has a final response, or was not forwarded after all.
+    /// Notes that an INVITE of the call has a final response, or was not forwarded after all.
     pub(crate) fn conclude(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Notes that no callee answered an INVITE of it.
+    /// Notes that no callee answered an INVITE of the call.
     pub(crate) fn fail(&mut self) {
-        // A dialog of an earlier process outlasts the failure of an INVITE within it: its call does not count as ended.
+        // A dialog of an earlier process continues after the failure of an INVITE within it: the call does not count as
+        // ended.
         if self.dialogs.iter().any(Dialog::is_resumed) {
             self.legs = Legs::Passing;
         }
@@ -239,24 +240,24 @@ impl Call {
         self.context_with(self.salt, Purpose::Invite)
     }
 
-    /// Tells whether a log line is still to follow.
+    /// Tells whether a log line about the call is still to be written.
     pub(crate) fn is_in_log(&self) -> bool {
         self.logged && (self.open > 0 || self.challenged || self.dialogs.iter().any(|dialog| dialog.logged))
     }
 
-    /// Tells whether the call is over. A callee that still rings after the final response to the INVITE does not count:
-    /// its branch is being cancelled, or another callee behind the next hop has answered. If the callee answers all the
-    /// same (RFC 3261 section 13.2.2.4), its answer passes without the call.
+    /// Tells whether the call is over. A callee that still rings after the final response to the INVITE is ignored,
+    /// because its branch is being cancelled, or another callee behind the next hop has answered. If the callee
+    /// nevertheless answers (RFC 3261 section 13.2.2.4), its answer passes without the call.
     pub(crate) fn is_over(&self) -> bool {
         self.open == 0 && !self.challenged && !self.has_answer()
     }
 
-    /// Tells whether the call only waits for its caller to come again with credentials.
+    /// Tells whether the call only waits for its caller to repeat the INVITE with credentials.
     pub fn is_left(&self) -> bool {
         self.challenged && self.open == 0 && !self.has_answer()
     }
 
-    /// Tells whether a callee has answered its last INVITE.
+    /// Tells whether a callee has answered the last INVITE of the call.
     pub(crate) fn is_invite_answered(&self) -> bool {
         self.dialogs.iter().any(|dialog| dialog.answer.is_some() && dialog.last_of_caller() >= self.cseq)
     }
@@ -265,7 +266,7 @@ impl Call {
         self.dialogs.iter().any(|dialog| dialog.answer.is_some())
     }
 
-    /// Turns its moments into ages at `now`, or its ages into moments.
+    /// Changes the moments of the call into ages at `now`, or its ages into moments.
     pub(crate) fn turn(&mut self, now: i64) {
         let turn = |at: &mut i64| *at = now.saturating_sub(*at);
         turn(&mut self.began);
@@ -273,8 +274,8 @@ impl Call {
         self.dialogs.iter_mut().for_each(|dialog| dialog.change_moments(turn));
     }
 
-    /// Returns the context of a request for this purpose in this dialog. `party`: its sender; for a question of the
-    /// server, the party that is asked.
+    /// Returns the context of a request for this purpose in this dialog. `party`: sender of the request or, for a
+    /// question of the server, the party that is asked.
     pub(crate) fn dialog_context(&self, dialog: &Dialog, purpose: Purpose, party: Party) -> u64 {
         self.context_with(dialog.salt | party as u16, purpose)
     }
@@ -297,7 +298,7 @@ impl Call {
         self.dialogs.iter().find(|dialog| dialog.hang_up_salt() == Some(salt))
     }
 
-    /// Draws a salt that no dialog of the call has.
+    /// Draws a salt that no dialog of the call has yet.
     pub(crate) fn free_salt(&self, mut draw: impl FnMut() -> u64) -> u16 {
         loop {
             let salt = (draw() & SALTS) as u16 & !1;
@@ -318,13 +319,15 @@ impl Call {
             }
     }
 
-    /// Returns whether a request of this party came from another address than its INVITE or 2xx. False if that address is unknown.
+    /// Returns whether a request of this party came from another address than the party's INVITE or 2xx; false if that
+    /// address is unknown.
     pub(crate) fn is_from_elsewhere(&self, dialog: &Dialog, party: Party, source: SocketAddr) -> bool {
         let known = self.source_of(dialog, party);
         known != Source::UNKNOWN && known != Source::of(source)
     }
 
-    /// Returns whether a request of this party came from the address of its INVITE or 2xx. False if that address is unknown.
+    /// Returns whether a request of this party came from the address of the party's INVITE or 2xx; false if that
+    /// address is unknown.
     pub(crate) fn is_from(&self, dialog: &Dialog, party: Party, source: SocketAddr) -> bool {
         self.source_of(dialog, party) == Source::of(source)
     }

@@ -1,6 +1,7 @@
-//! Log of calls: answered, ended, failed.
+//! Lines of the log about calls that were answered, ended or failed.
 //!
-//! A call is logged whole or not at all: the owner of the table decides when it begins. The state for its further lines is in the table.
+//! A call is logged whole or not at all: the owner of the table decides when it begins. The state for its further lines
+//! is in the table.
 
 use crate::call::Call;
 use crate::dialog::CallAnswer;
@@ -21,7 +22,7 @@ pub(crate) fn log_ended(at: i64, call: &Call, by: &str, answer: Option<CallAnswe
     );
 }
 
-/// Logs the final response to its INVITE, which goes upstream.
+/// Logs the final response to the INVITE of the call, which is sent upstream.
 pub(crate) fn log_outcome(now: Now, call: &Call, code: u16, call_id: &[u8]) {
     let event = match code {
         ..300 => "call answered",

@@ -1,8 +1,8 @@
 //! Accounting: the records of calls, from their INVITE to their end.
 //!
-//! An accounted call has an [`Account`] in the table of calls, which hears the outcome of its requests. When the call
-//! leaves the table its account is closed, so each call has one record, however it ended. Rows are masked before they
-//! leave the shard.
+//! An accounted call has an [`Account`] in the table of calls, which gets the outcome of each request of the call. When
+//! the call leaves the table its account is closed, so that each call has one record, however the call ended. Rows are
+//! masked before they leave the shard.
 
 use crate::bye::Bye;
 use crate::cdr_fields::codecs;
@@ -37,7 +37,7 @@ pub struct AccountFacts {
     pub caller: String,
     /// URI of the callee.
     pub callee: String,
-    /// User who has shown a password; empty: none has.
+    /// User who has proved a password; empty if no user has.
     pub user: String,
     /// Source address.
     pub source: String,
@@ -56,8 +56,8 @@ pub(crate) struct Account {
     writes_cdr: bool,
     writes_events: bool,
     mask_addresses: bool,
-    /// Moment of its INVITE, UTC in milliseconds. Later moments are counted from there by a clock without steps: a
-    /// record never ends before it begins.
+    /// Moment of the call's INVITE, UTC in milliseconds. Later moments are counted from there by a clock that is not
+    /// stepped, so that a record never ends before it begins.
     setup: u64,
     /// Same moment, on the clock of [`crate::call::Call::began`].
     pub(crate) began: i64,
@@ -75,7 +75,7 @@ pub(crate) struct Account {
     ends: Option<Ender>,
     status: u16,
     cause: u16,
-    /// Bit set of the [`CallNames`] that the account shares with its call and does not store itself. The texts of a
+    /// Bit set of the [`CallNames`] that the account does not store because its call stores them. The texts of a
     /// tracked call never change.
     of_call: u8,
     /// Texts in one piece of memory, since there is one account for each call. Name and value of each field follow the
@@ -98,13 +98,13 @@ const GATEWAY: usize = 7;
 const ACCOUNT: usize = 8;
 const FIELDS: usize = 9;
 
-/// Milliseconds after the INVITE, in four bytes even if optional: room for 49 days. The maximum of `dialogs.lifetime`
-/// is 30.
+/// Milliseconds after the INVITE, in four bytes even if optional. The type has room for 49 days; the maximum of
+/// `dialogs.lifetime` is 30.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct After(NonZeroU32);
 
 impl After {
-    /// Makes a moment. Negative `milliseconds` count as the moment of the INVITE.
+    /// Creates a moment. Negative `milliseconds` give the moment of the INVITE.
     fn new(milliseconds: i64) -> Self {
         Self(NonZeroU32::MIN.saturating_add(u32::try_from(milliseconds.max(0)).unwrap_or(u32::MAX)))
     }
@@ -179,7 +179,8 @@ const TIMER: u16 = 102;
 const MOST_REFUSALS: u16 = 64;
 
 impl Account {
-    /// Opens the account of a call. `names`: texts of the call, which it need not repeat. `identity`: random.
+    /// Opens the account of a call. `names`: texts of the call, which the account does not store a second time.
+    /// `identity`: random.
     pub(crate) fn open(now: Now, facts: AccountFacts, names: CallNames<'_>, identity: [u64; 2]) -> Box<Self> {
         let mut of_call = 0;
         let mut own = |number: usize, text: String| {
@@ -191,7 +192,7 @@ impl Account {
             own(CALL_ID, facts.call_id),
             own(CALLER, facts.caller),
             own(CALLEE, facts.callee),
-            // The encodings come with the answer, and the next hop is known later.
+            // The encodings are known with the answer, and the next hop is known later.
             String::new(),
             facts.user,
             facts.source,
@@ -242,12 +243,12 @@ impl Account {
         self.cancelled = true;
     }
 
-    /// Notes the reason for which the server ends the call; the first counts.
+    /// Notes the reason for which the server ends the call. Only the first reason counts.
     pub(crate) fn is_ended_by(&mut self, by: Ender) {
         self.ends.get_or_insert(by);
     }
 
-    /// Notes a 2xx of this next hop; the first counts. Returns the row of that event.
+    /// Notes a 2xx of this next hop. Only the first 2xx counts. Returns the row of that event.
     pub(crate) fn answered(
         &mut self,
         now: Now,
@@ -268,7 +269,7 @@ impl Account {
         self.event("invite", after, Party::Callee.text(), (status, 0), names)
     }
 
-    /// Stores the last next hop of its INVITE, if known, and the encodings of its answer.
+    /// Stores the last next hop of the call's INVITE, if known, and the encodings of the answer.
     fn note(&mut self, gateway: Option<SocketAddr>, codecs: Option<&str>) {
         let gateway = gateway.map(|gateway| self.masks().socket(gateway));
         let texts = [(GATEWAY, gateway.as_deref()), (CODECS, codecs)];
@@ -277,7 +278,7 @@ impl Account {
         self.texts = self.texts.with(&others);
     }
 
-    /// Notes the final response to an INVITE that failed. A response that asks for a password ends no call.
+    /// Notes the final response to an INVITE that failed. A response that asks for a password does not end a call.
     pub(crate) fn refused(&mut self, now: Now, status: u16, cause: u16) {
         if self.answer.is_some() {
             return;
@@ -293,14 +294,15 @@ impl Account {
         self.end = (!is_challenge).then(|| End { by, after: self.after(now) });
     }
 
-    /// Notes that a BYE of this party has ended a dialog; 408: it has no response. Returns the row of that event.
+    /// Notes that a BYE of this party has ended a dialog. The status 408 means that the BYE had no response. Returns
+    /// the row of that event.
     pub(crate) fn bye_ended(&mut self, by: Party, bye: Bye, status: u16, names: CallNames<'_>) -> Option<Box<Row>> {
         let after = self.ended(by.into(), bye.at, bye.cause);
         self.event("bye", after, by.text(), (status, bye.cause), names)
     }
 
-    /// Notes the refusal of a BYE of this party, which ends nothing. Returns the row of that event. There is none if
-    /// the response asks for a password, and no more after very many refusals.
+    /// Notes the refusal of a BYE of this party, after which the dialog continues. Returns the row of that event. There
+    /// is no row if the response asks for a password, or after very many refusals.
     pub(crate) fn bye_refused(&mut self, by: Party, bye: Bye, status: u16, names: CallNames<'_>) -> Option<Box<Row>> {
         if matches!(status, 401 | 407) || self.events >= MOST_REFUSALS {
             return None;
@@ -318,7 +320,7 @@ impl Account {
         self.event("bye", after, Ender::Server.text(), (status, UNSPECIFIED), names)
     }
 
-    /// Notes the end of a dialog at this moment, by neither party. Returns the row of that event.
+    /// Notes the end of a dialog at this moment, which neither party has caused. Returns the row of that event.
     pub(crate) fn dialog_ended(&mut self, at: i64, by: Ender, names: CallNames<'_>) -> Option<Box<Row>> {
         let cause = if by == Ender::Operator { UNSPECIFIED } else { TIMER };
         let after = self.ended(by, at, cause);
@@ -334,20 +336,20 @@ impl Account {
         after
     }
 
-    /// Takes the beginning of the call from its earlier account: the caller was asked for a password and has sent the
-    /// INVITE again.
+    /// Takes over the beginning of the call from its earlier account: the caller was asked for a password and has sent
+    /// the INVITE again.
     pub(crate) fn began_as(&mut self, before: &Self) {
         (self.setup, self.began, self.attempts) = (before.setup, before.began, before.attempts);
     }
 
-    /// Tells whether the end of the call is unknown, since no dialog of it passes here.
+    /// Tells whether the end of the call is unknown because no dialog of the call passes this server.
     fn is_lost_sight_of(&self) -> bool {
         self.answer.is_some() && self.end.is_none()
     }
 
     /// Returns the rows of a call that has left the table.
     pub(crate) fn close(mut self, names: CallNames<'_>) -> impl Iterator<Item = Box<Row>> {
-        // None if the caller was asked for a password, and has not come back.
+        // There is no row if the caller was asked for a password, and has not sent the INVITE again.
         let end = self.end;
         let event = match end {
             Some(End { by, after }) if self.answer.is_none() => {
@@ -378,7 +380,7 @@ impl Account {
         self.writes_cdr.then(|| self.cdr(outcome, "shutdown", None, names))
     }
 
-    /// Tells whether it rang and was not answered, or the callee could not or would not answer.
+    /// Tells whether the call rang and was not answered, or the callee could not or would not answer.
     fn is_missed(&self) -> bool {
         self.ring.is_some() || matches!(self.status, 408 | 480 | 486 | 600 | 603)
     }

@@ -12,8 +12,8 @@ const LONGEST: usize = 512;
 /// Maximum number of named encodings.
 const MOST_CODECS: usize = 8;
 
-/// Returns the Q.850 cause for a final response other than 2xx: the cause of its Reason (RFC 3326), else that of its
-/// status (RFC 3398 section 7.2.4.1 in reverse, as section 8.2.6.1 lists it).
+/// Returns the Q.850 cause for a final response other than 2xx: the cause in its Reason (RFC 3326), else the cause for
+/// its status (RFC 3398 section 7.2.4.1 in reverse, as section 8.2.6.1 lists it).
 pub fn cause(status: u16, response: &Message<'_>) -> u16 {
     reason(response).unwrap_or_else(|| cause_of(status))
 }
@@ -25,7 +25,7 @@ pub fn reason(message: &Message<'_>) -> Option<u16> {
     u16::try_from(cause).ok().filter(|cause| *cause < 128)
 }
 
-/// Returns the cause that stands for a status.
+/// Returns the cause that corresponds to a status.
 pub const fn cause_of(status: u16) -> u16 {
     match status {
         400 | 481 | 500 | 503 => 41,
@@ -46,12 +46,12 @@ pub const fn cause_of(status: u16) -> u16 {
     }
 }
 
-/// Returns the stored part of a text of a peer.
+/// Returns the part of a text of a peer that is stored.
 pub fn kept(bytes: &[u8]) -> String {
     cut(String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST)]).into_owned())
 }
 
-/// Cuts a text to the stored length.
+/// Cuts a text to the maximum stored length.
 pub fn cut(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST));
     text
@@ -93,7 +93,7 @@ pub fn values<'a>(message: &Message<'a>, name: &str) -> impl Iterator<Item = &'a
     of_known.into_iter().flatten().chain(other)
 }
 
-/// Returns the encodings that an answer names, of all its media.
+/// Returns the encodings that an answer names, for all of its media.
 pub fn codecs(response: &Message<'_>) -> String {
     let Ok(sdp) = Sdp::parse(response.body()) else { return String::new() };
     let mut names: Vec<String> = Vec::new();

@@ -1,6 +1,6 @@
 //! Contexts of requests: the eight bytes by which the proxy's notices name a call, or a party of one of its dialogs.
 
-/// Context of calls that are neither tracked nor logged. Their set-up time is measured all the same.
+/// Context of calls that are neither tracked nor logged. Their set-up time is measured nevertheless.
 pub const NO_CALL: u64 = 4;
 
 /// Tells whether this is the context of an INVITE that begins a call.

@@ -10,12 +10,12 @@ use crate::table::CallTable;
 use crate::times::moment;
 use smallvec::SmallVec;
 
-/// Maximum number of calls that end in one turn; the others end in the next.
+/// Maximum number of calls that end in one turn; further calls end in the next turn.
 pub const AT_ONCE: usize = 64;
 
 impl CallTable {
-    /// Handles a call whose deadline has passed. False: there is none. The owner carries out the effects of one call before the next, and
-    /// leaves calls beyond [`AT_ONCE`] for the next turn.
+    /// Handles a call whose deadline has passed. Returns false if there is no such call. The owner carries out the
+    /// effects of one call before the next, and leaves calls beyond [`AT_ONCE`] for the next turn.
     pub fn end_due(&mut self, env: &mut Environment<'_>) -> bool {
         let Some(key) = self.due(env.now.mono) else { return false };
         self.look_at_call(env, key);
@@ -41,12 +41,12 @@ impl CallTable {
         self.ask_parties(env, key);
         self.send_due_byes(env, key);
         self.change(key, |call| call.challenged &= lasts(call.began, CHALLENGE));
-        // Otherwise a due call would stay due.
+        // Without a new deadline, the call would remain due.
         self.set_deadline(key);
     }
 
     /// Ends sessions that no party has refreshed in time. The parties should send a BYE themselves (RFC 4028 section
-    /// 10), but the call is no longer counted or recorded afterwards. So the server sends one to each of them.
+    /// 10), but afterwards the call is no longer counted or recorded. So the server sends a BYE to each of them.
     fn end_sessions(&mut self, env: &mut Environment<'_>, key: u64) {
         let now = env.now;
         let is_over =
@@ -58,8 +58,8 @@ impl CallTable {
         self.end_dialogs(env, key, (Ender::SessionTimer, at, [false; 2]), is_over);
     }
 
-    /// Starts the end of the answered dialogs of a call for which `is_meant` is true. `at`: moment of their end in the
-    /// records. `lost`: parties that are known to have lost them.
+    /// Starts the end of the answered dialogs of a call for which `is_meant` is true. `at`: moment of the end in the
+    /// records. `lost`: parties that are known to have lost the dialogs.
     pub(crate) fn end_dialogs(
         &mut self,
         env: &mut Environment<'_>,

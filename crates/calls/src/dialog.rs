@@ -41,21 +41,22 @@ pub(crate) struct Renewal {
     pub(crate) offer: SessionOffer,
 }
 
-/// Dialog of a call. It is early while it has no answer: then it ends with its branch, or with the last answered
-/// dialog.
+/// Dialog of a call. It is early while it has no answer. An early dialog ends with its branch, or with the last
+/// answered dialog.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Dialog {
     texts: Texts,
     pub(crate) answer: Option<CallAnswer>,
-    /// Last CSeq of the caller, and of the callee; 0: the party has sent nothing.
+    /// Last CSeq of the caller, and of the callee; 0 if the party has sent nothing.
     cseqs: [u32; 2],
     /// Source of its 2xx.
     pub(crate) source: Source,
     /// Set if its end is to be logged.
     pub(crate) logged: bool,
-    /// Set once the ACK for its 2xx has passed, or the dialog was confirmed or doubted without one.
+    /// Set once the ACK for the dialog's 2xx has passed, or the dialog was confirmed or doubted without an ACK.
     pub(crate) acknowledged: bool,
-    /// Random bits in the contexts of its requests ([`crate::call::Call::dialog_context`]). The lowest is free: it names the sender there.
+    /// Random bits in the contexts of the dialog's requests ([`crate::call::Call::dialog_context`]). The lowest bit is
+    /// not part of the salt: in a context it names the sender.
     pub(crate) salt: u16,
     /// BYEs in progress.
     byes: Option<Box<Byes>>,
@@ -75,12 +76,13 @@ const ROUTES: usize = 2;
 const BRANCH: usize = 3;
 
 impl Dialog {
-    /// Makes a dialog from the callee's tag in a response and the CSeq of the INVITE. `salt`: [`crate::call::Call::free_salt`].
+    /// Creates a dialog from the callee's tag in a response and the CSeq of the INVITE. `salt`:
+    /// [`crate::call::Call::free_salt`].
     pub(crate) fn new(tag: &[u8], cseq: u32, salt: u16) -> Self {
         Self::of(Texts::new(&[tag]), cseq, salt)
     }
 
-    /// Makes a dialog that rings. The response came by this branch.
+    /// Creates a dialog whose callee rings. The response arrived by this branch.
     pub(crate) fn early(tag: &[u8], cseq: u32, salt: u16, branch: u32) -> Self {
         Self::of(Texts::new(&[tag, b"", b"", &branch.to_le_bytes()]), cseq, salt)
     }
@@ -107,7 +109,7 @@ impl Dialog {
         }
     }
 
-    /// Tells whether it has no answer, and rang by this branch.
+    /// Tells whether the dialog has no answer, and its callee rang by this branch.
     pub(crate) fn rings_by(&self, branch: u32) -> bool {
         self.answer.is_none() && self.texts.get(BRANCH) == branch.to_le_bytes()
     }
@@ -117,12 +119,12 @@ impl Dialog {
         self.texts.get(TAG)
     }
 
-    /// Returns the Contact of the callee, as the caller has it; empty: none is stored.
+    /// Returns the Contact of the callee, as sent to the caller; empty if none is stored.
     pub(crate) fn contact(&self) -> &[u8] {
         self.texts.get(CONTACT)
     }
 
-    /// Tells whether an INVITE without an answer resumes the dialog, which began in an earlier process.
+    /// Tells whether the dialog began in an earlier process and is resumed by an INVITE that has no answer yet.
     pub(crate) fn is_resumed(&self) -> bool {
         self.answer.is_none() && !self.contact().is_empty()
     }
@@ -132,7 +134,7 @@ impl Dialog {
         self.texts.get(ROUTES)
     }
 
-    /// Sets Contact, route set and source of the callee from its 2xx. The branch of the early dialog counts no more.
+    /// Sets Contact, route set and source of the callee from its 2xx. The branch of the early dialog is forgotten.
     pub(crate) fn set_way(&mut self, contact: &[u8], routes: &[u8], source: Source) {
         self.texts = Texts::new(&[self.texts.get(TAG), contact, routes]);
         self.source = source;
@@ -145,8 +147,8 @@ impl Dialog {
         }
     }
 
-    /// Returns the end of its session unless a party refreshes it (RFC 4028), as a moment on the clock of
-    /// [`CallAnswer::at`]; `None`: it has no timer.
+    /// Returns the moment when the session of the dialog ends unless a party refreshes it (RFC 4028), on the clock of
+    /// [`CallAnswer::at`]; `None` if the session has no timer.
     pub(crate) fn session_end(&self) -> Option<i64> {
         (self.session_end != NEVER).then_some(self.session_end)
     }
@@ -155,7 +157,7 @@ impl Dialog {
         self.session_end = at.unwrap_or(NEVER);
     }
 
-    /// Changes each of its moments.
+    /// Applies a change to each moment of the dialog.
     pub(crate) fn change_moments(&mut self, change: impl Fn(&mut i64)) {
         self.answer.iter_mut().for_each(|answer| change(&mut answer.at));
         if self.session_end != NEVER {
@@ -168,7 +170,7 @@ impl Dialog {
         self.doubt.iter_mut().for_each(|doubt| doubt.change_moments(&change));
     }
 
-    /// Notes the CSeq of a request of this party. Returns whether it is higher than all before.
+    /// Notes the CSeq of a request of this party. Returns whether it is higher than all earlier numbers.
     pub(crate) fn note_cseq(&mut self, party: Party, cseq: u32) -> bool {
         let last = &mut self.cseqs[party as usize];
         let is_new = cseq > *last;
@@ -176,25 +178,25 @@ impl Dialog {
         is_new
     }
 
-    /// Forgets the transactions of the process before. An end that it began continues.
+    /// Forgets the transactions of the previous process. An end of the dialog that had begun continues.
     pub(crate) fn goes_on(&mut self) {
         (self.renewal, self.doubt, self.acknowledged) = (None, None, true);
         self.byes.iter_mut().for_each(|byes| byes.of_parties = Default::default());
         self.byes.take_if(|byes| byes.ending.is_none());
     }
 
-    /// Returns the CSeq of the last request of this party; 0: it has sent none.
+    /// Returns the CSeq of the last request of this party; 0 if it has sent none.
     pub(crate) const fn last_cseq(&self, party: Party) -> u32 {
         self.cseqs[party as usize]
     }
 
-    /// Returns the CSeq of one more request of this party.
+    /// Returns the CSeq for the next request of this party.
     pub(crate) fn next_cseq(&self, party: Party) -> u32 {
-        // Below 2^31 (RFC 3261 section 8.1.1.5).
+        // The number must be below 2^31 (RFC 3261 section 8.1.1.5).
         (self.cseqs[party as usize].saturating_add(1)).min(i32::MAX as u32)
     }
 
-    /// Adds a BYE of this party, in place of an earlier one.
+    /// Adds a BYE of this party, which replaces an earlier BYE.
     pub(crate) fn begin_bye(&mut self, party: Party, bye: Bye) {
         let byes = self.byes.get_or_insert_default();
         byes.of_parties[party as usize] = Some(bye);
@@ -212,7 +214,7 @@ impl Dialog {
         self.byes.as_ref().and_then(|byes| byes.of_parties[party as usize])
     }
 
-    /// Tells whether a BYE of the callee may have overtaken the 2xx.
+    /// Tells whether a BYE of the callee may have arrived before the 2xx.
     pub(crate) fn has_hasty_bye(&self) -> bool {
         self.byes.as_ref().is_some_and(|byes| byes.hasty)
     }
@@ -246,7 +248,7 @@ impl Dialog {
         self.renewal.take().map(|renewal| *renewal)
     }
 
-    /// Returns the moment when its 2xx is doubted unless the ACK passes.
+    /// Returns the moment at which the dialog's 2xx is doubted unless the ACK passes before.
     pub(crate) fn unacknowledged_until(&self, patience: u64) -> Option<i64> {
         let waits = !self.acknowledged && self.ending().is_none();
         self.answer.filter(|_| waits).map(|answer| answer.at.saturating_add_unsigned(patience))
@@ -268,8 +270,8 @@ impl Dialog {
         }
     }
 
-    /// Doubts the dialog after a BYE that names it and goes elsewhere. Its receiver may accept a copy until the transaction ends. The server asks
-    /// once more then.
+    /// Doubts the dialog after a BYE that names it but is sent elsewhere. The receiver of the BYE may accept a copy
+    /// until the transaction ends, so the server asks once more then.
     pub(crate) fn doubt_beside(&mut self, now: Now, transaction: u64) {
         self.doubt_refusal(now);
         if let Some(doubt) = &mut self.doubt {
@@ -277,7 +279,7 @@ impl Dialog {
         }
     }
 
-    /// Salt of the last [`HangUp`](crate::doubted_dialog::HangUp).
+    /// Returns the salt of the last [`HangUp`](crate::doubted_dialog::HangUp).
     pub(crate) fn hang_up_salt(&self) -> Option<u16> {
         Some(self.doubt.as_ref()?.hang_up?.salt)
     }

@@ -1,8 +1,9 @@
 //! End of a dialog by this server: a BYE to each party, and the responses.
 //!
-//! The dialog stays in the table until each party has ended it: a 2xx or 481 to the BYE, a 408, or no answer until the transaction times out
-//! (RFC 3261 sections 12.2.1.2 and 15.1.1). After any other answer the party gets another BYE with a higher CSeq, [`MOST_BYES`] in all.
-//! Meanwhile the call counts under its limits, and nothing passes in the dialog but a BYE.
+//! The dialog stays in the table until each party has ended it: a 2xx or 481 to the BYE, a 408, or no answer until the
+//! transaction times out (RFC 3261 sections 12.2.1.2 and 15.1.1). After any other answer the party gets another BYE
+//! with a higher CSeq, [`MOST_BYES`] in all. Meanwhile the call counts under its limits, and of the requests in the
+//! dialog only a BYE passes.
 
 use crate::bye::Bye;
 use crate::cdr::Ender;
@@ -18,9 +19,9 @@ pub(crate) const MOST_BYES: u8 = 4;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ending {
     pub(crate) by: Ender,
-    /// Moment of the end: when this server ended the dialog, or of the last 2xx to its BYEs.
+    /// Moment of the end: when this server ended the dialog, or when the last 2xx to its BYEs arrived.
     pub(crate) at: i64,
-    /// Q.850 cause and status of the BYE. Only for the end by a party.
+    /// Q.850 cause and status of the BYE, if a party ended the dialog.
     pub(crate) cause: u16,
     pub(crate) status: u16,
     /// State of each party, in the order of [`Party`].
@@ -38,22 +39,23 @@ pub(crate) struct PartyEnd {
 }
 
 impl Ending {
-    /// Creates the end of a dialog. `lost`: parties that are known to have lost the dialog. They get one BYE, and
-    /// nothing waits for the response.
+    /// Creates the end of a dialog. `lost`: parties that are known to have lost the dialog. They get one BYE, and the
+    /// server does not wait for the response.
     pub(crate) fn new(now: Now, by: Ender, at: i64, lost: [bool; 2]) -> Box<Self> {
         let party = |has_ended| PartyEnd { has_ended, byes: 0, next: moment(now) };
         Box::new(Self { by, at, cause: 0, status: 0, parties: lost.map(party) })
     }
 
-    /// Creates the end by a BYE of this party, with this status. The server sends one to each party.
+    /// Creates the end by a BYE of this party to which the peer answered with this status. The server sends a BYE to
+    /// each party.
     pub(crate) fn after_bye(now: Now, party: Party, bye: Bye, status: u16) -> Box<Self> {
         let mut ending = Self::new(now, party.into(), bye.at, [false; 2]);
         (ending.cause, ending.status) = (bye.cause, status);
         ending
     }
 
-    /// Creates the end by a BYE of this party that its peer has not answered. The server sends one to the peer, and one
-    /// to each party if the source of the BYE is foreign.
+    /// Creates the end by a BYE of this party that its peer has not answered. The server sends a BYE to the peer, and
+    /// to both parties if the source of the BYE is foreign.
     pub(crate) fn by_party(now: Now, party: Party, bye: Bye) -> Box<Self> {
         let mut ending = Self::after_bye(now, party, bye, 408);
         if !bye.from_elsewhere {
@@ -62,22 +64,23 @@ impl Ending {
         ending
     }
 
-    /// Creates the end by a BYE in the name of this party from another address, with this status of the peer. The
-    /// server sends one to the party.
+    /// Creates the end by a BYE that another address sent in the name of this party, and that the peer answered with
+    /// this status. The server sends a BYE to the party.
     pub(crate) fn in_name_of(now: Now, party: Party, bye: Bye, status: u16) -> Box<Self> {
         let mut ending = Self::after_bye(now, party, bye, status);
         ending.spare(party.other());
         ending
     }
 
-    /// Creates the end by a BYE of this party that a role of this server has answered. The server sends one to the peer.
+    /// Creates the end by a BYE of this party that a role of this server has answered. The server sends a BYE to the
+    /// peer.
     pub(crate) fn by_answered_bye(now: Now, party: Party, bye: Bye) -> Box<Self> {
         let mut ending = Self::after_bye(now, party, bye, 200);
         ending.spare(party);
         ending
     }
 
-    /// Sends no BYE to a party that has ended the dialog itself.
+    /// Marks a party that has ended the dialog itself, so that it gets no BYE.
     pub(crate) fn spare(&mut self, party: Party) {
         let party = &mut self.parties[party as usize];
         (party.has_ended, party.byes) = (true, MOST_BYES);
@@ -93,15 +96,15 @@ impl Ending {
         self.parties.iter().filter(|party| !party.has_ended).map(|party| party.next).min()
     }
 
-    /// Resumes the end in another process, from this moment on. A party that has refused a BYE may have continued: the
-    /// record lasts until its last response.
+    /// Resumes the end in another process, from this moment on. A party that has refused a BYE may have continued the
+    /// session, so the record of the call ends with the party's last response.
     pub(crate) fn resume(&mut self, at: i64) {
         for party in self.parties.iter_mut().filter(|party| !party.has_ended) {
             (party.byes, party.next) = (u8::from(party.byes > 1), at);
         }
     }
 
-    /// Notes that both parties have ended the dialog. `at`: moment of a 2xx between them.
+    /// Notes that both parties have ended the dialog. `at`: moment of a 2xx between the parties.
     pub(crate) fn conclude(&mut self, at: i64) {
         self.at = self.at.max(at);
         self.parties.iter_mut().for_each(|party| party.has_ended = true);

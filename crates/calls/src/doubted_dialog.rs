@@ -1,19 +1,24 @@
-//! Dialogs that may have ended unseen: the server asks both parties by an OPTIONS within the dialog (RFC 3261 sections 11.2 and 12.2.2).
+//! Dialogs that may have ended unseen: the server asks both parties by an OPTIONS within the dialog (RFC 3261 sections
+//! 11.2 and 12.2.2).
 //!
-//! Three things raise a doubt: the process began after the call (the end may have been lost with the process before), a BYE was refused
-//! (its sender has hung up, or has not), and no ACK has passed for a 2xx. A party that answers 481 or 408 has lost the dialog (RFC 3261 section
-//! 12.2.1.2): then the server ends it. Any other answer confirms it. A party that cannot be reached at all, such as a telephone whose connection
-//! ended with the process before, is asked again; when no party has confirmed a dialog for [`PATIENCE`], it ends too. An answer confirms the
-//! dialog only if its question left after the last doubt: a party may hang up between its answer and the refusal of its BYE.
+//! Three things raise a doubt: the process began after the call (the end may have been lost with the process before), a
+//! BYE was refused (its sender has hung up, or has not), and no ACK has passed for a 2xx. A party that answers 481 or
+//! 408 has lost the dialog (RFC 3261 section 12.2.1.2): then the server ends the dialog. Any other answer confirms the
+//! dialog. An unreachable party, such as a telephone whose connection ended with the previous process, is asked again;
+//! when no party has confirmed the dialog for [`PATIENCE`], the server ends it too. An answer confirms the dialog only
+//! if the question was sent after the last doubt: a party may hang up between its answer and the refusal of its BYE.
 //!
-//! Silence until the transaction times out is a loss as well, except at the start of a process: then nothing says that a party has left, and some
-//! gateways ignore an OPTIONS within a dialog. So the answer of one party outweighs the silence of the other, and the silence of both is a loss.
+//! If a party does not answer until the transaction times out, it has lost the dialog as well. The start of a process
+//! is an exception, because nothing indicates then that a party has left, and some gateways ignore an OPTIONS within a
+//! dialog: the dialog is lost only if neither party answers.
 //!
-//! Some parties send a BYE without a Route, as SIPp does. If the peer accepts it, and both messages come from the addresses of the
-//! parties, the dialog ends at the moment of this BYE. The server still sends its own BYE along the dialog. A 2xx to it shows that the
-//! dialog stood until then: the record lasts as long ([`Ending::by_party`](crate::dialog_end::Ending::by_party)).
+//! Some parties send a BYE without a Route, as SIPp does. If the peer accepts it, and both messages come from the
+//! addresses of the parties, the dialog ends at the moment of this BYE. The server still sends its own BYE within the
+//! dialog. A 2xx to that BYE shows that the dialog existed until then, so the record of the call ends at that moment
+//! ([`Ending::by_party`](crate::dialog_end::Ending::by_party)).
 //!
-//! The OPTIONS has the last CSeq of the party in whose name it goes: one more would make the next request of that party look old.
+//! The OPTIONS has the last CSeq of the party in whose name it is sent. With a higher CSeq it would make the next
+//! request of that party look old.
 
 use crate::bye::Bye;
 use crate::times::moment;
@@ -33,7 +38,7 @@ pub(crate) const AFTER_BYE: u64 = 2_000;
 /// State of a party of a doubted dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Standing {
-    /// Perhaps it has left: its silence is a loss.
+    /// The party may have left: if it does not answer, the dialog is lost.
     Suspected,
     Confirmed,
     /// Nothing says that it has left, but the process began after the call.
@@ -84,14 +89,14 @@ impl Doubt {
         self.hang_up.iter_mut().for_each(|hang_up| change(&mut hang_up.bye.at));
     }
 
-    /// Begins the second round once it is due: earlier confirmations no longer count.
+    /// Begins the second round once it is due, in which earlier confirmations do not count.
     pub(crate) fn begin_second_round(&mut self, now: Now) {
         if self.again.take_if(|at| *at <= moment(now)).is_some() {
             *self = *Self::at(moment(now), Standing::Suspected);
         }
     }
 
-    /// Moment of the next question after one at this moment.
+    /// Returns the moment of the next question after a question at this moment.
     pub(crate) fn after(&self, at: i64) -> i64 {
         let next = at.saturating_add_unsigned(AGAIN).min(self.until);
         self.again.map_or(next, |again| next.min(again))
@@ -101,7 +106,7 @@ impl Doubt {
         self.parties[party as usize] = Standing::Confirmed;
     }
 
-    /// Notes the silence of this party. Returns whether the dialog is lost.
+    /// Notes that this party has not answered. Returns whether the dialog is lost.
     pub(crate) fn fall_silent(&mut self, party: Party) -> bool {
         let standing = &mut self.parties[party as usize];
         match standing {

@@ -1,4 +1,4 @@
-//! 2xx responses to INVITEs. The server drops those that would make a session without a count and a record.
+//! 2xx responses to INVITEs. The server drops a 2xx that would create a session which is neither counted nor recorded.
 //!
 //! The sender of a dropped 2xx gets no ACK, and ends its dialog itself (RFC 3261 section 13.3.1.4).
 
@@ -65,15 +65,15 @@ impl CallTable {
     fn passage_after_end(&self, response: &Message<'_>) -> Passage {
         let (Ok(call_id), Ok(from)) = (response.call_id(), response.from()) else { return Passage::Passes };
         if response.record_routes().next().is_none() {
-            // A copy of a 2xx that bypasses this server.
+            // This is a copy of a 2xx that bypasses this server.
             return Passage::Passes;
         }
         let key = self.key_of_call(call_id.text, from.tag.unwrap_or_default());
         if self.settings.ended.is_there(key) { Passage::Dropped } else { Passage::Passes }
     }
 
-    /// Decides about a response to a re-INVITE. If a BYE has overtaken the re-INVITE, or is about to, its peer may take
-    /// the re-INVITE for a new call (RFC 3261 section 12.2.2).
+    /// Decides about a response to a re-INVITE. If a BYE has overtaken the re-INVITE, or is about to overtake it, the
+    /// peer may take the re-INVITE for a new call (RFC 3261 section 12.2.2).
     fn passage_of_renewal(&self, context: u64, response: &Message<'_>) -> Passage {
         let is_invite = response.cseq().is_ok_and(|cseq| cseq.method == Method::Invite);
         let call = self.key_of(context).and_then(|key| self.get(key));
@@ -83,9 +83,10 @@ impl CallTable {
     }
 }
 
-/// Returns whether a callee has dropped the whole route set, against RFC 3261 section 12.1.1, as the scenario `uas` of SIPp does. The later
-/// requests of its dialog bypass this server, so the call counts and is recorded up to its answer. A caller with a route set of
-/// its own could have made it so long that a callee drops it: such a 2xx is refused.
+/// Returns whether a callee has dropped the whole route set, against RFC 3261 section 12.1.1, as the scenario `uas` of
+/// SIPp does. The later requests of such a dialog bypass this server, so the call counts and is recorded only up to its
+/// answer. If the caller had a route set of its own, it could have made the set so long that the callee drops it: such
+/// a 2xx is refused.
 pub(crate) fn bypasses(router: &Router, call: &Call, response: &Message<'_>) -> bool {
     let is_whole = response.to().is_ok_and(|to| to.tag.is_some()) && contact_of(response).is_some();
     is_whole
@@ -108,7 +109,7 @@ impl Call {
         }
     }
 
-    /// Removes a dialog that has ended. `hash`: hash of its tag, which identifies late copies of its 2xx.
+    /// Removes a dialog that has ended. `hash`: hash of the dialog's tag, which identifies late copies of its 2xx.
     pub(crate) fn remove_dialog(&mut self, salt: u16, hash: u64) {
         let Some(at) = self.dialogs.iter().position(|dialog| dialog.salt == salt) else { return };
         let ended = self.dialogs.remove(at);

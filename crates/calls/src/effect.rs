@@ -16,11 +16,11 @@ pub enum CallEffect {
         /// State, read by [`read_kept`](crate::read_kept).
         state: Box<[u8]>,
     },
-    /// End of a call that may have been kept. Its rows are on their way to the writer.
+    /// End of a call that may have been kept. The rows of the call have been sent to the writer.
     FinishCall {
         /// Key of the call.
         call: u64,
-        /// Copy of the rows, in case they are lost on their way; read by [`Row::read_all`].
+        /// Copy of the rows, in case the sent rows are lost; read by [`Row::read_all`].
         rows: Box<[u8]>,
     },
     /// End of a kept call.
@@ -28,7 +28,7 @@ pub enum CallEffect {
         /// Key of the call.
         call: u64,
     },
-    /// Request of this server to a party of a proxied call. It takes the way of a request of that party's peer.
+    /// Request of this server to a party of a proxied call. It is routed like a request of that party's peer.
     Send {
         /// Context of the notices about its result.
         context: u64,
@@ -48,7 +48,8 @@ pub enum CallEffect {
         /// Kind of the request.
         kind: OwnRequest,
     },
-    /// End of the requests to the parties of one dialog: the owner calls [`CallTable::has_sent`](crate::CallTable::has_sent).
+    /// End of the requests to the parties of one dialog, after which the owner calls
+    /// [`CallTable::has_sent`](crate::CallTable::has_sent).
     HasSent(DialogId),
     /// Order to cancel the INVITEs of the call that have no final response.
     Cancel {

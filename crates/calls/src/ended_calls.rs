@@ -1,9 +1,10 @@
 //! Answered calls that have ended, as far as the process remembers them.
 //!
-//! A route token says that a call is tracked. If the table of calls does not know it, either the call has ended here, or another server with the same
-//! secret has it. Only the first is refused. The memory is bounded: each partition remembers the last 8,192 to 16,384 calls, and the moment since
-//! which it has lost none. A call whose token is younger than that moment, and that the partition does not remember, has not ended here. Moments are
-//! of the monotonic clock: a step of the wall clock makes no call unknown.
+//! A route token says that a call is tracked. If the table of calls does not know it, either the call has ended here,
+//! or another server with the same secret has it. Only a request of a call that has ended here is refused. The memory
+//! is bounded: each partition remembers the last 8,192 to 16,384 calls, and the moment since which it has lost none. A
+//! call whose token is younger than that moment, and that the partition does not remember, has not ended here. Moments
+//! are of the monotonic clock: a step of the wall clock does not change which calls are remembered.
 
 use hashbrown::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -70,7 +71,7 @@ impl EndedCalls {
         if partition.has(key) {
             return Memory::Ended;
         }
-        // The clocks of a token show whole seconds.
+        // Token ages are in whole seconds.
         let made = now.mono.saturating_sub(u64::from(age) * 1_000);
         match partition.whole_since {
             Some(since) if made <= since.saturating_add(1_000) => Memory::Forgotten,

@@ -21,7 +21,7 @@ use strowger_core::routing::Request;
 use strowger_message::{Message, Method, Uri};
 
 impl CallTable {
-    /// Notes a request within a dialog. Returns its context; 0: no notices about it are needed.
+    /// Notes a request within a dialog. Returns its context, or 0 if no notices about it are needed.
     pub fn pass_within(&mut self, env: &mut Environment<'_>, request: &Request<'_>) -> u64 {
         if self.is_empty() {
             return 0;
@@ -34,7 +34,7 @@ impl CallTable {
             let Some(call) = self.get(key) else { continue };
             let other = &*self.kept_tag(other);
             let known = call.dialogs.iter().find(|dialog| dialog.tag() == other && dialog.answer.is_some());
-            // A callee may begin another call with the Call-ID and its tag.
+            // A callee may begin another call with the same Call-ID and its own tag.
             if known.is_none() && party == Party::Caller && self.has_dialog(call_id, to, from) {
                 continue;
             }
@@ -62,8 +62,8 @@ impl CallTable {
         0
     }
 
-    /// Handles a request that has the tags of a dialog and goes elsewhere. Nothing is noted of it, but after a BYE the
-    /// server asks both parties.
+    /// Handles a request that has the tags of a dialog but is sent elsewhere. Such a request changes nothing in the
+    /// table, but after a BYE the server asks both parties whether the dialog still exists.
     fn pass_beside(&mut self, now: Now, request: &Request<'_>, key: u64, callee_tag: &[u8]) {
         if request.method == Method::Bye {
             let transaction = self.times.transaction;
@@ -75,7 +75,7 @@ impl CallTable {
     }
 
     /// Adds the dialog of a call that began in an earlier process. A request to the callee uses the Request-URI and
-    /// Routes of this INVITE, whose 2xx need not repeat the route set.
+    /// Routes of this INVITE, because the 2xx to the INVITE need not repeat the route set.
     pub(crate) fn resume_dialog(&mut self, env: &mut Environment<'_>, request: &Request<'_>, key: u64) {
         let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| env.router.is_own(uri));
         let (contact, mut routes) = (request.message.request_uri(), Vec::new());
@@ -97,7 +97,7 @@ impl CallTable {
         });
     }
 
-    /// Handles a BYE on its way. Its final response ends a tracked dialog, not the BYE itself.
+    /// Handles a BYE on its way. A tracked dialog ends with the final response to the BYE, not with the BYE itself.
     fn pass_bye(
         &mut self,
         env: &mut Environment<'_>,

@@ -1,4 +1,4 @@
-//! Legs of a call: the part of this server in its dialogs.
+//! Legs of a call: the part that this server takes in the dialogs of the call.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub enum Legs {
 }
 
 impl Legs {
-    /// Tells whether the later requests of the call come to this server.
+    /// Tells whether the later requests of the call pass this server.
     pub(crate) const fn are_here(self) -> bool {
         !matches!(self, Self::Passing)
     }

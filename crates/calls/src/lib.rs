@@ -8,7 +8,8 @@
 //! 2. [`CallTable::on_notice`] takes the notices: rang, answered, refused by which next hop, timed out, cancelled, ended.
 //! 3. [`CallTable::close_accounts`], after the notices of a round, turns the ended calls into rows of accounting;
 //!    [`CallTable::keep_changed`], at the end of the round, writes the state of changed calls for the next process.
-//! 4. [`CallTable::end_due`] ends calls at their lifetime, and asks about doubted ones. [`CallTable::end_call`] ends one by order.
+//! 4. [`CallTable::end_due`] ends calls at their lifetime, and asks the parties of doubted calls.
+//!    [`CallTable::end_call`] ends a call by order of an operator.
 //!
 //! A role that anchors a call (a back-to-back user agent) needs nothing else to have its call counted, listed, recorded, kept and ended:
 //!
@@ -87,22 +88,25 @@
 //!
 //! # Identity
 //!
-//! A call is found by a hash of Call-ID and caller's tag that is the same in all shards and, if calls are kept, in the next process. A
-//! context is most bits of that hash, a salt of the call or dialog, and the purpose of the request. So keys stay valid when a bucket moves,
-//! and a salt keeps late notices of an earlier call with the same Call-ID and tag away.
+//! A call is found by a hash of Call-ID and caller's tag that is the same in all shards and, if calls are kept, in the
+//! next process. A context is most bits of that hash, a salt of the call or dialog, and the purpose of the request. So
+//! keys stay valid when a bucket moves, and by the salt late notices of an earlier call with the same Call-ID and tag
+//! are recognised and ignored.
 //!
 //! # Legs
 //!
-//! A call has [`Legs`]. *Proxied*: one dialog between the parties passes here. The table has the URIs, tags, CSeqs, Contacts and Routes that
-//! a request of this server to either party needs, and writes BYE and OPTIONS itself ([`CallEffect::Send`]). *Anchored*: each party has a
-//! dialog with this server, whose requests the role writes ([`CallEffect::SendOnLeg`]). All else is equal.
+//! A call has [`Legs`]. *Proxied*: one dialog between the parties passes here. The table has the URIs, tags, CSeqs,
+//! Contacts and Routes that a request of this server to either party needs, and writes BYE and OPTIONS itself
+//! ([`CallEffect::Send`]). *Anchored*: each party has a dialog with this server, whose requests the role writes
+//! ([`CallEffect::SendOnLeg`]). In all other respects both kinds of legs are handled alike.
 //!
 //! # End
 //!
-//! A call ends with a 2xx, 481 or 408 to the BYE of its last answered dialog, without a response to that BYE, with the failure of its
-//! INVITE, or at the end of its lifetime. A 2xx that comes later is dropped, so no session exists without a record. At the end of a lifetime
-//! or session timer, and by order of an operator, the server sends a BYE to both parties; the dialog remains until both have ended it.
-//! In doubt (refused BYE, missing ACK, call of an earlier process) it asks both parties by an OPTIONS within the dialog.
+//! A call ends when the BYE of its last answered dialog is answered 2xx, 481 or 408 or gets no response, when its
+//! INVITE fails, or at the end of its lifetime. A 2xx that arrives later is dropped, so that no session exists without
+//! a record. At the end of a lifetime or session timer, and by order of an operator, the server sends a BYE to both
+//! parties; the dialog remains until both have ended it. If it is in doubt whether a dialog still exists (refused BYE,
+//! missing ACK, call of an earlier process), the server asks both parties by an OPTIONS within the dialog.
 //!
 //! # Where is ...?
 //!

@@ -1,8 +1,8 @@
 //! Counts of calls under the limits of rules and failures, in all shards together.
 //!
 //! A call counts from its entry into the table of calls of its shard until it leaves the table, however it ended. A
-//! call on its way to another shard counts in neither. Counts of other servers under the same limits come from outside,
-//! and are added.
+//! call on its way to another shard counts in neither shard. The counts of other servers under the same limits are set
+//! from outside ([`CallLimits::set_elsewhere`]), and are added.
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,7 @@ impl Entry {
 pub struct CallLimits {
     partitions: Box<[Mutex<Calls>]>,
     hash: foldhash::quality::FixedState,
-    /// Limits under which no call has room, as long as the counts of other servers are unknown.
+    /// Names of the limits under which no call has room as long as the counts of other servers are unknown.
     closed: Mutex<Vec<Box<str>>>,
     /// Set if there are any.
     any_closed: AtomicBool,
@@ -87,14 +87,14 @@ pub struct CallLimits {
     outdated: AtomicU64,
 }
 
-/// Number of partitions. A reader of the counts walks each of them under its lock, which takes little time with so
-/// many.
+/// Number of partitions. A reader of the counts walks each partition under its lock; with so many partitions each walk
+/// is short.
 const PARTITIONS: usize = 256;
 /// Number of entries for which an empty partition keeps its memory.
 const RESERVE: usize = 7;
 
 impl CallLimits {
-    /// Creates an empty table. `seed`: known to no peer.
+    /// Creates an empty table. `seed`: random number that no peer knows.
     pub fn new(seed: u64) -> Self {
         let partitions = (0..PARTITIONS).map(|_| Mutex::default()).collect();
         let (closed, any_closed, outdated) = Default::default();
@@ -120,7 +120,7 @@ impl CallLimits {
             && self.closed.lock().expect("nothing panics while it holds this").contains(&counted.name)
     }
 
-    /// Counts this number of counts of other servers as too old.
+    /// Notes that this number of other servers' counts has become too old.
     pub fn note_outdated(&self, counts: u64) {
         self.outdated.fetch_add(counts, Relaxed);
     }
@@ -136,7 +136,7 @@ impl CallLimits {
             || self.with(&claim.counted, |key, calls| calls.get(&key).is_some_and(|entry| entry.all() >= claim.most))
     }
 
-    /// Counts a call under all of these claims, or under none. The error is a claim without room.
+    /// Counts a call under all of these claims, or under none. Returns as error a claim without room.
     pub fn take<'a>(&self, claims: &'a [Claim]) -> Result<(), &'a Claim> {
         for (n, claim) in claims.iter().enumerate() {
             let is_counted = !self.is_closed(&claim.counted)
@@ -166,7 +166,7 @@ impl CallLimits {
             entry.own -= 1;
             if entry.all() == 0 {
                 calls.remove(&key);
-                // Memory of single calls, which come and go one by one, is kept.
+                // The memory of single calls is kept, because they come and go one by one.
                 if calls.is_empty() && calls.capacity() > RESERVE {
                     calls.shrink_to(RESERVE);
                 }
@@ -184,8 +184,8 @@ impl CallLimits {
         self.partitions.len()
     }
 
-    /// Shows each scope of a partition, with its number of calls. Calls that begin and end meanwhile wait for `visit`,
-    /// so it must be short.
+    /// Calls `visit` with each scope of a partition and its number of calls. Calls that begin and end meanwhile wait
+    /// for `visit`, so it must be short.
     pub fn each(&self, part: usize, visit: &mut dyn FnMut(&LimitScope, u32)) {
         let Some(partition) = self.partitions.get(part) else { return };
         let calls = partition.lock().expect("nothing panics while it holds this");
@@ -210,7 +210,7 @@ impl CallLimits {
         *self.closed.lock().expect("nothing panics while it holds this") = closed;
     }
 
-    /// Lists the scopes in which this server has calls, with their number, by name and value.
+    /// Lists the scopes in which this server has calls, with their number of calls, ordered by name and value.
     pub fn list(&self) -> Vec<(LimitScope, u32)> {
         let of = |partition: &Mutex<Calls>| {
             let calls = partition.lock().expect("nothing panics while it holds this");
@@ -242,7 +242,7 @@ mod tests {
         assert!(limits.is_full(&alice[0]) && limits.take(&alice).is_err());
         assert!(limits.is_full(&bob[0]) && limits.take(&bob).is_err());
         assert_eq!(limits.list(), [(alice[0].counted.clone(), 1)], "those of this server");
-        // One call ends here, and all of them there.
+        // One call of this server ends, and all calls of the other servers.
         limits.give_back(&alice[0].counted);
         assert!(!limits.is_full(&alice[0]));
         limits.set_elsewhere(&Default::default(), Vec::new());

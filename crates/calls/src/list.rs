@@ -23,7 +23,7 @@ pub struct CallPage {
 /// Tracked call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallView {
-    /// Number by which it can be ended: the same in all shards, while the call lasts.
+    /// Number by which the call can be ended. It is the same in all shards while the call exists.
     pub id: u64,
     /// URI of From in its INVITE.
     pub caller: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct CallView {
 pub struct DialogView {
     /// Tag of the callee.
     pub tag: Vec<u8>,
-    /// Contact of the callee, as its caller has it; empty before the answer.
+    /// Contact of the callee, as sent to the caller; empty before the answer.
     pub contact: Vec<u8>,
     /// Milliseconds since its answer.
     pub answered: Option<u64>,
@@ -110,8 +110,8 @@ impl Call {
 }
 
 impl CallTable {
-    /// Lists tracked calls from this slot on, `most` of them at most. A page may be short though more follow. `party`:
-    /// text that the URI of the caller or callee must contain.
+    /// Returns a page of at most `most` tracked calls, beginning with this slot. A page may be short although more
+    /// calls follow. `party`: text that the URI of the caller or callee must contain.
     pub fn list_calls(&self, now: Now, from: u32, most: usize, party: Option<&[u8]>) -> CallPage {
         let calls = &self.calls;
         let mut page = CallPage::default();
@@ -135,9 +135,8 @@ impl CallTable {
         self.get(id).filter(|call| call.tracked).map(|call| call.view(now))
     }
 
-    /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. The requests leave as
-    /// [`CallEffect`]s. False: no call
-    /// has this id.
+    /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. The requests are
+    /// emitted as [`CallEffect`]s. Returns whether a call has this id.
     pub fn end_call(&mut self, env: &mut Environment<'_>, id: u64) -> bool {
         let Some(call) = self.get(id).filter(|call| call.tracked) else { return false };
         let (context, legs) = (call.context(), call.legs);

@@ -32,7 +32,8 @@ impl CallTable {
     }
 
     /// Returns whether a request belongs to a dialog of a tracked call, or to a tracked call whose INVITE has no final
-    /// response. The table has only a bounded number of its early dialogs.
+    /// response. Such a call is accepted without a dialog, because the table has only a bounded number of its early
+    /// dialogs.
     pub fn is_of_open_or_tracked_dialog(&self, request: &Request<'_>) -> bool {
         let is_open = |tag| {
             let call = self.get(self.key_of_call(request.call_id, tag));
@@ -57,8 +58,8 @@ impl CallTable {
         self.is_of_dialog(request, |_, dialog, party| dialog.answer.is_some() || party == Party::Callee)
     }
 
-    /// Returns why a request with the tags of a tracked dialog, wherever it goes, would leave the server no way to end the dialog: no CSeq, or a
-    /// new Contact that the table cannot keep.
+    /// Returns the reason if a request with the tags of a tracked dialog, wherever it is sent, would leave the server
+    /// no way to end the dialog: the request has no CSeq, or a new Contact that the table cannot store.
     #[inline]
     pub fn unendable_within(&self, request: &Request<'_>) -> Option<Unendable> {
         if self.counts().tracked == 0 || request.to_tag.is_empty() {

@@ -40,7 +40,7 @@ impl CallTable {
         }
     }
 
-    /// Tells the account of a call about an INVITE, before the table hears of it.
+    /// Passes a notice about an INVITE to the account of its call, before the table handles the notice.
     fn tell_account(&mut self, now: Now, key: u64, event: &NoticeEvent) {
         let Some((account, _)) = self.account(key) else { return };
         match event {
@@ -79,7 +79,7 @@ impl CallTable {
             NoticeEvent::Abandoned => {
                 self.change(key, Call::fail);
             }
-            // No other callee can answer now.
+            // No other callee can answer any more.
             NoticeEvent::Ended => {
                 self.change(key, Call::end_early);
             }
@@ -126,7 +126,7 @@ impl CallTable {
         if call.dialogs.iter().any(|dialog| dialog.tag() == tag && dialog.answer.is_some()) {
             return;
         }
-        // Otherwise another callee was the first to answer, and that was logged.
+        // If this 2xx is not the first, another callee was the first to answer, and that was logged.
         let is_first = call.open > 0 && !call.is_invite_answered();
         let is_logged = call.logged && is_first;
         if is_logged {
@@ -140,7 +140,7 @@ impl CallTable {
         // The role that anchors a call keeps the timers of both dialogs.
         let has_timer = call.tracked && call.legs != Legs::Anchored;
         let session_end = if has_timer { session_end(now, response, call.offer) } else { SessionEnd::Never };
-        // Without this the BYE of the call will not come here.
+        // Without a Record-Route the BYE of the call does not pass this server.
         let stays = call.legs.are_here();
         let by = self.responded;
         let source = by.map(Source::of).unwrap_or_default();
@@ -178,7 +178,7 @@ impl CallTable {
             session_end.apply(dialog);
             // The role that anchors a call waits for the ACK itself.
             dialog.acknowledged |= is_anchored;
-            // A BYE passed before the answer.
+            // A BYE passed before the answer did.
             if dialog.doubt.take().is_some() {
                 dialog.doubt_beside(now, transaction);
             }
@@ -188,9 +188,9 @@ impl CallTable {
 
     fn failed_with(&mut self, now: Now, key: u64, status: u16, response: &Message<'_>) {
         let (Ok(call_id), Some(call)) = (response.call_id(), self.get(key)) else { return };
-        // The caller tries again with credentials.
+        // The caller sends the INVITE again with credentials.
         let is_challenged = matches!(status, 401 | 407);
-        // A server on the way, to which another INVITE of the call went, may still try another target.
+        // A server before this one, which has sent another INVITE of the call here, may still try another target.
         let is_last = call.open == 1 && !call.is_invite_answered();
         if call.logged && is_last && !is_challenged {
             log_outcome(now, call, status, call_id.text);
@@ -198,7 +198,7 @@ impl CallTable {
         if let Some((account, _)) = self.account(key) {
             account.refused(now, status, cause(status, response));
         }
-        // The outcome of the last INVITE counts. A call that is or was answered does not come again.
+        // The outcome of the last INVITE counts. The INVITE of a call that is or was answered is not sent again.
         self.change(key, |call| {
             let comes_again = is_challenged || (call.challenged && call.open > 1);
             call.challenged = comes_again && !call.has_answer() && !call.kept;
@@ -273,7 +273,7 @@ impl CallTable {
         }
     }
 
-    /// Keeps a dialog whose BYE was refused, and asks its parties soon.
+    /// Keeps a dialog whose BYE was refused, and soon asks the parties whether it still exists.
     pub(crate) fn bye_refused(&mut self, now: Now, (key, context): (u64, u64), status: u16) {
         let dialog = self.get(key).and_then(|call| Some((call, call.dialog_at(context)?)));
         let answered = dialog.map(|(call, (at, party))| (party, &call.dialogs[at]));
@@ -301,7 +301,7 @@ impl CallTable {
         let bye = dialog.bye(party).unwrap_or_else(|| Bye { at: moment(now), cause: NORMAL, from_elsewhere: false });
         let salt = dialog.salt;
         if status == 408 && dialog.answer.is_some() {
-            // The peer may have continued until now.
+            // The peer may have continued the session until now.
             let bye = Bye { at: moment(now), ..bye };
             if dialog.ending().is_none() {
                 self.end_dialog(env, (key, salt), Ending::by_party(now, party, bye));
@@ -315,7 +315,7 @@ impl CallTable {
             return self.close_dialog(now, (key, salt));
         }
         if status == 481 && party == Party::Callee && dialog.answer.is_some() && dialog.has_hasty_bye() {
-            // The caller may get the 2xx after the BYE, and talk.
+            // The caller may get the 2xx after the BYE, and continue the session.
             self.change_dialog(key, context, |dialog, party| {
                 dialog.end_bye(party);
                 dialog.doubt_refusal(now);

@@ -17,15 +17,16 @@ use smallvec::SmallVec;
 use strowger_core::Now;
 use strowger_core::notice::{NoticeEvent, Party};
 
-/// Time from a refusal to the next BYE, in milliseconds, by the number of BYEs so far.
+/// Time from a refusal to the next BYE, in milliseconds, by the number of BYEs already sent.
 const AGAIN: [u64; MOST_BYES as usize] = [500, 2_000, 8_000, 0];
 
-/// Time beyond the timeout of a transaction until a BYE without any notice is sent again, in milliseconds. Without room, or while its next
-/// hop is looked up, a BYE has no client transaction.
+/// Additional time after the time-out of a transaction before a BYE without any notice is sent again, in milliseconds.
+/// If there was no room, or while its next hop is looked up, a BYE has no client transaction.
 const SLACK: u64 = 2_000;
 
 impl CallTable {
-    /// Ends a dialog of a call. Its new salt tells the answers to these BYEs from those to earlier requests.
+    /// Ends a dialog of a call. The new salt of the dialog distinguishes the answers to these BYEs from answers to
+    /// earlier requests.
     pub(crate) fn end_dialog(&mut self, env: &mut Environment<'_>, (key, salt): (u64, u16), ending: Box<Ending>) {
         let Some(fresh) = self.free_salt(env, key) else { return };
         self.change(key, |call| {
@@ -65,10 +66,11 @@ impl CallTable {
                 continue;
             }
             let from = party.other();
-            // Above each CSeq that this server let through.
+            // The number is above each CSeq that this server has forwarded.
             let least = if is_first { 0 } else { LAST_CSEQ };
             let number = dialog.next_cseq(from).max(least + 1);
-            // Without this context it would pass as a BYE of the other party, and its response would end the dialog.
+            // Without this context the BYE would be handled as a BYE of the other party, and its response would end the
+            // dialog.
             let context = call.dialog_context(dialog, Purpose::Question, party);
             let may_send = end.byes < MOST_BYES;
             let bye = if may_send { own_bye(seed, call, dialog, (party, context), number) } else { None };
@@ -85,7 +87,7 @@ impl CallTable {
             });
             self.effects.extend(bye);
         }
-        // While the BYEs are on their way through the stages, the dialog is in the table.
+        // While the BYEs pass the stages, the dialog is in the table.
         if self.effects.len() > first {
             self.effects.push(CallEffect::HasSent(DialogId { call: key, salt }));
         } else {
@@ -93,7 +95,7 @@ impl CallTable {
         }
     }
 
-    /// Handles the departure of the requests of a [`CallEffect::HasSent`].
+    /// Notes that the requests of a [`CallEffect::HasSent`] have been sent.
     pub fn has_sent(&mut self, now: Now, dialog: DialogId) {
         self.close_dialog(now, (dialog.call, dialog.salt));
     }
@@ -104,7 +106,7 @@ impl CallTable {
         self.effects.extend(lasted.map(|lasted| CallEffect::DialogEnded { lasted }));
     }
 
-    /// Takes a dialog out of its call once both parties have ended it.
+    /// Removes a dialog from its call once both parties have ended it.
     pub(crate) fn close_dialog(&mut self, now: Now, (key, salt): (u64, u16)) {
         let Some(call) = self.get(key) else { return };
         let Some(dialog) = call.dialogs.iter().find(|dialog| dialog.salt == salt) else { return };
@@ -125,7 +127,8 @@ impl CallTable {
         self.remove_dialog(now, (key, salt));
     }
 
-    /// Removes a dialog that has ended from its call, and doubts the dialog that has its tags the other way round: to its parties both are one.
+    /// Removes a dialog that has ended from its call, and doubts the dialog whose local and remote tags are swapped,
+    /// because the parties cannot distinguish the two dialogs.
     pub(crate) fn remove_dialog(&mut self, now: Now, (key, salt): (u64, u16)) {
         let Some(call) = self.get(key) else { return };
         let Some(dialog) = call.dialogs.iter().find(|dialog| dialog.salt == salt) else { return };
@@ -172,11 +175,11 @@ impl CallTable {
                 end.next = moment(now).saturating_add_unsigned(wait);
                 end.has_ended |= end.byes >= MOST_BYES;
             }
-            // A party that has left an anchored call has left it for both.
+            // A party that has ended an anchored call has ended it for both legs.
             if is_left {
                 return;
             }
-            // A party that refuses, or has refused, may have continued until now.
+            // A party that refuses a BYE, or has refused one before, may have continued the session until now.
             if is_confirmed || (has_ended && end.byes > 1) || (is_peer && !has_ended) {
                 ending.at = ending.at.max(moment(now));
             }

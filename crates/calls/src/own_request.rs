@@ -1,8 +1,8 @@
 //! Requests of the server within dialogs. Calls that have lasted too long, whose session timer has run out or that an
 //! operator ends get a BYE on both sides (RFC 3261 section 15).
 //!
-//! Such a request takes the way of a request of that party's peer: through the stages, along the route set of the
-//! dialog. [`Ending`](crate::dialog_end::Ending) waits for the responses.
+//! Such a request is handled like a request of that party's peer: it passes the stages, and is routed by the route set
+//! of the dialog. [`Ending`](crate::dialog_end::Ending) waits for the responses.
 
 use crate::call::{Call, HASHED};
 use crate::dialog::Dialog;
@@ -12,7 +12,8 @@ use crate::legs::Legs;
 use strowger_core::notice::Party;
 use strowger_message::Message;
 
-/// Makes a BYE to this party, with the number that its peer would give it; `None`: too little is known of the dialog.
+/// Creates a BYE to this party, with the CSeq that its peer would use; returns `None` if too little is known of the
+/// dialog.
 pub(crate) fn own_bye(
     seed: CallSeed,
     call: &Call,
@@ -23,8 +24,8 @@ pub(crate) fn own_bye(
     own_request(seed, call, dialog, (party, context, OwnRequest::Bye), (b"BYE", number, ""))
 }
 
-/// Makes an OPTIONS to this party; `None`: too little is known of the dialog. `at`: moment when it leaves, on the clock of
-/// [`Now::mono`](strowger_core::Now::mono). The branch contains it.
+/// Creates an OPTIONS to this party; returns `None` if too little is known of the dialog. `at`: moment when the OPTIONS
+/// is sent, on the clock of [`Now::mono`](strowger_core::Now::mono). The branch contains this moment.
 pub(crate) fn own_question(
     seed: CallSeed,
     call: &Call,
@@ -38,7 +39,7 @@ pub(crate) fn own_question(
     own_request(seed, call, dialog, question, (b"OPTIONS", dialog.last_cseq(from), &branch))
 }
 
-/// Makes a request to this party. The role that anchors a call writes it itself.
+/// Creates a request to this party. For an anchored call the role that anchors the call writes the request itself.
 fn own_request(
     seed: CallSeed,
     call: &Call,
@@ -54,8 +55,8 @@ fn own_request(
     is_written.then_some(CallEffect::Send { context, kind, bytes })
 }
 
-/// Writes a request in the name of `from`. False: too little is known of its peer. `branch`: end of its branch, which distinguishes
-/// requests of one CSeq.
+/// Writes a request in the name of `from`. Returns false if too little is known of its peer. `branch`: last part of the
+/// branch, which distinguishes requests of one CSeq.
 fn write_own(
     seed: CallSeed,
     call: &Call,
@@ -97,10 +98,10 @@ fn write_own(
 /// Host name in the bottom Via of own requests. No other element uses the name (RFC 2606).
 const OWN: &[u8] = b"server.invalid";
 
-/// Letter before the moment at the end of the branch of a question. It is no hexadecimal digit.
+/// Letter before the moment at the end of the branch of a question. The letter is no hexadecimal digit.
 const MOMENT: char = 'q';
 
-/// Returns the moment when the question left that this response answers.
+/// Returns the moment when the question was sent that this response answers.
 pub(crate) fn moment_of_question(response: &Message<'_>) -> Option<u64> {
     let branch = std::str::from_utf8(response.via().ok()?.branch?).ok()?;
     branch.rsplit_once(MOMENT)?.1.parse().ok()

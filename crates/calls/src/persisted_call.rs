@@ -1,12 +1,12 @@
 //! Calls that continue in the next process, and their kept state.
 //!
-//! A tracked call is kept from its first answer on. When its kept state has changed, the new state leaves as an effect
-//! at the end of the round, once however often it changed. The end of the call leaves as an effect too. Work in
-//! progress (a BYE without a response, a renewal, a ringing fork) is not kept: the transactions end with the process,
-//! and their requests come again or do not.
+//! A tracked call is kept from its first answer on. When its kept state has changed, the new state is emitted as an
+//! effect at the end of the round, only once even after several changes. The end of the call is emitted as an effect
+//! too. Work in progress (a BYE without a response, a renewal, a ringing fork) is not kept: the transactions end with
+//! the process, and their requests may be retransmitted to the next process.
 //!
-//! The state is the [`Call`] in bytes, behind a version and the moment of writing. Moments are written as ages, since
-//! no other process has the clock of this one.
+//! The kept state consists of a version, the moment of writing, and the [`Call`] in bytes. Moments are written as ages,
+//! since no other process has the clock of this one.
 
 use crate::call::{Call, HASHED, names};
 use crate::dialog::Dialog;
@@ -17,7 +17,7 @@ use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
 use strowger_store::accounting::Row;
 
-/// Format version of kept calls. A change of the format needs another number.
+/// Format version of kept calls. Each change of the format needs a new number.
 pub const VERSION: u8 = 5;
 
 /// Bytes before the call: the version, and the moment of writing in milliseconds since 1970.
@@ -34,7 +34,7 @@ pub fn read_kept(now: Now, bytes: &[u8]) -> Result<Call, Unreadable> {
     }
     let (wall, rest) = rest.split_first_chunk().ok_or(Unreadable::Malformed)?;
     let mut call: Call = postcard::from_bytes(rest).map_err(|_| Unreadable::Malformed)?;
-    // A clock that was set back since must not make calls younger.
+    // The ages of calls must not decrease if a clock was set back since the state was written.
     let since = now.wall.saturating_sub(u64::from_le_bytes(*wall));
     call.turn(moment(now).saturating_sub_unsigned(since));
     Ok(call)
@@ -46,7 +46,7 @@ impl Call {
         call::bucket(self.call_hash)
     }
 
-    /// Forgets its transactions: they ended with another process.
+    /// Forgets the transactions of the call, which ended with another process.
     fn goes_on(&mut self) {
         (self.open, self.cancelled, self.challenged) = (0, false, false);
         self.dialogs.retain(|dialog| dialog.answer.is_some());
@@ -58,7 +58,7 @@ impl Call {
         bytes.push(VERSION);
         bytes.extend_from_slice(&now.wall.to_le_bytes());
         self.turn(moment(now));
-        // In the next process it is sent nowhere else.
+        // In the next process the call is sent to no other target.
         let scopes = self.without_target().map(|stays| self.scopes.replace(stays));
         let bytes = postcard::to_extend(self, bytes).expect("a vector takes all, and every sequence knows its length");
         if let Some(scopes) = scopes {
@@ -70,8 +70,8 @@ impl Call {
 }
 
 impl CallTable {
-    /// Gives the state of kept calls that have changed to the owner, who calls this at the end of a round. Kept and ended calls
-    /// leave as [`CallEffect`]s.
+    /// Emits the state of kept calls that have changed as [`CallEffect`]s, and the end of kept calls that have ended.
+    /// The owner calls this at the end of a round.
     #[inline]
     pub fn keep_changed(&mut self, now: Now) {
         if !self.changed.is_empty() {
@@ -83,7 +83,7 @@ impl CallTable {
     fn keep_all_changed(&mut self, now: Now) {
         let mut changed = std::mem::take(&mut self.changed);
         for key in changed.drain(..) {
-            // A call that has ended meanwhile has left by itself.
+            // The end of such a call was emitted separately.
             let Some(call) = self.get_mut(key).filter(|call| call.changed) else { continue };
             call.changed = false;
             let state = call.write(now);
@@ -92,7 +92,7 @@ impl CallTable {
         self.changed = changed;
     }
 
-    /// Gives the rows of ended calls to the owner, and ends their kept state.
+    /// Emits the rows of ended calls, and the end of their kept state.
     pub fn close_accounts(&mut self, now: Now) {
         for Ended { key, is_kept, was_tracked, account, texts } in self.ended.drain(..) {
             if was_tracked {
@@ -110,9 +110,9 @@ impl CallTable {
         }
     }
 
-    /// Continues the calls of an earlier process, and asks their parties about them soon. Returns the number of calls
-    /// that have another secret: no request of their parties is admitted as one within a dialog, so their end is not
-    /// seen. `call_secret`: key of the hashes of Call-IDs.
+    /// Continues the calls of an earlier process, and asks their parties soon whether the calls still exist. Returns
+    /// the number of calls that were written under another secret: no request of their parties is admitted as a request
+    /// within a dialog, so this server does not see their end. `call_secret`: key of the hashes of Call-IDs.
     pub fn take_over(&mut self, now: Now, calls: Vec<Call>, call_secret: u32) -> usize {
         let (mut strange, count) = (0, calls.len());
         for (place, mut call) in calls.into_iter().enumerate() {
@@ -140,7 +140,7 @@ impl CallTable {
         self.effects.extend(cut_off.into_iter().map(CallEffect::Account));
     }
 
-    /// Tells whether the call would have other keys here, as far as these can be computed.
+    /// Tells whether the call would have other keys in this process, as far as the keys can be computed.
     fn is_strange(&self, call: &Call, call_secret: u32) -> bool {
         let (call_id, tag) = (call.call_id(), call.caller_tag());
         let is_known = !call_id.is_empty() && tag.first() != Some(&HASHED);

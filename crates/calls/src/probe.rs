@@ -21,17 +21,18 @@ use strowger_core::notice::{NoticeEvent, Party};
 use strowger_core::routing::{Request, Router};
 use strowger_message::Method;
 
-/// Time from the start of a process to its first question, in milliseconds. Telephones reconnect meanwhile.
+/// Time from the start of a process to its first question, in milliseconds, in which telephones can reconnect.
 const AFTER_START: u64 = 1_000;
 
-/// The questions of the calls of another process are spread over this time, so that the last transaction times out (64*T1) within a minute.
+/// Time over which the questions of the calls of another process are spread, such that the last transaction times out
+/// (64*T1) within a minute.
 const LONGEST_SPREAD: u64 = 25_000;
 
-/// Time between the questions of two calls, in milliseconds, up to [`LONGEST_SPREAD`] for all.
+/// Time between the questions of two calls, in milliseconds. For all calls together it is at most [`LONGEST_SPREAD`].
 const SPREAD: u64 = 2;
 
 impl Call {
-    /// Notes a BYE that names this dialog before its 2xx passes: the server asks both parties then.
+    /// Notes a BYE that names this dialog before its 2xx passes. When the 2xx passes, the server asks both parties.
     fn doubt_before_answer(&mut self, tag: &[u8], salt: u16) {
         if self.open > 0 && self.dialog(tag).is_none() && self.dialogs.len() < MOST_DIALOGS {
             self.dialogs.push(Dialog::new(tag, self.cseq, salt));
@@ -55,7 +56,7 @@ impl Call {
 }
 
 impl CallTable {
-    /// Notes a BYE that may overtake the 2xx of its dialog, and end it at the other party.
+    /// Notes a BYE that may overtake the 2xx of its dialog, and end the dialog at the other party.
     pub(crate) fn doubt_before_answer(&mut self, env: &mut Environment<'_>, key: u64, tag: &[u8]) {
         let Some(salt) = self.free_salt(env, key).filter(|_| self.get(key).is_some_and(|call| call.tracked)) else {
             return;
@@ -82,8 +83,8 @@ impl CallTable {
         }
     }
 
-    /// Doubts the dialog that a BYE names, if the BYE does not pass in it: it goes elsewhere (`passes`), or the server has refused it. Its sender
-    /// may have hung up.
+    /// Doubts the dialog that a BYE names, if the BYE does not pass within that dialog: because it is sent elsewhere
+    /// (`passes`), or because the server has refused it. The sender of the BYE may have hung up.
     #[inline]
     pub fn doubt_named(&mut self, now: Now, request: &Request<'_>, passes: bool) {
         let is_meant = request.method == Method::Bye && !request.to_tag.is_empty();
@@ -92,7 +93,8 @@ impl CallTable {
         }
     }
 
-    /// Handles a request that proves no dialog and is about to be forwarded. Returns the context of a [`HangUp`], else 0.
+    /// Handles a request that proves no dialog and is about to be forwarded. Returns the context of a [`HangUp`], or 0
+    /// if there is none.
     #[inline]
     pub fn pass_outside(&mut self, env: &mut Environment<'_>, request: &Request<'_>) -> u64 {
         self.doubt_named(env.now, request, true);
@@ -100,7 +102,8 @@ impl CallTable {
         if is_meant { self.hang_up(env, request) } else { 0 }
     }
 
-    /// Notes a BYE without a Route that comes from the address of a party and has a higher CSeq than each of its requests.
+    /// Notes a BYE without a Route that comes from the address of a party and whose CSeq is higher than those of all
+    /// requests of the party.
     fn hang_up(&mut self, env: &mut Environment<'_>, request: &Request<'_>) -> u64 {
         let now = env.now;
         if request.message.routes().next().is_some() {
@@ -148,7 +151,8 @@ impl CallTable {
         }
     }
 
-    /// Doubts the dialogs whose 2xx has no ACK for as long as its sender repeats it (64*T1, RFC 3261 section 13.3.1.4).
+    /// Doubts the dialogs whose 2xx has had no ACK for the time in which the sender of the 2xx retransmits it (64*T1,
+    /// RFC 3261 section 13.3.1.4).
     pub(crate) fn doubt_unacknowledged(&mut self, now: Now, key: u64) {
         let patience = self.times.transaction;
         let is_due = |dialog: &Dialog| dialog.unacknowledged_until(patience).is_some_and(|at| at <= moment(now));
@@ -194,7 +198,7 @@ impl CallTable {
                 }
             }
         }
-        // A party of an emergency call may be unknown: it counts as one that has confirmed.
+        // A party of an emergency call may be unknown; such a party counts as one that has confirmed the dialog.
         self.change(key, |call| {
             for context in &unasked {
                 let Some((at, party)) = call.dialog_at(*context) else { continue };
@@ -236,10 +240,10 @@ impl CallTable {
             NoticeEvent::Answered { bytes, .. } => (false, false, self.moment_of_question(bytes, sent)),
             NoticeEvent::Exhausted { status, bytes } => match self.responded {
                 Some(_) => (matches!(status, 408 | 481), false, self.moment_of_question(bytes, sent)),
-                // The question did not leave.
+                // The question was not sent.
                 None => return,
             },
-            // RFC 4320 section 4.2: a 408 goes no further.
+            // A 408 is not forwarded (RFC 4320 section 4.2).
             NoticeEvent::Abandoned => (self.responded.is_some(), self.responded.is_none(), None),
             _ => return,
         };
@@ -269,14 +273,15 @@ impl CallTable {
         }
     }
 
-    /// Returns the moment when the question of this response in the outbox left, as its branch says.
+    /// Returns the moment when the question was sent that this response in the outbox answers. The moment is in the
+    /// branch.
     fn moment_of_question(&mut self, range: &Range<usize>, sent: &[u8]) -> Option<u64> {
         let mut asked_at = None;
         self.read_response(range, sent, |_, response| asked_at = moment_of_question(response));
         asked_at
     }
 
-    /// Handles the final response to a [`HangUp`]. Returns false if the context is of another BYE.
+    /// Handles the final response to a [`HangUp`]. Returns false if the context belongs to another BYE.
     pub(crate) fn on_hang_up(
         &mut self,
         env: &mut Environment<'_>,

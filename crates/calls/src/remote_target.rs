@@ -1,4 +1,4 @@
-//! Way of a request to a party of a dialog: remote target and route set (RFC 3261 section 12.2.1.1).
+//! Routing data of a request to a party of a dialog: remote target and route set (RFC 3261 section 12.2.1.1).
 
 use crate::call::{Call, LONGEST_WAY};
 use crate::dialog::Dialog;
@@ -38,8 +38,9 @@ pub(crate) fn way<'a>(router: &Router, message: &Message<'a>) -> Option<(&'a [u8
     (text.len() <= LONGEST_WAY).then_some((contact, text))
 }
 
-/// Returns whether a request of this party goes to the remote target of the dialog, by its route set (RFC 3261 section 12.2.1.1). Call-ID
-/// and tags alone prove nothing: a party can lend them to a call with another peer.
+/// Returns whether a request of this party is for the remote target of the dialog and uses its route set (RFC 3261
+/// section 12.2.1.1). Call-ID and tags alone prove nothing, because a party can give them to others for a call with
+/// another peer.
 pub(crate) fn leads_along(router: &Router, request: &Request<'_>, call: &Call, dialog: &Dialog, party: Party) -> bool {
     let (contact, routes) = match party {
         Party::Caller => (dialog.contact(), dialog.routes()),
@@ -56,10 +57,10 @@ pub(crate) fn leads_along(router: &Router, request: &Request<'_>, call: &Call, d
     is_target && has_routes(router, request, routes)
 }
 
-/// Returns whether the Routes of a request pass the same proxies as `routes`, from this server on.
+/// Returns whether the Routes of a request name the same proxies as `routes`, from this server on.
 fn has_routes(router: &Router, request: &Request<'_>, routes: &[u8]) -> bool {
     let is_own = |uri: &SipUri<'_>| router.is_own(uri);
-    // Format of the table: `<URI>, <URI>`.
+    // Format in the table: `<URI>, <URI>`.
     let known = routes.split(|b| *b == b'>').map(|route| {
         let start = route.iter().position(|b| *b == b'<').map_or(0, |at| at + 1);
         &route[start..]
@@ -82,7 +83,7 @@ fn has_routes(router: &Router, request: &Request<'_>, routes: &[u8]) -> bool {
     known.next().is_none()
 }
 
-/// Returns whether a route set of the table passes no other proxy.
+/// Returns whether a route set of the table names only this server.
 pub(crate) fn has_own_routes_alone(router: &Router, routes: &[u8]) -> bool {
     let uris = routes.split(|b| matches!(b, b'<' | b'>')).skip(1).step_by(2);
     let mut uris = uris.map(|uri| Uri::parse(uri).ok().and_then(|uri| uri.sip().copied()));

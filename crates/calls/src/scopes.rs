@@ -1,10 +1,10 @@
-//! Limits under which a call counts: those that it has until its end, and those of its target.
+//! Limits under which a call counts: those under which it counts until its end, and those of its target.
 
 use crate::limits::LimitScope;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Limits under which a call counts. One limit of each kind needs no more memory.
+/// Limits under which a call counts. No additional memory is needed for one limit of each kind.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct CallScopes {
     /// Limits until the call ends.

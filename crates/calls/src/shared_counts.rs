@@ -1,12 +1,13 @@
 //! Counts of calls that servers share (`call_limit.cache`). Each server stores its counts under its own number, with a
-//! lifetime that it renews, and reads those of the others. So the calls of a dead server count no longer than that
-//! lifetime, and no call waits for a cache.
+//! lifetime that it renews, and reads the counts of the other servers. So the calls of a dead server count no longer
+//! than that lifetime, and no call waits for a cache.
 //!
-//! The count of another server is what it had at some moment of a recent interval: twice the longest pause between two
-//! complete exchanges of either server, which is the interval between two exchanges plus the response time of a healthy cache. A
-//! call is admitted only if the calls here plus the smallest counts of the others in that interval are below the limit.
-//! A call is refused only if the calls here plus their largest counts reach the limit. A server that has just started
-//! counts alone until its first exchange.
+//! The known count of another server is a count that the server had at some moment of a recent interval. The length of
+//! this interval is twice the longest pause between two complete exchanges of either server, which is the interval
+//! between two exchanges plus the response time of a healthy cache. A call is admitted only if the calls of this server
+//! plus the smallest counts of the other servers in that interval are below the limit. A call is refused only if the
+//! calls of this server plus the largest counts of the other servers reach the limit. A server that has just started
+//! counts only its own calls until its first exchange.
 //!
 //! This module makes the requests and interprets the answers; a thread of the process sends them.
 
@@ -34,7 +35,7 @@ pub struct SharedLimit {
     pub cache: Box<str>,
     /// Numbers of the servers.
     pub servers: Vec<u16>,
-    /// Set if no call has room while the counts of the others are unknown.
+    /// Set if no call has room while the counts of the other servers are unknown.
     pub refuses: bool,
 }
 
@@ -47,7 +48,8 @@ pub struct SharedCountSettings {
     pub lifetime: Duration,
 }
 
-/// Puts the counts that these members have read of other servers into force. `now`: [`Now::mono`](strowger_core::Now).
+/// Adds the counts that these members have read of other servers to the table of limits. `now`:
+/// [`Now::mono`](strowger_core::Now).
 pub fn publish<'a>(
     now: u64,
     settings: &SharedCountSettings,
@@ -79,7 +81,7 @@ pub struct Member {
     others: HashMap<u16, Other>,
     /// Parts that were stored last.
     stored: Vec<Vec<u8>>,
-    /// Moment when they were stored; `None`: the stored parts are unknown.
+    /// Moment when the parts were stored; `None` if the stored parts are unknown.
     stored_at: Option<u64>,
     /// Moment of the last complete exchange.
     heard: u64,
@@ -116,17 +118,17 @@ impl Exchange {
     /// Returns the first requests.
     pub fn requests(&self) -> Vec<Request<'_>> {
         let life = Life::from(self.lifetime);
-        // The first part has the number of parts, so it is stored last.
+        // The first part contains the number of parts, so it is stored last.
         let stores = self.stores.iter().zip(&self.parts).rev().map(|(key, value)| Request::Store { key, value, life });
         stores.chain(self.others.iter().map(|(_, key)| Request::Fetch { key })).collect()
     }
 
-    /// Returns the start of the exchange.
+    /// Returns the moment when the exchange began.
     pub const fn began(&self) -> u64 {
         self.began
     }
 
-    /// Returns the requests for further parts: mostly none.
+    /// Returns the requests for further parts. Most exchanges have none.
     pub fn further_requests(&self) -> Vec<Request<'_>> {
         self.further_keys.iter().map(|key| Request::Fetch { key }).collect()
     }
@@ -177,7 +179,7 @@ impl Member {
         let refused = outcomes.iter().find_map(|outcome| outcome.result.err());
         exchange.error = refused;
         if stores > 0 {
-            // A store without an answer may have been done: it is repeated.
+            // A store without an answer may have been carried out, so it is repeated.
             self.stored_at = Some(exchange.began).filter(|_| refused.is_none());
             self.stored = std::mem::take(&mut exchange.parts);
         }
@@ -189,7 +191,7 @@ impl Member {
                     exchange.further_keys.extend((1..usize::from(parts)).map(|part| key(node, part)));
                     exchange.further.push((node, parts, counts));
                 }
-                // The server has stored nothing, or no readable value.
+                // The server has stored nothing, or a value that cannot be decoded.
                 Ok(None) => self.note_counts(node, exchange.began, None),
                 Err(error) => exchange.fails(error),
             }
@@ -197,8 +199,8 @@ impl Member {
         }
     }
 
-    /// Takes the answers to [`Exchange::further_requests`]. Counts that the cache did not return stay until they are
-    /// too old. Returns whether every answer came.
+    /// Takes the answers to [`Exchange::further_requests`]. Counts that the cache did not return remain until they are
+    /// too old. Returns whether all answers arrived.
     pub fn end(&mut self, mut exchange: Exchange, outcomes: Vec<CacheResponse>) -> bool {
         let mut outcomes = outcomes.into_iter();
         for (node, parts, mut counts) in std::mem::take(&mut exchange.further) {
@@ -206,7 +208,7 @@ impl Member {
             for outcome in outcomes.by_ref().take(usize::from(parts) - 1) {
                 match outcome.result {
                     Ok(CacheAnswer::Found) => is_whole &= decode(&outcome.value, &mut counts).is_some(),
-                    // The cache had no room for this part: the others count all the same.
+                    // The cache had no room for this part; the other parts are used nevertheless.
                     Ok(_) => (),
                     Err(error) => failure = Some(error),
                 }
@@ -247,7 +249,7 @@ impl Member {
         }
     }
 
-    /// Tells whether the counts of the others are no longer known.
+    /// Tells whether the counts of the other servers are no longer known.
     fn is_alone(&self, now: u64, lifetime: Duration) -> bool {
         now.saturating_sub(self.heard) >= millis(lifetime)
     }
@@ -257,8 +259,8 @@ impl Member {
         std::mem::take(&mut self.outdated)
     }
 
-    /// Returns the keys to remove, so that the others no longer count calls of this server. A key that the cache does
-    /// not remove ends with its lifetime.
+    /// Returns the keys to remove, so that the other servers no longer count calls of this server. A key that the cache
+    /// fails to remove expires after its lifetime.
     pub fn leave(&mut self) -> Vec<Vec<u8>> {
         let parts = std::mem::take(&mut self.stored).len();
         self.stored_at = None;
@@ -286,12 +288,12 @@ fn encode<'a>(counts: impl Iterator<Item = &'a (LimitScope, u32)>) -> Vec<Vec<u8
             entry.extend_from_slice(text);
         }
         entry.extend_from_slice(&count.to_be_bytes());
-        // The text is too long for any part: its calls count only here.
+        // The text is too long for any part, so its calls are counted only by this server.
         if HEAD.len() + entry.len() > PART {
             continue;
         }
         let is_full = parts.last().is_some_and(|part| part.len() + entry.len() > PART);
-        // Further parts fit no cache: their calls count only here.
+        // The cache accepts no further parts, so their calls are counted only by this server.
         if is_full && parts.len() == usize::from(u16::MAX) {
             break;
         }
@@ -372,7 +374,7 @@ mod tests {
         }
         let other_version = [&[VERSION + 1], &parts[0][1..]].concat();
         assert_eq!(decode(&other_version, &mut CallCounts::new()), None);
-        // The length points beyond the end.
+        // The length exceeds the remaining bytes.
         let long = [VERSION, 0, 1, 0xff, 0xff, 0xff, 0xff, b'x'];
         assert_eq!(decode(&long, &mut CallCounts::new()), None);
     }
@@ -382,7 +384,7 @@ mod tests {
         SharedCountSettings { limits: vec![line], lifetime: Duration::from_secs(5) }
     }
 
-    /// Answers as a cache does.
+    /// Returns the answers of a simulated cache.
     fn ask(cache: &mut HashMap<Vec<u8>, Vec<u8>>, requests: &[Request<'_>]) -> Vec<CacheResponse> {
         let one = |request: &Request<'_>| match *request {
             Request::Store { key, value, .. } => {
@@ -440,7 +442,7 @@ mod tests {
         };
         assert_eq!(turn(100, 0, Ok(CacheAnswer::Stored)), (1, true));
         assert_eq!(turn(200, 0, Ok(CacheAnswer::Stored)), (0, true));
-        // Other servers may read 1 now, or still 0.
+        // Other servers may read 1 at this moment, or still 0.
         assert_eq!(turn(300, 1, Err(CacheError::TimedOut)), (1, false));
         assert_eq!(turn(400, 0, Ok(CacheAnswer::Stored)), (1, true));
         assert_eq!(turn(500, 0, Ok(CacheAnswer::Stored)), (0, true));

@@ -2,14 +2,14 @@
 //!
 //! A call counts for the party that made it (the account whose password was shown, else the source) and for the address
 //! of record that it is for. Calls of trusted sources count for no party: an edge proxy carries the calls of all users.
-//! An emergency call takes an ordinary place if it can. Otherwise it takes one of that eighth, in which the same rule
-//! bounds the sources.
+//! An emergency call takes an ordinary place if one is free. Otherwise the call takes a place of that eighth, in which
+//! the same rule bounds the sources.
 
-/// Number of calls of a shard that a party may have, however few places are free.
+/// Number of calls of a shard that a party may always have, even if few places are free.
 const LEAST: u32 = 8;
 
-/// Counters of a row. Two rows hold 128 KiB, however many calls there are: a counter for each party would need memory
-/// for each call.
+/// Number of counters of a row. Two rows take 128 KiB for any number of calls. One counter for each party would need
+/// memory for each call.
 const CELLS: usize = 1 << 14;
 
 /// Divisor of the places: emergency calls have an eighth of them in addition.
@@ -18,13 +18,13 @@ const EMERGENCY_SHARE: usize = 8;
 /// Minimum number of places for emergency calls, however few calls there may be.
 const LEAST_EMERGENCIES: usize = 64;
 
-/// Caller and callee of a call, each as a keyed hash. 0: the call counts for no party.
+/// Caller and callee of a call, each as a keyed hash; 0 means that the call counts for no party.
 pub type Parties = [u32; 2];
 
-/// Marker in place of the callee for a call that has an emergency place. Hashes of parties are odd.
+/// Marker in place of the callee for a call that has an emergency place. The hashes of parties are odd.
 const EMERGENCY: u32 = 2;
 
-/// Hash of a party from its key. It is odd, so it is no marker.
+/// Returns the hash of a party from its key. The hash is odd, so it is no marker.
 pub const fn party_of(key: u64) -> u32 {
     (key >> 32) as u32 | 1
 }
@@ -68,7 +68,7 @@ impl Shares {
         }
     }
 
-    /// Tells whether one of these parties has as many calls as places are free.
+    /// Tells whether one of these parties has as many calls as places are free, or more.
     pub(crate) fn are_used_up(&self, parties: Parties, free: usize) -> bool {
         let calls =
             |party: u32| cells_of(party).into_iter().map(|cell| self.cells.get(cell).copied().unwrap_or(0)).min();
@@ -81,8 +81,8 @@ impl Shares {
         self.emergencies
     }
 
-    /// Returns an emergency place for a call of this source; `None`: no such place is free. `is_known`: the source cannot be forged.
-    /// `places`: number of calls that the shard may track.
+    /// Returns an emergency place for a call of this source; `None` if no such place is free. `is_known`: whether the
+    /// source cannot be forged. `places`: number of calls that the shard may track.
     pub(crate) fn emergency_place(&self, places: usize, source: u32, is_known: bool) -> Option<Parties> {
         let share = if is_known { 1 } else { 2 };
         let most = (places / EMERGENCY_SHARE).max(LEAST_EMERGENCIES) / share;

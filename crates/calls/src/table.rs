@@ -30,7 +30,7 @@ pub(crate) struct Ended {
     /// Set if it was tracked, and its later requests passed here.
     pub(crate) was_tracked: bool,
     pub(crate) account: Option<Box<Account>>,
-    /// Texts of the call. Its account lacks some of them.
+    /// Texts of the call, some of which its account does not store.
     pub(crate) texts: Texts,
 }
 
@@ -73,8 +73,8 @@ pub struct CallTable {
     pub(crate) index: Index,
 }
 
-/// Granularity of deadlines, in milliseconds: one turn serves many of them. In these steps a word of four bytes has
-/// room for thirteen years.
+/// Granularity of deadlines, in milliseconds: one turn handles all deadlines of a step. Counted in steps, thirteen
+/// years fit into four bytes.
 pub(crate) const STEP: u64 = 100;
 
 impl CallTable {
@@ -99,12 +99,12 @@ impl CallTable {
         }
     }
 
-    /// Sets the times of calls, from their next change on.
+    /// Sets the times of calls, which are used from the next change of each call on.
     pub fn set_times(&mut self, times: CallTimes) {
         self.times = times;
     }
 
-    /// Sets the source of the response that the next notices are about; `None`: they are about none.
+    /// Sets the source of the response that the next notices are about; `None` if they are about no response.
     pub fn set_responded(&mut self, by: Option<SocketAddr>) {
         self.responded = by;
     }
@@ -114,8 +114,8 @@ impl CallTable {
         self.responded
     }
 
-    /// Returns the effects since the owner took them last, in order. The owner carries them out one by one, with an empty list in their place:
-    /// a request that it sends may have effects of its own.
+    /// Returns the effects since the owner took them last, in order. The owner carries them out one by one, with an
+    /// empty list in their place, because a request that it sends may have further effects.
     pub fn effects(&mut self) -> &mut Vec<CallEffect> {
         &mut self.effects
     }
@@ -178,7 +178,7 @@ impl CallTable {
         self.calls.at(*slot).map(|(_, call)| call.key)
     }
 
-    /// Inserts a call that counts under its limits already, in place of another with its key.
+    /// Inserts a call that counts under its limits already. It replaces another call with its key.
     pub(crate) fn put(&mut self, key: u64, call: Call) {
         if let Some(before) = self.take(key).filter(|before| before.kept) {
             self.ended.push(Ended {
@@ -197,7 +197,7 @@ impl CallTable {
         self.set_deadline(key);
     }
 
-    /// Takes a call out, which then counts under no limit any more.
+    /// Removes a call, which then counts under no limit any more, and returns it.
     pub(crate) fn take(&mut self, key: u64) -> Option<Call> {
         let calls = &self.calls;
         let is_meant = |id: &Id| calls.get(*id).is_some_and(|call| call.key == key);
@@ -213,8 +213,8 @@ impl CallTable {
         Some(call)
     }
 
-    /// Makes a call count under these limits too, once under each. False: the call is not there, or one of them is
-    /// full.
+    /// Makes a call count under these limits too, once under each. Returns false if the call is not in the table, or
+    /// one of the limits is full.
     pub fn count(&mut self, key: u64, claims: &[Claim]) -> bool {
         let Some(call) = self.get(key) else { return false };
         let more: Vec<Claim> = claims.iter().filter(|claim| !call.counts_to_its_end(claim)).cloned().collect();
@@ -229,8 +229,8 @@ impl CallTable {
         true
     }
 
-    /// Moves an INVITE of a call from a target with the limits `before` to one with the limits `next`. False: that has
-    /// no room, or the call is not there, and the INVITE stays where it was.
+    /// Moves an INVITE of a call from a target with the limits `before` to a target with the limits `next`. Returns
+    /// false, and changes nothing, if `next` has no room, or the call is not in the table.
     pub fn change_target(&mut self, key: Option<u64>, before: &[Claim], next: &[Claim]) -> bool {
         let Some((key, call)) = key.and_then(|key| Some((key, self.get(key)?))) else { return next.is_empty() };
         let without = |claims: &[Claim], others: &[Claim]| -> Vec<Claim> {
@@ -253,7 +253,7 @@ impl CallTable {
         true
     }
 
-    /// Changes a call, if it is there, and takes it out if it is over then.
+    /// Applies `change` to a call, if it is in the table, and removes the call if it is over then.
     pub(crate) fn change<T>(&mut self, key: u64, change: impl FnOnce(&mut Call) -> T) -> Option<T> {
         let call = self.get_mut(key)?;
         let before = CallCounts::of(call);
@@ -275,7 +275,7 @@ impl CallTable {
         Some(result)
     }
 
-    /// Notes that the kept state of this call may be out of date, if the call is kept or is to be.
+    /// Notes that the stored state of this call may be out of date, if the call is kept or is to be kept.
     pub(crate) fn has_changed(&mut self, key: u64) {
         if !self.settings.keeps {
             return;
@@ -293,7 +293,7 @@ impl CallTable {
         Some((account.as_deref_mut()?, names(texts)))
     }
 
-    /// Takes the account of each call that is not kept, and returns the results of `make`.
+    /// Takes the account of each call that is not kept. Returns the results of `make` for these accounts.
     pub(crate) fn take_accounts<T>(&mut self, make: impl Fn(Account, CallNames<'_>) -> Option<T>) -> Vec<T> {
         let ids: Vec<Id> = self.places.iter().copied().collect();
         let take = |id| {
@@ -364,7 +364,7 @@ impl CallTable {
         }
     }
 
-    /// Inserts a call that has counted before, here or elsewhere.
+    /// Inserts a call that has counted before, in this shard or in another.
     pub(crate) fn put_back(&mut self, call: Call) {
         call.taken().for_each(|counted| self.settings.limits.take_over(counted));
         self.put(call.key, call);
@@ -383,7 +383,7 @@ impl CallTable {
     }
 }
 
-/// Returns a hash of the bits that a key and its contexts have in common.
+/// Returns a hash of the bits that a key has in common with its contexts.
 const fn place_hash(key: u64) -> u64 {
     (key >> BELOW_KEY).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

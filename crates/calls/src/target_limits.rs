@@ -1,7 +1,7 @@
 //! Limits under which a call counts while it is sent to a target: a gateway, or a group of them.
 //!
-//! Each INVITE of the call holds the limits of its last target. The call takes room once under a limit
-//! that several INVITEs hold, unless a server before this one has forked it.
+//! Each INVITE of the call holds the limits of its last target. If several INVITEs of the call hold the same limit, the
+//! call takes room under it only once, unless a server before this one has forked the call.
 
 use crate::call::Call;
 use crate::limits::{Claim, LimitScope};
@@ -17,7 +17,8 @@ impl Call {
         self.scopes.as_ref().map_or(&[], |scopes| &scopes.held)
     }
 
-    /// Returns all limits under which it takes room, each as often as it does.
+    /// Returns all limits under which the call takes room. A limit under which it takes room several times occurs as
+    /// often.
     pub(crate) fn taken(&self) -> impl Iterator<Item = &LimitScope> {
         let held = self.held().iter().flat_map(|held| std::iter::repeat_n(&held.scope, held.takes as usize));
         self.counted().iter().chain(held)
@@ -27,7 +28,7 @@ impl Call {
         self.held().iter().find(|held| held.scope == claim.counted && held.takes > 0)
     }
 
-    /// Tells whether it takes room under this limit already.
+    /// Tells whether the call takes room under this limit already.
     pub fn counts_under(&self, claim: &Claim) -> bool {
         self.counts_to_its_end(claim) || self.held_under(claim).is_some()
     }
@@ -36,8 +37,8 @@ impl Call {
         self.counted().contains(&claim.counted)
     }
 
-    /// Makes the call count under these limits to its end. Under those that are not in `taken` it has room already,
-    /// at its target.
+    /// Makes the call count under these limits to its end. It has room already, at its target, under the limits that
+    /// are not in `taken`.
     pub(crate) fn count(&mut self, claims: &[Claim], taken: &[Claim]) {
         if claims.is_empty() {
             return;
@@ -50,8 +51,8 @@ impl Call {
         scopes.counted.extend(claims.iter().map(|claim| claim.counted.clone()));
     }
 
-    /// Notes that one of its INVITEs is sent to a target with these limits. `taken`: limits under which room was taken
-    /// for that.
+    /// Notes that an INVITE of the call is sent to a target with these limits. `taken`: limits under which room was
+    /// taken for this INVITE.
     pub(crate) fn hold(&mut self, claims: &[Claim], taken: &[Claim]) {
         if claims.is_empty() {
             return;
@@ -68,7 +69,8 @@ impl Call {
         }
     }
 
-    /// Notes that one of its INVITEs leaves a target with these limits. Returns the limits to be given back.
+    /// Notes that an INVITE of the call leaves a target with these limits. Returns the limits under which room is to be
+    /// freed.
     pub(crate) fn leave(&mut self, claims: &[Claim]) -> Vec<LimitScope> {
         let mut given = Vec::new();
         let Some(scopes) = &mut self.scopes else { return given };
@@ -84,8 +86,8 @@ impl Call {
         given
     }
 
-    /// Returns its limits for a process in which it is sent nowhere else: it counts under all of them to its end.
-    /// `None`: it has no target now.
+    /// Returns the limits of the call for a process in which it is sent to no other target: it counts under all of them
+    /// to its end. Returns `None` if the call has no target now.
     pub(crate) fn without_target(&self) -> Option<Box<CallScopes>> {
         let is_held = !self.held().is_empty();
         is_held.then(|| Box::new(CallScopes { counted: self.taken().cloned().collect(), held: SmallVec::new() }))

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-/// Texts of at most [`LONGEST`] bytes each, each behind its length. A length is a LEB128 varint: one byte for most texts.
+/// Texts of at most [`LONGEST`] bytes each. Before each text is its length as a LEB128 varint: one byte for most texts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Texts(Box<[u8]>);
 
@@ -14,7 +14,7 @@ const LONGEST: usize = u16::MAX as usize;
 const LENGTH_BYTES: usize = 3;
 
 impl Texts {
-    /// Stores these texts. Longer ones are cut.
+    /// Stores these texts. A longer text is cut.
     pub(crate) fn new(texts: &[&[u8]]) -> Self {
         let texts = texts.iter().map(|text| &text[..text.len().min(LONGEST)]);
         let mut bytes = Vec::with_capacity(texts.clone().map(|text| length_bytes(text.len()) + text.len()).sum());
@@ -72,7 +72,7 @@ fn push_length(mut length: usize, bytes: &mut Vec<u8>) {
     bytes.push(length as u8);
 }
 
-/// Splits the length off the front; `None`: there is none.
+/// Splits the length off the front; returns `None` if there is none.
 fn split_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let last = bytes.iter().take(LENGTH_BYTES).position(|byte| byte & 0x80 == 0)?;
     let (length, behind) = bytes.split_at(last + 1);

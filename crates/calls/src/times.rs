@@ -13,7 +13,7 @@ pub struct CallTimes {
     pub transaction: u64,
 }
 
-/// Returns a moment on the clock of calls: [`Now::mono`], which may be negative there.
+/// Returns a moment on the clock of calls, which is [`Now::mono`] as a number that may be negative.
 pub(crate) const fn moment(now: Now) -> i64 {
     now.mono.cast_signed()
 }

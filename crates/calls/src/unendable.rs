@@ -9,16 +9,17 @@ use strowger_core::routing::{Request, Router};
 use strowger_message::header::Hop;
 use strowger_message::{Message, Method, Uri};
 
-/// Bytes that this server may add: a seal to a Contact, two Record-Routes with route tokens to a route set.
+/// Number of bytes that this server may add: a seal to a Contact, and two Record-Routes with route tokens to a route
+/// set.
 const OWN: usize = 512;
 
-/// Bytes around a URI in a route set: `<`, `>`, `, `.
+/// Number of bytes around a URI in a route set: `<`, `>`, `, `.
 const SEPARATORS: usize = 4;
 
 /// Reason for the refusal of an INVITE: status and text for the operator.
 pub type Unendable = (u16, &'static str);
 
-/// Returns why this server could not end the call of an INVITE.
+/// Returns the reason if this server could not end the call of an INVITE.
 pub(crate) fn unendable(request: &Request<'_>) -> Option<Unendable> {
     if request.cseq > LAST_CSEQ {
         return Some((400, "its CSeq leaves none for a BYE of this server"));
@@ -63,8 +64,8 @@ pub(crate) fn is_beyond_reach(router: &Router, response: &Message<'_>) -> bool {
     tag.is_empty() || tag.len() > LONGEST_TAG || !is_routed || contact.is_none()
 }
 
-/// Returns why a request within a tracked dialog would leave the server no way to end the dialog: no CSeq, or a new Contact that the table
-/// cannot keep.
+/// Returns the reason if a request within a tracked dialog would leave the server no way to end the dialog: the request
+/// has no CSeq, or a new Contact that the table cannot store.
 pub(crate) fn unendable_after(request: &Request<'_>) -> Option<Unendable> {
     match request.method {
         Method::Ack => None,
@@ -76,7 +77,7 @@ pub(crate) fn unendable_after(request: &Request<'_>) -> Option<Unendable> {
     }
 }
 
-/// Returns whether the party can be reached after a target refresh by this request (RFC 3261 section 12.2).
+/// Returns whether the party is still reachable after a target refresh by this request (RFC 3261 section 12.2).
 fn keeps_target(message: &Message<'_>) -> bool {
     let is_short = |contact: &[u8]| contact.len() + OWN <= LONGEST_WAY;
     message.contacts().next().is_none() || reachable_contact(message).is_some_and(is_short)
@@ -88,7 +89,7 @@ fn reachable_contact<'a>(message: &Message<'a>) -> Option<&'a [u8]> {
     matches!(Uri::parse(text), Ok(Uri::Sip(_))).then_some(text)
 }
 
-/// Returns the length of these Record-Routes as a route set, in bytes; `None`: one has no SIP URI.
+/// Returns the length in bytes of a route set of these Record-Routes; `None` if one of them has no SIP URI.
 fn length_of<'a>(mut routes: impl Iterator<Item = Option<Hop<'a>>>) -> Option<usize> {
     routes.try_fold(0, |length, route| {
         let route = route.filter(|route| route.uri.sip().is_some())?;

@@ -1,8 +1,8 @@
-//! base64 without padding, in characters that need no escape in a URI or a header field: those of base64url (RFC 4648 section 5), with `~`
-//! and `.` in place of `Q` and `q`.
+//! base64 without padding, in characters that need no escape in a URI or a header field: those of base64url (RFC 4648
+//! section 5), with `~` and `.` in place of `Q` and `q`.
 //!
-//! So no text of ours contains `CSeq`. Readers that search the whole message for this name, as SIPp 3.6.1 does, would find it in one of
-//! some 580,000 texts, read a wrong CSeq and end the call.
+//! So no text in this encoding contains `CSeq`. A peer that searches the whole message for this name, as SIPp 3.6.1
+//! does, would find it in one of some 580,000 texts in base64url, read a wrong CSeq and end the call.
 
 use base64::Engine;
 use base64::alphabet::Alphabet;
@@ -21,7 +21,7 @@ pub(crate) const fn len(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }
 
-/// Writes [`len`]`(bytes.len())` characters.
+/// Encodes `bytes` as [`len`]`(bytes.len())` characters.
 ///
 /// # Panics
 /// If `out` has another length.
@@ -30,8 +30,8 @@ pub(crate) fn encode(bytes: &[u8], out: &mut [u8]) {
     assert_eq!(written, Ok(out.len()), "the length follows from the bytes");
 }
 
-/// Reads the text of exactly `out.len()` bytes. Returns false if it has another length, a foreign character, or a form that [`encode`]
-/// would not write.
+/// Decodes the text of exactly `out.len()` bytes. Returns false if the text has another length, a foreign character, or
+/// a form that [`encode`] would not write.
 #[must_use]
 pub(crate) fn decode(text: &[u8], out: &mut [u8]) -> bool {
     text.len() == len(out.len()) && ENGINE.decode_slice(text, out) == Ok(out.len())
@@ -74,7 +74,7 @@ mod tests {
     fn bytes_have_one_text() {
         let reads = |text: &[u8], len: usize| decode(text, &mut vec![0; len]);
         assert!(reads(b"Zg", 1) && reads(b"Zm8", 2));
-        // Bits that belong to no byte, another length, padding, foreign characters.
+        // Bits that belong to no byte, a wrong length, padding, and foreign characters are refused.
         for (text, len) in
             [("Zh", 1), ("Zm9", 2), ("Zg", 2), ("Zg==", 1), ("Zm9v", 2), ("+/+/", 3), ("Z g ", 3), ("Zm9q", 3), ("", 1)]
         {

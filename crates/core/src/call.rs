@@ -3,8 +3,8 @@
 use crate::hmac::Hmac;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a Call-ID that the packet filter reads, since its program is unrolled over them. It takes a longer Call-ID for another one, and
-/// the shard that gets the message passes it on.
+/// Maximum number of bytes of a Call-ID that the packet filter reads, since its program is unrolled over them. For a
+/// longer Call-ID the filter computes another hash, and the shard that gets the message passes it on.
 pub const FILTERED: usize = 64;
 
 /// Number of buckets between hash and shard.
@@ -111,7 +111,7 @@ mod tests {
         assert!(count.iter().all(|&c| (700..1300).contains(&c)), "{count:?}");
     }
 
-    /// Call-IDs with the same beginning do not lead to one shard.
+    /// Checks that Call-IDs with a long common beginning do not select one shard.
     #[test]
     fn a_long_common_beginning_does_not_aim() {
         let mut count = [0u32; BUCKETS];

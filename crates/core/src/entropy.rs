@@ -1,5 +1,5 @@
-//! Unpredictable numbers for branches and tags. The seed comes from outside; after it the generator is deterministic, so that a call can be
-//! replayed.
+//! Unpredictable numbers for branches and tags. The seed is given from outside; from the seed on the generator is
+//! deterministic, so that a call can be replayed.
 
 use chacha20::ChaCha12Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
@@ -43,7 +43,8 @@ pub fn hex(n: u64) -> [u8; 16] {
     text
 }
 
-/// Computes all digits at once, each in a byte of one word: a look-up of each digit would take a kilobyte of code at every call.
+/// Computes eight digits at once, each in a byte of one word, because a look-up of each digit would take a kilobyte of
+/// code at every call.
 fn eight_digits(n: u32) -> [u8; 8] {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let n = u64::from(n);

@@ -32,7 +32,7 @@ impl<'a> Script<'a> {
         Some(first)
     }
 
-    /// Returns a byte, 0 at the end.
+    /// Returns the next byte of the script, or 0 at its end.
     fn any(&mut self) -> u8 {
         self.byte().unwrap_or(0)
     }
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// Returns the live ids first, then some ended and some invalid ones.
+    /// Returns the live ids first, then some ids of ended transactions and some invalid ids.
     fn known_clients(&self) -> Vec<u64> {
         self.clients.keys().chain(self.gone.iter().rev().take(4)).copied().chain([0, u64::MAX]).collect()
     }
@@ -206,7 +206,7 @@ impl World {
         let transport = transport(script.any());
         let mut text = message(method, &branch, 1);
         if script.any().is_multiple_of(16) {
-            // A text that no ACK or CANCEL can be made from.
+            // From this text no ACK or CANCEL can be made.
             text.truncate(usize::from(script.any()));
         }
         let start = self.out.start();
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// Moves everything to another table.
+    /// Moves all transactions to another table.
     fn move_out(&mut self, offset: u8) {
         let before = self.table.counts();
         let mut records = self.table.export(self.now, |_| true);
@@ -257,7 +257,7 @@ impl World {
                         forgotten.insert(new);
                     }
                 }
-                // A CANCEL of the table's own has no user.
+                // A CANCEL that the table has created has no transaction user.
                 Side::Client => {
                     if self.clients.remove(&old).is_some() {
                         clients.insert(new, ());
@@ -278,7 +278,7 @@ impl World {
         self.note();
     }
 
-    /// Handles the events: each transaction ends once.
+    /// Handles the events, and checks that each transaction ends only once.
     fn note(&mut self) {
         for event in self.events.drain(..) {
             match event {
@@ -320,7 +320,7 @@ impl World {
         assert!(counts.kept_messages <= transactions && counts.timers <= 2 * transactions, "{counts:?}");
     }
 
-    /// Abandons unanswered requests; then every transaction ends by itself.
+    /// Abandons unanswered requests. Checks that every transaction then ends by itself.
     fn finish(mut self) {
         for id in self.servers.keys() {
             self.table.abandon(self.now, ServerId::from_u64(*id));

@@ -1,5 +1,5 @@
-//! Requests within dialogs with valid route tokens and seals, changed at random: a request that the proxy accepts as one of a call goes to
-//! a party of the call, and nowhere else. The function panics otherwise; mutators and cargo-fuzz call it.
+//! Requests within dialogs with valid route tokens and seals, changed at random: a request that the proxy accepts as a
+//! request of a call must go to a party of the call. The function panics otherwise; mutators and cargo-fuzz call it.
 
 use crate::entropy::Entropy;
 use crate::proxy::{Candidate, Plan, Proxy, ProxySettings};
@@ -60,7 +60,7 @@ pub fn change(bytes: &mut Vec<u8>, how: u8, at: usize, with: u8, pieces: &[Vec<u
         3 => bytes.insert(at, with),
         4 => drop(bytes.splice(at..at, piece())),
         5 => drop(bytes.splice(at..bytes.len().min(at + usize::from(with >> 4)), piece())),
-        // A piece of the message itself, copied or moved.
+        // The inserted text may be a piece of the message itself, copied or moved.
         6 => {
             let copied = bytes[at..bytes.len().min(at + 1 + usize::from(with % 64))].to_vec();
             let to = (at * 7 + usize::from(with)) % (bytes.len() + 1);
@@ -118,8 +118,8 @@ impl World {
         world
     }
 
-    /// Makes a call of this name, and keeps its parties' requests before and after each has moved. `beyond`: Record-Route of a proxy before
-    /// the callee.
+    /// Sets up a call of this name, and stores the requests of its parties before and after each party has moved.
+    /// `beyond`: Record-Route of a proxy before the callee.
     fn call(&mut self, name: &str, from: Arrival, caller: &str, called: &str, at: &str, beyond: &str) {
         let line = |contact: &str| format!("Contact: <{contact}>\r\n");
         let invite = request("INVITE", "sip:called@192.0.2.2", name, "<sip:a@x>;tag=a", "<sip:b@x>", &line(caller));
@@ -140,7 +140,7 @@ impl World {
             if moved {
                 break;
             }
-            // Both renew their target: the caller in its request, the callee in its answer.
+            // Both parties renew their target: the caller in its request, the callee in its answer.
             let lines = format!("{}{}", there.1, line("sip:moved@192.0.2.3:5070"));
             let update = request("UPDATE", &there.0, name, "<sip:a@x>;tag=a", "<sip:b@x>;tag=b", &lines);
             let sent = self.forward(&update, from, "");
@@ -181,8 +181,8 @@ impl World {
         sent
     }
 
-    /// Forwards a request to this target, or to its own. Returns whether it was accepted as one of a call; none if it is malformed or has
-    /// no target.
+    /// Forwards a request to this target, or to its own. Returns whether the request was accepted as a request of a
+    /// call; `None` if it is malformed or has no target.
     fn pass(&mut self, bytes: &[u8], from: &Arrival, to: Option<Target>) -> Option<bool> {
         let mut index = Index::new();
         index.parse(bytes, &Limits::default()).ok()?;
@@ -194,7 +194,7 @@ impl World {
         {
             (Some(target), _) | (None, NextHop::Known(target)) => target,
             (None, NextHop::Name { host, .. }) => {
-                // Name of a party, whose seal is broken.
+                // The name of a party was changed, which breaks its seal.
                 let is_party = host.eq_ignore_ascii_case(b"x.invalid");
                 assert!(is_party || !routing.in_dialog, "{}", String::from_utf8_lossy(bytes));
                 return None;
@@ -233,7 +233,7 @@ impl World {
             for send in self.out.sends() {
                 let to = send.target.address;
                 let is_party = PARTIES.iter().any(|party| address(party) == to);
-                // The sender gets responses about its errors.
+                // Responses about errors of the request are sent to its sender.
                 let is_answer = self.out.bytes[send.range()].starts_with(b"SIP/2.0 ");
                 assert!(is_party || is_answer, "to {to}: {}", String::from_utf8_lossy(bytes));
             }
@@ -287,7 +287,7 @@ fn request(method: &str, uri: &str, call: &str, from: &str, to: &str, lines: &st
     )
 }
 
-/// Returns the 200 to a request, with these lines above its Record-Route and at the end.
+/// Returns the 200 to a request, with further lines above its Record-Route and at the end.
 fn answer(request: &str, above: &str, besides: &str) -> String {
     let copied: String = ["Via", "From", "Call-ID", "CSeq"].map(|name| lines(request, name)).concat();
     let to = lines(request, "To");
@@ -302,7 +302,7 @@ fn lines(text: &str, name: &str) -> String {
     text.split_inclusive("\r\n").filter(is).collect()
 }
 
-/// Returns the lines in reverse order. Own Routes that the sender's side would remove stay.
+/// Returns the lines in reverse order, including our own Routes that the sender would remove.
 fn turned(lines: &str) -> String {
     lines.split_inclusive('\n').rev().collect()
 }

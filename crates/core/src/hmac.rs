@@ -1,9 +1,10 @@
-//! HMAC-SHA-256 (RFC 2104): keyed hash of the marks that a machine writes into messages and verifies later.
+//! HMAC-SHA-256 (RFC 2104): keyed hash for values that a machine writes into messages and verifies later.
 
 use hmac::{KeyInit, Mac};
 use sha2::Sha256;
 
-/// Key. Both padded forms are hashed in advance: a short text costs two compressions, not four.
+/// Key of the hash. Both padded forms are hashed in advance, so that a short text costs two compressions instead of
+/// four.
 #[derive(Clone)]
 pub(crate) struct Hmac(hmac::Hmac<Sha256>);
 
@@ -17,7 +18,8 @@ impl Hmac {
         Self::new(&Self::new(secret).mac(&[purpose]))
     }
 
-    /// Computes the code of the concatenated parts. If they could be cut in another way, their lengths must be among them.
+    /// Computes the code of the concatenated parts. If the same concatenation could result from other parts, the
+    /// lengths of the parts must be among the parts.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mac = parts.iter().fold(self.0.clone(), Mac::chain_update);
         mac.finalize().into_bytes().into()

@@ -19,7 +19,8 @@
 //!
 //! # A phone registers
 //!
-//! Both ends of a registration, on a clock of our own. [`proxy`] shows a request on its way through a proxy.
+//! This program runs both ends of a registration, on a simulated clock. The program in [`proxy`] sends a request
+//! through a proxy.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -96,39 +97,45 @@
 //! four state machines drives it: a function from state and event to the next state and a step. Each entry belongs to a transaction
 //! user: a role (proxy, user agent, suspended request) and an id, in eight bytes.
 //!
-//! * *Timers* of one length are a first-in-first-out queue of 16 bytes an entry; stopping one means forgetting its stamp.
-//!   Retransmissions are exact. Ends are rounded up to 100 ms, so that many share a wake-up.
+//! * *Timers* of one length are a first-in-first-out queue of 16 bytes an entry; a timer is stopped by forgetting its
+//!   stamp. Retransmissions are exact. The ends of transactions are rounded up to 100 ms, so that many timers share a
+//!   wake-up.
 //! * *Copies*: a client transaction keeps its request in chained blocks until the response. Of a request that takes more memory than is
 //!   admitted, it keeps the parts for ACK, CANCEL and a response alone, and sends it once.
 //! * *Memory* of requests and long responses is charged to the source of the request; an IPv6 network is one source.
-//! * *Reflection*: a UDP source that has proved nothing gets one response of at most three times the size of its request. After
-//!   forwarding, each response of the callee passes once; 100, final response and repetitions together have the same bound.
+//! * *Reflection*: a UDP source that has proved nothing gets one response of at most three times the size of its
+//!   request. After forwarding, each response of the callee is sent to such a source once; the 100, the final response
+//!   and the retransmissions together have the same bound.
 //! * *ICMP errors* can be forged. One ends a client transaction only if it quotes the branch of an unanswered request to that address.
 //!
 //! # Route tokens
 //!
-//! A route token in Record-Route proves that this server admitted a dialog. It is made from Call-ID, tag of the party to which it leads,
-//! next Record-Route, usage of the dialog, account of its receiver and a hash of the Contact; one keyed hash verifies all. It leads in one
-//! direction, no further into the network than the sender's own address, and expires. A request without a valid token counts as one outside
-//! of a dialog, even with a To tag. The decision about tokens and seals is `docs/decisions/008-route-tokens-and-seals.md`.
+//! A route token in Record-Route proves that this server admitted a dialog. It covers the Call-ID, the tag of the party
+//! to which requests are routed, the next Record-Route, the usage of the dialog, the account of its receiver and a hash
+//! of the Contact; one keyed hash verifies all of these. A token is valid in one direction, gives access only to
+//! addresses that the sender's own address reaches, and expires. A request without a valid token is treated as a
+//! request outside of a dialog, even if it has a To tag. The decision about tokens and seals is
+//! `docs/decisions/008-route-tokens-and-seals.md`.
 //!
 //! # Proxy
 //!
-//! A response context holds the server transaction and its branches. Candidates of the highest q are tried first, then group by group;
-//! addresses of a candidate one after the other, failed ones last. Max-Breadth bounds simultaneous branches. The number of all branches
-//! is fixed when the request first arrives, and each branch carries its share in the Via: contacts that lead back here cannot multiply
-//! requests. The first 2xx cancels the other branches, each 2xx goes upstream, a 6xx ends the fork, and otherwise the best response
+//! A response context holds the server transaction and its branches. The candidates of the highest q are tried first,
+//! then those of the next lower q, and so on. The addresses of a candidate are tried one after the other, failed
+//! addresses last. Max-Breadth bounds simultaneous branches. The number of all branches is fixed when the request first
+//! arrives, and each branch carries its share in the Via: contacts that lead back here cannot multiply requests. The
+//! first 2xx cancels the other branches, each 2xx goes upstream, a 6xx ends the fork, and otherwise the best response
 //! wins. Each ringing branch has its own Timer C.
 //!
-//! The plan of a request has its Record-Route, time-outs, failures that lead to a next target, and whether the user of the proxy is
-//! asked before a failure goes upstream. The proxy reports by notices ([`notice`]), as every role that carries calls does: rang, answered,
-//! refused by which next hop, timed out, cancelled, no target left, ended. Each bears the eight bytes that came with the request.
+//! The plan of a request has its Record-Route, time-outs, the failures after which the next target is tried, and
+//! whether the user of the proxy is asked before a failure is sent upstream. The proxy reports by notices ([`notice`]),
+//! as every role that carries calls does: rang, answered, refused by which next hop, timed out, cancelled, no target
+//! left, ended. Each bears the eight bytes that came with the request.
 //!
 //! # Records
 //!
-//! State moves between shards and processes as records: a version, the listeners and peers that the process knows by number, then the
-//! fields as postcard writes them, with remaining milliseconds in place of moments. Records of each version are in files beside their
-//! tests; a changed form with an unchanged version fails them.
+//! State moves between shards and processes as records: a version, the listeners and peers that the process knows by
+//! number, then the fields as postcard writes them, with remaining milliseconds in place of moments. Records of each
+//! version are in files beside their tests; if the format changes without a new version, these tests fail.
 //!
 //! # Where is ...?
 //!

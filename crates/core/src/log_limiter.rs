@@ -9,7 +9,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Subject of a line. Each subject has its own share of lines, so that a loud one does not hide another.
+/// Subject of a line. Each subject has its own share of lines, so that frequent lines of one subject do not suppress
+/// those of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LogSubject {
     /// Connection that failed, or without a valid message.
@@ -59,7 +60,7 @@ struct Minute {
     /// Start in milliseconds of [`crate::Now::mono`].
     began: u64,
     said: [u32; KINDS],
-    /// Lines of each source and kind; no more entries than lines.
+    /// Number of lines of each source and kind; there are no more entries than lines.
     sources: HashMap<(IpAddr, LogSubject), u32>,
     /// Suppressed lines since the last report.
     suppressed: Suppressed,
@@ -85,9 +86,10 @@ impl Suppressed {
 const MINUTE: u64 = 60_000;
 
 impl LogLimiter {
-    /// Creates a limiter with a maximum of lines per minute. One source may have a tenth of them for one kind, so that a loud source hides
-    /// no other. Half of them is reserved for the kinds in equal parts, so that a loud kind hides no other. A source of IPv6 is a network
-    /// of `ipv6_prefix` bits.
+    /// Creates a limiter with a maximum of lines per minute. One source may write a tenth of the lines for one kind, so
+    /// that it cannot suppress the lines of other sources. Half of the lines is reserved for the kinds in equal parts,
+    /// so that frequent lines of one kind cannot suppress the other kinds. A source of IPv6 is a network of
+    /// `ipv6_prefix` bits.
     pub fn new(most: u32, ipv6_prefix: u8) -> Self {
         Self { most: most.into(), ipv6_prefix, minute: Mutex::default() }
     }
@@ -97,7 +99,8 @@ impl LogLimiter {
         self.most.store(most, Relaxed);
     }
 
-    /// Tells whether a line of this kind about this source may be written at `now` (milliseconds). Counts it otherwise.
+    /// Tells whether a line of this kind about this source may be written at `now` (milliseconds). If not, counts the
+    /// line as suppressed.
     pub fn allow(&self, kind: LogSubject, source: IpAddr, now: u64) -> bool {
         let (key, most) = ((counted(source, self.ipv6_prefix), kind), self.most.load(Relaxed));
         let mut minute = self.minute();
@@ -114,7 +117,7 @@ impl LogLimiter {
         true
     }
 
-    /// Returns the suppressed lines since the last report, once a minute. Call it now and then.
+    /// Returns once a minute the lines that were suppressed since the last report. To be called periodically.
     pub fn suppressed(&self, now: u64) -> Suppressed {
         let mut minute = self.minute();
         if now < minute.asked.saturating_add(MINUTE) {
@@ -150,11 +153,11 @@ mod tests {
         let said = |kind, source, now| (0..50).filter(|_| log_limiter.allow(kind, ip(source), now)).count();
         assert_eq!(said(LogSubject::Scanner, 1, 5), 16);
         assert_eq!(said(LogSubject::Authentication, 1, 5), 16, "scans hide no guesses");
-        // Many sources together may have all lines except the reserves of the six kinds without a line.
+        // Many sources together may write all lines except the reserves of the six kinds that have no line yet.
         assert_eq!((2..100).map(|source| said(LogSubject::Scanner, source, 10_000)).sum::<usize>(), 160 - 32 - 60);
         assert!(log_limiter.minute().sources.len() <= 100);
         assert_eq!(said(LogSubject::Scanner, 200, 10_000), 0);
-        // Each other kind has its part, even after a flood of all.
+        // Each other kind has its part, even after many lines of all kinds.
         assert_eq!(said(LogSubject::Malformed, 200, 10_000), 10);
         assert_eq!(said(LogSubject::Authentication, 200, 10_000), 0);
         for kind in [

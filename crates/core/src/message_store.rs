@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 
 /// Bytes of text in one block.
 const TEXT: usize = 120;
-/// Blocks of a segment: nearly 32 KB. A little less, because an allocator may align a block by adding a few bytes, and its next size would
-/// be a third larger.
+/// Number of blocks of a segment: nearly 32 KB. The size is a little below 32 KB, because an allocator may add a few
+/// bytes to align a segment, and its next larger size class would be a third larger.
 const SEGMENT: usize = 255;
 const NONE: u32 = u32::MAX;
 
@@ -16,7 +16,7 @@ pub(crate) const fn memory_of(bytes: usize) -> usize {
     size_of::<Block>() * if blocks == 0 { 1 } else { blocks }
 }
 
-/// Handle of a kept message. Unchecked: its holder frees it once and does not use it afterwards.
+/// Handle of a stored message. It is not checked: its holder must free it once and must not use it afterwards.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoredMessage(NonZeroU32);
 
@@ -95,7 +95,7 @@ impl MessageStore {
         self.segments.held() * (size_of::<Segment>() + SEGMENT * size_of::<Block>())
     }
 
-    /// Stores a copy.
+    /// Stores a copy of the message, and returns its handle.
     ///
     /// # Panics
     /// With a message of 4 GiB or more, or when 512 GiB are stored.
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(store.bytes(), (0..1000).sum::<usize>());
         assert!(memory_of(0) == 128 && memory_of(120) == 128 && memory_of(121) == 256);
         assert!(store.memory() >= (0..1000).map(memory_of).sum::<usize>());
-        // Every second message is freed, and its blocks serve others.
+        // Every second message is freed, and its blocks are reused for other messages.
         let mut odd = Vec::new();
         for (n, k) in kept.drain(..).enumerate() {
             if n % 2 == 0 { store.free(k) } else { odd.push((n, k)) }

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Event of a request of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Context that the user gave to the role with the request. It names the call.
+    /// Context that the user of the role passed with the request. It identifies the call.
     pub context: u64,
     /// Event of the request.
     pub event: NoticeEvent,
@@ -27,10 +27,11 @@ pub enum NoticeEvent {
         branch: u32,
         /// Range of the response in the outbox.
         bytes: Range<usize>,
-        /// Milliseconds since the request was forwarded, for the first sign of an answer only.
+        /// Milliseconds since the request was forwarded; only in the notice of the first response that was sent
+        /// upstream.
         after: Option<u32>,
     },
-    /// A 2xx goes upstream. For an INVITE: each 2xx of each callee, repetitions included.
+    /// A 2xx is sent upstream. For an INVITE: each 2xx of each callee, including retransmissions.
     Answered {
         /// 200 to 299.
         status: u16,
@@ -38,7 +39,8 @@ pub enum NoticeEvent {
         first: bool,
         /// Range of the response in the outbox.
         bytes: Range<usize>,
-        /// Milliseconds since the request was forwarded, for the first sign of an answer only.
+        /// Milliseconds since the request was forwarded; only in the notice of the first response that was sent
+        /// upstream.
         after: Option<u32>,
     },
     /// A branch has a final response of 300 or more, or its request could not be sent (503).
@@ -53,15 +55,15 @@ pub enum NoticeEvent {
         /// Next hop. None: its transaction is gone.
         target: Option<Target>,
     },
-    /// A branch of an INVITE has no 2xx and gets none in time: its phone has stopped ringing. Also a branch that lost to another, and an
-    /// abandoned branch that responded later.
+    /// A branch of an INVITE has no 2xx and gets none in time: its phone has stopped ringing. This notice is also
+    /// emitted for a branch that lost to another, and for an abandoned branch that responded later.
     BranchEnded {
         /// Number of the branch, as in [`NoticeEvent::Rang`].
         branch: u32,
     },
     /// The sender has cancelled the request.
     Cancelled,
-    /// Every target was tried: the best response goes upstream.
+    /// Every target was tried, and the best response is sent upstream.
     Exhausted {
         /// Status of the response to the sender.
         status: u16,
@@ -70,15 +72,15 @@ pub enum NoticeEvent {
     },
     /// The sender gets no final response: there is none, or it would come too late.
     Abandoned,
-    /// A party has ended its dialog with this server by a BYE, which this server has answered. Only a role that anchors calls emits it, with the
-    /// context of the INVITE; [`Party`] names the leg.
+    /// A party has ended its dialog with this server by a BYE, which this server has answered. Only a role that anchors
+    /// calls emits this notice, with the context of the INVITE; [`Party`] names the leg.
     HungUp {
         /// Sender of the BYE.
         by: Party,
         /// Q.850 cause that the BYE names.
         cause: Option<u16>,
     },
-    /// The last transaction of the request has ended. An earlier notice told its outcome.
+    /// The last transaction of the request has ended. An earlier notice had its outcome.
     Ended,
 }
 

@@ -20,7 +20,8 @@ pub struct Send {
     range: (u32, u32),
     /// Token for [`Failure`] if the message cannot be sent. 0: the sender needs no report.
     pub token: u64,
-    /// Set if the sender has a fallback. Such a message fails soon if it needs a new connection that is not made in time (`strowger-net`).
+    /// Set if the sender has a fallback. Such a message fails early if it needs a new connection that is not
+    /// established in time (`strowger-net`).
     pub has_fallback: bool,
 }
 
@@ -44,12 +45,14 @@ impl Outbox {
         Self::default()
     }
 
-    /// Returns the start of the next message: write into [`Outbox::bytes`] from there, then [`Outbox::send`] the range.
+    /// Returns the start of the next message. The caller appends the message to [`Outbox::bytes`] from there on, then
+    /// passes its range to [`Outbox::send`].
     pub fn start(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Sends `range` of [`Outbox::bytes`] to `target`. The same range may be sent several times.
+    /// Adds `range` of [`Outbox::bytes`] to the messages to send, for `target`. The same range may be added several
+    /// times.
     pub fn send(&mut self, target: Target, range: Range<usize>, token: u64) {
         debug_assert!(range.end <= self.bytes.len());
         let range = (range.start as u32, range.end as u32);

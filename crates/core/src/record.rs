@@ -1,8 +1,9 @@
 //! State in bytes: a record that one shard, process or run leaves to another.
 //!
-//! A record begins with the version of its format. The names of the listeners and peers follow, which a process knows by numbers of its
-//! own, and then the fields of the record in their order, without names, as postcard writes them. So each change of a recorded type changes
-//! the format, and MUST change [`VERSION`]. Moments are stored as remaining milliseconds.
+//! A record begins with the version of its format. The names of the listeners and peers follow, because each process
+//! has its own numbers for them. Then follow the fields of the record in their order, without names, as postcard writes
+//! them. So each change of a recorded type changes the format, and MUST change [`VERSION`]. Moments are stored as
+//! remaining milliseconds.
 
 use crate::{Arrival, ListenerId, PeerName, Target};
 use serde::de::DeserializeOwned;
@@ -16,7 +17,7 @@ pub const VERSION: u8 = 14;
 
 /// Type that a record can hold.
 pub trait Recorded: Serialize + DeserializeOwned {
-    /// Shows every number that has a meaning in its process only.
+    /// Visits every number that has a meaning in its process only.
     fn numbers(&mut self, show: &mut dyn FnMut(Number<'_>));
 }
 
@@ -34,13 +35,13 @@ pub trait Names {
     /// Returns the name by which another process finds the listener.
     fn listener(&self, number: ListenerId) -> String;
 
-    /// Returns the name that a peer must prove; for a forgotten one, a name that no peer proves.
+    /// Returns the name that a peer must prove; for a peer that was forgotten, a name that no peer can prove.
     fn peer(&self, number: PeerName) -> String;
 
     /// Returns the listener of this name, if there is one.
     fn listener_called(&self, name: &str) -> Option<ListenerId>;
 
-    /// Returns the number of this name in this process, a new one if it has none.
+    /// Returns the number of this name in this process, and assigns a number if the name has none.
     fn peer_called(&self, name: &str) -> PeerName;
 }
 

@@ -1,4 +1,5 @@
-//! Memory in segments: it grows without copying, the lowest segment with room is used first, and empty ones are freed.
+//! Memory in segments: it grows without copying, the lowest segment with room is used first, and empty segments are
+//! freed.
 
 use std::ops::{Index, IndexMut};
 
@@ -37,7 +38,7 @@ impl<S: Segment> Segments<S> {
         self.all.len()
     }
 
-    /// Lets `take` use a place of the lowest segment with room. Returns the number of that segment too.
+    /// Calls `take` with the lowest segment that has room, and returns its result and the number of that segment.
     #[inline]
     pub(crate) fn take<R>(&mut self, take: impl FnOnce(&mut S) -> R) -> (usize, R) {
         let number = self.room.lowest().unwrap_or_else(|| {
@@ -84,7 +85,7 @@ impl<S: Segment> Segments<S> {
         self.all.iter().enumerate().filter_map(|(number, segment)| Some((number, segment.as_deref()?)))
     }
 
-    /// Frees segments that were not needed since the call before the last. Call it about once a second.
+    /// Frees segments that were not needed since the call before the last. To be called about once a second.
     ///
     /// Returns true if a later call may return more memory without any other event.
     pub(crate) fn tidy(&mut self) -> bool {
@@ -112,7 +113,7 @@ impl<S: Segment> Segments<S> {
 }
 
 /// # Panics
-/// If no memory is allocated for this segment: the caller named a missing entry.
+/// If no memory is allocated for this segment, because the caller named a missing entry.
 impl<S> Index<usize> for Segments<S> {
     type Output = S;
 
@@ -185,8 +186,8 @@ impl Held {
         self.used -= 1;
     }
 
-    /// Ends a period. Returns the number of empty segments to free. Some slack stays while any segment is in use, so that a load with small
-    /// variations frees and allocates nothing.
+    /// Ends a period. Returns the number of empty segments to free. Some empty segments are kept while any segment is
+    /// in use, so that a load with small variations frees and allocates nothing.
     fn spare(&mut self) -> usize {
         let need = self.peak.max(self.peak_before);
         self.peak_before = self.peak;

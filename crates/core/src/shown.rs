@@ -10,8 +10,9 @@ const MORE: &str = "...";
 /// Escaped space.
 const SPACE: &str = "\\x20";
 
-/// Returns bytes of a peer, escaped as in a Rust string: at most [`LONGEST`] bytes, with `...` at the end of a cut value. If it contains an
-/// equals sign, spaces are escaped too, so that no part of it reads as another field of the line.
+/// Returns bytes of a peer, escaped as in a Rust string: at most [`LONGEST`] bytes, with `...` at the end of a cut
+/// value. If a value contains an equals sign, spaces are escaped too, so that no part of the value looks like another
+/// field of the line.
 pub fn shown(bytes: &[u8]) -> impl Display + '_ {
     Shown(bytes)
 }
@@ -19,8 +20,8 @@ pub fn shown(bytes: &[u8]) -> impl Display + '_ {
 /// Maximum bytes of a reason in a log line.
 pub const LONGEST_REASON: usize = 400;
 
-/// Returns displayed text without control characters: at most [`LONGEST_REASON`] bytes, with `...` at the end of a cut text. For errors
-/// that may quote a peer.
+/// Returns displayed text without control characters: at most [`LONGEST_REASON`] bytes, with `...` at the end of a cut
+/// text. To be used for errors that may quote a peer.
 pub fn brief(value: &impl Display) -> impl Display + '_ {
     Brief(value)
 }

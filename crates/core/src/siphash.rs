@@ -1,13 +1,14 @@
-//! SipHash with 128 bits of output: SipHash-1-3 for keys of tables, SipHash-2-4 to authenticate values that come back from a peer. Input is
-//! in words of 64 bits: a part begins with its length and is filled up to a word, so that parts do not run together.
+//! SipHash with 128 bits of output: SipHash-1-3 for keys of tables, SipHash-2-4 to authenticate values that a peer
+//! sends back. The input is a sequence of words of 64 bits: each part begins with its length and is padded to a word,
+//! so that different divisions into parts give different inputs.
 
 use crate::hmac::Hmac;
 
 /// Hash for keys of tables.
 pub(crate) type Fast = Sip<1, 3>;
 
-/// Pseudo-random function, and so a message authentication code too. A call needs several of them, and a SHA-256 costs several times as
-/// much.
+/// Pseudo-random function, and so a message authentication code too. It is used because a call needs several codes, and
+/// a SHA-256 costs several times as much.
 pub(crate) type Strong = Sip<2, 4>;
 
 /// SipHash-c-d.
@@ -45,7 +46,7 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         Self { v, words: 0 }
     }
 
-    /// Feeds a number, or several that fill a word.
+    /// Feeds a number, or several numbers that fill a word.
     #[inline]
     pub(crate) fn word(&mut self, word: u64) {
         self.words += 1;
@@ -65,7 +66,7 @@ impl<const C: usize, const D: usize> Sip<C, D> {
         self.feed(bytes, |word| word);
     }
 
-    /// Feeds a name that compares in any case.
+    /// Feeds a name that is compared without case.
     pub(crate) fn part_lower(&mut self, bytes: &[u8]) {
         self.feed(bytes, lower);
     }
@@ -108,19 +109,19 @@ impl<const C: usize, const D: usize> Sip<C, D> {
     }
 }
 
-/// Turns each byte that is an ASCII capital into its small letter.
+/// Converts each byte that is an ASCII capital to lower case.
 #[inline]
 const fn lower(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     let ascii = word & (0x7f * ONES);
-    // High bit of each byte: at or above A; above Z.
+    // The high bit of each byte is set where the byte is at or above A, and where it is above Z.
     let from_a = ascii + (0x80 - b'A' as u64) * ONES;
     let above_z = ascii + (0x7f - b'Z' as u64) * ONES;
     let capital = (from_a ^ above_z) & !word & (0x80 * ONES);
     word | capital >> 2
 }
 
-/// Returns less than eight bytes as the low bytes of a word.
+/// Returns fewer than eight bytes as the low bytes of a word.
 #[inline]
 fn few(bytes: &[u8]) -> u64 {
     let (mut word, mut rest) = (0, bytes);

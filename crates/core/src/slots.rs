@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 /// Bits of a generation: a table makes this many insertions before an id repeats. The other bits of a word are free for other data.
 pub const GENERATION_BITS: u32 = 28;
 
-/// Id of an entry of a [`Slots`]: slot, and use of the slot.
+/// Id of an entry of a [`Slots`]: its slot, and the use of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Id {
-    /// Position in the table; another entry may have it later.
+    /// Position in the table; another entry may have the same position later.
     pub slot: u32,
     /// Number of the insertion in the whole table, so that an id is not mistaken for a later one of the same slot. Never 0, below
     /// 2^[`GENERATION_BITS`].
@@ -17,7 +17,7 @@ pub struct Id {
 }
 
 impl Id {
-    /// Returns the id as one word, never 0: a token for others to carry.
+    /// Returns the id as one word, never 0, which other parts can store as a token.
     pub const fn to_u64(self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
     }
@@ -50,13 +50,13 @@ macro_rules! ids {
 }
 pub(crate) use ids;
 
-/// Entries of a segment; its free places are the zero bits of one `u128`.
+/// Entries of a segment. The zero bits of one `u128` mark its free places.
 const SEGMENT: usize = 128;
 
 /// Slab in segments of 128 entries.
 ///
-/// The lowest free place is used first, so that the upper segments run empty when the load falls; [`Slots::tidy`] frees
-/// empty ones. Growth copies nothing.
+/// The lowest free place is used first, so that the upper segments become empty when the load falls; [`Slots::tidy`]
+/// frees empty segments. Growth copies nothing.
 #[derive(Debug)]
 pub struct Slots<T> {
     segments: Segments<Segment<T>>,
@@ -138,7 +138,7 @@ impl<T> Slots<T> {
         self.segments.get(slot as usize / SEGMENT)
     }
 
-    /// Returns an entry. None: it was removed, or never existed.
+    /// Returns an entry; `None` if it was removed, or never existed.
     pub fn get(&self, id: Id) -> Option<&T> {
         let segment = self.segment(id.slot)?;
         let place = id.slot as usize % SEGMENT;
@@ -152,14 +152,14 @@ impl<T> Slots<T> {
         (segment.generations[place] == id.generation).then_some(segment.values[place].as_mut())?
     }
 
-    /// Returns the current entry of this slot, for every id.
+    /// Returns the current entry of this slot, with its id.
     pub fn at(&self, slot: u32) -> Option<(Id, &T)> {
         let segment = self.segment(slot)?;
         let place = slot as usize % SEGMENT;
         segment.values[place].as_ref().map(|value| (Id { slot, generation: segment.generations[place] }, value))
     }
 
-    /// Removes an entry and frees its place. None: no such entry.
+    /// Removes an entry and frees its place; returns `None` if there is no such entry.
     pub fn remove(&mut self, id: Id) -> Option<T> {
         let at = id.slot as usize / SEGMENT;
         let segment = self.segments.get_mut(at)?;
@@ -174,7 +174,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// Returns a slot such that neither it nor a later one has an entry.
+    /// Returns a slot number such that no slot from it on has an entry.
     pub fn end(&self) -> u32 {
         (self.segments.end() * SEGMENT) as u32
     }
@@ -189,7 +189,7 @@ impl<T> Slots<T> {
         })
     }
 
-    /// Frees segments that were not needed since the call before the last. Call it about once a second.
+    /// Frees segments that were not needed since the call before the last. To be called about once a second.
     ///
     /// Returns true if a later call may return more memory without any other event.
     pub fn tidy(&mut self) -> bool {

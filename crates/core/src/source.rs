@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Returns the address under which a source is counted. IPv4 stays unchanged, also if it is mapped into IPv6. For IPv6 it is the network of
-/// `ipv6_prefix` bits (0 to 128), because a peer with one address of a network has all of them, mostly a /64 (RFC 6177, RFC 8981).
+/// Returns the address under which a source is counted. An IPv4 address is not changed, or is unmapped if it is mapped
+/// into IPv6. For IPv6 the result is the network of `ipv6_prefix` bits (0 to 128), because a peer with one address of a
+/// network, mostly a /64, has all of them (RFC 6177, RFC 8981).
 pub fn counted(source: IpAddr, ipv6_prefix: u8) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V6(ip) => {

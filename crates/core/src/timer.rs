@@ -1,7 +1,8 @@
-//! Timers: those of one length wait in one queue, first in, first out.
+//! Timers: the timers of one length wait in one queue, first in, first out.
 //!
-//! A timer costs 16 bytes and no search: within one length, the first to start is the first to end. Stopping one means forgetting its
-//! [`Stamp`]. The queue's entry is skipped when its turn comes, or removed sooner if such entries pile up.
+//! A timer costs 16 bytes and no search: within one length, the first to start is the first to end. A timer is stopped
+//! by forgetting its [`Stamp`]. Its entry in the queue is skipped later, or removed sooner if the queue has many such
+//! entries.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,20 +10,21 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Lengths of all timers in milliseconds: RFC 3261 table 4 (appendix A), RFC 6026.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimerSettings {
-    /// Round-trip time estimate. Default 500. Timers A, E and G start with it; F, H, J, L, M last 64 times as long.
+    /// Round-trip time estimate. Default 500. It is the first length of timers A, E and G; timers F, H, J, L, M are 64
+    /// times as long.
     pub t1: u64,
     /// Longest pause between retransmissions of a non-INVITE request or an INVITE response. Default 4,000.
     pub t2: u64,
     /// Longest time that a message may stay in the network: timers I and K. Default 5,000.
     pub t4: u64,
-    /// Timer B: time until the first response to an INVITE. None: 64*T1.
+    /// Timer B: time until the first response to an INVITE. `None` means 64*T1.
     pub b: Option<u64>,
     /// Timer D over unreliable transports; at least 32 s (RFC 3261 section 17.1.1.2). Default 32,000.
     pub d: u64,
     /// Timer C of a proxy: more than three minutes (RFC 3261 section 16.6 step 11). Default 181,000.
     pub c: u64,
-    /// Ends of transactions are rounded up to a multiple of this, so that many share one wake-up; retransmissions are exact. Default 100.
-    /// 1: every timer is exact.
+    /// Ends of transactions are rounded up to a multiple of this, so that many share one wake-up; retransmissions are
+    /// exact. Default 100. With 1 every timer is exact.
     pub step: u64,
 }
 
@@ -155,7 +157,7 @@ impl Timers {
         let stamp = self.next_stamp();
         let queue = &mut self.queues[usize::from(length.0)];
         let due = now.saturating_add(queue.length);
-        // Never before an earlier one: the order holds even if the caller's clock goes back.
+        // The end must not be before an earlier end, so that the order holds even if the caller's clock goes back.
         let due = due.checked_next_multiple_of(queue.step).unwrap_or(due).max(queue.last);
         queue.last = due;
         self.soonest = self.soonest.min(due);
@@ -175,7 +177,7 @@ impl Timers {
         Stamp(stamp)
     }
 
-    /// Stops the timer of `stamp`, if it runs.
+    /// Stops the timer of `stamp`, if it is running.
     pub fn stop(&mut self, stamp: &mut Stamp) {
         if stamp.is_running() {
             *stamp = Stamp::NONE;
@@ -183,8 +185,8 @@ impl Timers {
         }
     }
 
-    /// Takes the next ended timer, with the slot of its entry. `runs` tells whether the entry in a slot still has the stamp. The returned
-    /// timer no longer runs, and its owner forgets the stamp.
+    /// Removes the next ended timer. Returns its stamp, with the slot of its entry. `runs`: function that tells whether
+    /// the entry in a slot still has the stamp. The returned timer no longer runs, and its owner must forget the stamp.
     pub fn due(&mut self, now: u64, runs: impl Fn(u32, Stamp) -> bool) -> Option<(u32, Stamp)> {
         if now < self.soonest {
             return None;
@@ -200,8 +202,8 @@ impl Timers {
         Some((waiting.slot, Stamp(waiting.stamp)))
     }
 
-    /// Removes stopped timers of this length, up to the first running one. For a length that is mostly stopped early: its entries would
-    /// pile up while shorter timers run.
+    /// Removes stopped timers of this length, up to the first running one. To be used for a length whose timers are
+    /// mostly stopped early, because their entries would accumulate while shorter timers run.
     pub fn shed(&mut self, length: Length, runs: impl Fn(u32, Stamp) -> bool) {
         let at = usize::from(length.0);
         while let Some(head) = self.queues[at].chunks.front().and_then(VecDeque::front)
@@ -222,7 +224,8 @@ impl Timers {
         all.map(|w| (Stamp(w.stamp), w.due))
     }
 
-    /// Returns the end of the first running timer and its queue (none: the odd ones). Removes stopped timers at the heads.
+    /// Returns the end of the first running timer and its queue (`None` for the queue of timers started with
+    /// [`Timers::start_at`]). Removes stopped timers at the heads of the queues.
     fn first(&mut self, runs: &impl Fn(u32, Stamp) -> bool) -> Option<(u64, Option<usize>)> {
         let mut first: Option<(u64, Option<usize>)> = None;
         for at in 0..self.queues.len() {
@@ -264,7 +267,8 @@ impl Timers {
         waiting
     }
 
-    /// Removes stopped timers if they are more than half of all, and frees spare memory when no timer runs. Call it about once a second.
+    /// Removes stopped timers if they are more than half of all, and frees spare memory when no timer runs. To be
+    /// called about once a second.
     pub fn tidy(&mut self, runs: impl Fn(u32, Stamp) -> bool) {
         if self.waiting() > 2 * self.running + CHUNK {
             for queue in &mut self.queues {

@@ -46,7 +46,8 @@ impl Transport {
         }
     }
 
-    /// Returns the `transport` parameter of a URI; that of WebSocket does not mention TLS (RFC 7118 section 5.2).
+    /// Returns the `transport` parameter of a URI; for WebSocket the value does not show whether TLS is used (RFC 7118
+    /// section 5.2).
     pub const fn uri_text(self) -> &'static str {
         match self {
             Self::Wss => Self::Ws.text(),
@@ -65,7 +66,7 @@ impl Transport {
         }
     }
 
-    /// Reads [`Transport::text`] in any case; none for another word.
+    /// Parses [`Transport::text`] in any case; returns `None` for another word.
     pub fn of(text: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|t| t.text().as_bytes().eq_ignore_ascii_case(text))
     }
@@ -85,7 +86,7 @@ impl Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ListenerId(pub u16);
 
-/// Connection. Its name tells any shard of any process of any node which shard has it.
+/// Connection. Its fields identify, for any shard of any process of any node, the shard that has the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Flow {
     /// Number of the server in its cluster.
@@ -96,7 +97,7 @@ pub struct Flow {
     pub shard: u8,
     /// Position of the connection in the table of that shard.
     pub slot: u32,
-    /// Number of uses of the slot: an ended flow is never mistaken for its successor.
+    /// Number of uses of the slot, by which an ended flow is distinguished from later flows in the same slot.
     pub generation: u32,
 }
 
@@ -104,7 +105,8 @@ impl Flow {
     /// Length of [`Flow::to_bytes`].
     pub const BYTES: usize = 13;
 
-    /// Returns the fields in their order, big-endian: the form for the database and for marks in messages.
+    /// Returns the fields in their order, big-endian. This is the form for the database, and for tokens and seals in
+    /// messages.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[0..2].copy_from_slice(&self.node.to_be_bytes());
@@ -143,7 +145,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// Returns the target that leads back the way of the message.
+    /// Returns the target for a reply to the message.
     pub const fn reply(&self) -> Target {
         Target { flow: self.flow, ..Target::new(self.transport, self.listener, self.remote) }
     }
@@ -153,8 +155,8 @@ impl Arrival {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeerName(pub NonZeroU32);
 
-/// Target of a message: `flow` while it lives and is a connection with `address`, else `address` (streams: an existing connection to it, or
-/// a new one).
+/// Target of a message. The message is sent over `flow` while it exists and is a connection with `address`; otherwise
+/// to `address` (over a stream: by an existing connection to it, or a new one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// Transport of the message.
@@ -166,9 +168,10 @@ pub struct Target {
     pub address: SocketAddr,
     /// Connection to use while it lives.
     pub flow: Option<Flow>,
-    /// Port of `address` at which the peer accepts connections after the end of the flow (RFC 3261 section 18.2.2). 0: the same port.
+    /// Port of `address` at which the peer accepts connections after the end of the flow (RFC 3261 section 18.2.2); 0
+    /// for the same port.
     pub listens: u16,
-    /// Name that a peer of a secure transport must prove. None: it must prove its address.
+    /// Name that a peer of a secure transport must prove; `None` if the peer must prove its address.
     pub name: Option<PeerName>,
 }
 

@@ -1,8 +1,9 @@
 //! Kept answers about names, and their lifetimes.
 //!
-//! The name servers give each answer its lifetime. An answer that is used in the last part of its life is refreshed, without delay for its users, so
-//! that a name in use never expires; an unused one is forgotten. While the name servers fail or are silent, an expired answer is used (RFC 8767), and
-//! they are asked again from time to time.
+//! The name servers give each answer its lifetime. An answer that is used in the last part of its life is refreshed,
+//! without delay for its users, so that a name in use never expires; an unused answer is forgotten. While the name
+//! servers fail or do not answer, an expired answer is used (RFC 8767), and the name servers are asked again from time
+//! to time.
 
 use super::ResolverSettings;
 use super::srv_order::Server;
@@ -11,7 +12,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Answers by name. All times are of one clock, which the owner reads.
+/// Answers by name. All times are times of one clock, which the owner reads.
 #[derive(Debug)]
 pub(super) struct Kept<K> {
     answers: HashMap<K, CachedAnswer>,
@@ -20,7 +21,7 @@ pub(super) struct Kept<K> {
     /// Names that are being refreshed ahead now, and their maximum number.
     asked: usize,
     most_asked: usize,
-    /// Least time before its end at which an answer is refreshed: a resolution may take this long.
+    /// Minimum time before the end of its life at which an answer is refreshed: a resolution may take this long.
     deadline: Duration,
     /// Time after a failure until the name servers are asked again.
     failure: Duration,
@@ -66,7 +67,7 @@ impl<K: Hash + Eq> Kept<K> {
     pub(super) fn look(&mut self, key: &K, now: Instant) -> Option<Known> {
         let answer = self.answers.get_mut(key)?;
         let is_stale = now >= answer.until;
-        // A question in progress ends soon, and no request waits for it.
+        // A question in progress ends soon, and no request waits for its answer.
         let may_be_stale = answer.has_failed || answer.is_asked;
         if is_stale && !(may_be_stale && now < answer.until + self.stale) {
             return None;
@@ -85,7 +86,7 @@ impl<K: Hash + Eq> Kept<K> {
         (now >= answer.until && now < answer.until + self.stale).then(|| answer.servers.clone())
     }
 
-    /// Marks an expired answer: it is used at once until the name servers answer.
+    /// Marks an expired answer as late: it is used at once until the name servers answer.
     pub(super) fn is_late(&mut self, key: &K, now: Instant) {
         // A new answer may have arrived just now.
         if let Some(answer) = self.answers.get_mut(key).filter(|answer| now >= answer.until) {
@@ -93,7 +94,7 @@ impl<K: Hash + Eq> Kept<K> {
         }
     }
 
-    /// Notes the end of a query that was sent ahead of the expiry, with any result.
+    /// Notes the end, with any result, of a query that was sent before the expiry of an answer.
     pub(super) fn is_asked(&mut self, key: &K) {
         self.asked = self.asked.saturating_sub(1);
         if let Some(answer) = self.answers.get_mut(key) {
@@ -115,7 +116,7 @@ impl<K: Hash + Eq> Kept<K> {
                 return;
             }
         }
-        // The last fifth, but early enough before the end for the new answer to arrive in time.
+        // The last fifth of the lifetime, but early enough before its end for the new answer to arrive in time.
         let ahead = until - (time / 5).max(self.deadline).min(time / 2);
         let is_asked = self.answers.get(&key).is_some_and(|answer| answer.is_asked);
         self.answers.insert(key, CachedAnswer { servers, until, ahead, is_asked, has_failed: false });
@@ -126,7 +127,7 @@ impl<K: Hash + Eq> Kept<K> {
         self.answers.remove(key);
     }
 
-    /// Notes that the name servers gave no answer. Returns the kept answer if it may be used meanwhile.
+    /// Notes that the name servers gave no answer. Returns the kept answer if it may be used in the meantime.
     pub(super) fn fails(&mut self, key: &K, now: Instant) -> Option<Known> {
         let answer = self.answers.get_mut(key)?;
         (answer.has_failed, answer.ahead) = (true, now + self.failure);
@@ -168,7 +169,7 @@ mod tests {
         Arc::new([Server::alone(Transport::Udp, vec![([192, 0, 2, 1], port).into()])])
     }
 
-    /// Kept answer as port, with `is_stale` and `is_to_be_asked`.
+    /// Returns the kept answer as its port, `is_stale` and `is_to_be_asked`.
     fn seen(known: Option<Known>) -> Option<(u16, bool, bool)> {
         known.map(|known| (known.servers[0].addresses[0].port(), known.is_stale, known.is_to_be_asked))
     }
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!(look(&mut kept, 97), Some((2, false, true)));
         assert_eq!(look(&mut kept, 109), Some((2, true, false)), "while it is asked for");
         kept.is_asked(&"a");
-        // Without an answer, and without a failure, it expires.
+        // No new answer has arrived and no failure was noted, so the kept answer expires.
         assert_eq!(look(&mut kept, 109), None);
     }
 
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(seen(kept.fails(&"a", at(160))), None);
         kept.tidy(at(160));
         assert_eq!(kept.answers.capacity(), 0);
-        // If no failure is known, the name servers are asked first.
+        // If no failure is known, the name servers are asked before the expired answer is used.
         kept.put("b", servers(2), start, at(60));
         assert_eq!(seen(kept.look(&"b", at(60))), None);
         assert!(kept.stale(&"b", at(59)).is_none() && kept.stale(&"b", at(60)).is_some());
@@ -234,7 +235,7 @@ mod tests {
         kept.forget(&"b");
         assert_eq!(seen(kept.look(&"b", at(64))), None);
         assert!(kept.stale(&"b", at(64)).is_none(), "a name that does not exist any more");
-        // An answer that is too old for RFC 8767 is not used.
+        // An answer older than RFC 8767 allows is not used.
         assert!(kept.stale(&"a", at(160)).is_none());
     }
 

@@ -31,8 +31,9 @@ struct Addresses {
 }
 
 impl Inner {
-    /// Sends all queries of one step at the same time. Once some have succeeded, waits only a while for the others; failures count only if nothing
-    /// else is found. `past_cache`: queries the name servers even if the cache of records has an answer.
+    /// Sends all queries of one step at the same time. Once some have succeeded, waits only a limited time for the
+    /// others; failures count only if nothing else is found. `past_cache`: whether to query the name servers even if
+    /// the cache of records has an answer.
     pub(super) async fn ask(
         &self,
         (host, port, transport, secure): &Key,
@@ -41,7 +42,7 @@ impl Inner {
     ) -> Result<Found, Error> {
         let ResolverSettings { speaks, targets: most, failure: soon, .. } = self.settings;
         let plain = transport.unwrap_or(if *secure { Transport::Tls } else { Transport::Udp });
-        // A port ends the search for services (section 4.2), and WebSocket has none.
+        // A URI with a port needs no search for services (section 4.2), and WebSocket has no services.
         if port.is_some() || matches!(plain, Transport::Ws | Transport::Wss) {
             let port = port.unwrap_or_else(|| plain.default_port());
             return self.host(host, plain, port, past_cache).await;
@@ -70,7 +71,7 @@ impl Inner {
                 until.hears(&records);
                 offered(&records.all, *secure, speaks)
             }
-            // Some name servers do not know NAPTR and fail, or do not answer.
+            // Some name servers do not implement NAPTR, and fail or do not answer.
             _ => Vec::new(),
         };
         if !named.is_empty() {
@@ -84,7 +85,7 @@ impl Inner {
                 Ok(records) => {
                     until.hears(&records);
                     let mut of = servers_of(records.all);
-                    // The service is decidedly not available at this domain (RFC 2782).
+                    // The domain declares that the service is not available (RFC 2782).
                     if !of.is_empty() && of.iter().all(|srv| srv.target.is_root()) {
                         refused.push(*transport);
                     }
@@ -95,12 +96,12 @@ impl Inner {
                 Err(error) => failure = Some(error),
             }
         }
-        // As many as allowed, drawn in the order of their selection.
+        // At most the allowed number, in the order in which RFC 2782 selects servers.
         let mut candidates = order(servers, |candidate| &candidate.server, random);
         self.counters.left_out.fetch_add(candidates.len().saturating_sub(most) as u64, Relaxed);
         candidates.truncate(most);
         let lookups = candidates.iter().map(|candidate| self.addresses(&candidate.host, past_cache));
-        // One server without an address does not spoil the others.
+        // One server without an address does not make the whole look-up fail.
         let found = answers_of(lookups.collect(), self.grace(), end, |found| found.is_ok()).await;
         let mut servers = Vec::with_capacity(candidates.len());
         for (Candidate { port, server, .. }, found) in candidates.into_iter().zip(found) {
@@ -111,7 +112,8 @@ impl Inner {
             }
         }
         if servers.is_empty() {
-            // No services: the address itself (section 4.2), by a transport that is not refused.
+            // There are no services, so the address of the name itself is used (section 4.2), by a transport that was
+            // not declared unavailable.
             let either: &[Transport] = if transport.is_none() && !secure { &[plain, Transport::Tcp] } else { &[plain] };
             let by = either.iter().find(|t| (transport.is_some() || speaks.has(**t)) && !refused.contains(t));
             let Some(by) = by else { return Err(failure.unwrap_or(Error::NotFound)) };
@@ -129,7 +131,8 @@ impl Inner {
         Ok(Found { servers: vec![Server::alone(transport, addresses)], until })
     }
 
-    /// Returns the time to wait for slower answers after others have arrived: a part of the time limit of one query.
+    /// Returns the time to wait for slower answers after the first answers have arrived: a part of the time limit of
+    /// one query.
     fn grace(&self) -> Duration {
         self.settings.timeout / 4
     }
@@ -152,12 +155,12 @@ impl Inner {
         }
         let found = self.dns.lookup_ip(host).await.map_err(failed)?;
         let mut all: Vec<IpAddr> = found.iter().collect();
-        // A host with addresses of both families is reachable by IPv4 from more networks.
+        // A host with addresses of both families is reachable from more networks by IPv4 than by IPv6.
         all.sort_by_key(IpAddr::is_ipv6);
         if all.is_empty() { Err(Error::NotFound) } else { Ok(Addresses { all, until: found.valid_until() }) }
     }
 
-    /// Returns an empty list if there are none of this type.
+    /// Queries the records of this type. Returns an empty list if there are none.
     async fn records(&self, name: &str, of: RecordType, past_cache: bool) -> Result<Records, Error> {
         if past_cache {
             self.dns.clear_lookup_cache(name, of);
@@ -244,7 +247,7 @@ async fn answers_of<T>(
     work.into_iter().map(|(_, answer)| answer).collect()
 }
 
-/// Returns the services of a domain, the best first, that have a supported transport.
+/// Returns the services of a domain that have a supported transport, the preferred first.
 fn offered(records: &[RData], secure: bool, speaks: Speaks) -> Vec<(Transport, String)> {
     let mut found: Vec<&NAPTR> = records
         .iter()

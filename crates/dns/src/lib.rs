@@ -1,8 +1,8 @@
 //! Resolution of the host of a URI to addresses (RFC 3263).
 //!
-//! An answer is kept as long as the name servers allow (`answer_cache.rs`). A used name is refreshed before its answer expires (`ask_ahead`). While the name
-//! servers fail or are silent, the stale answer is used (RFC 8767), after a wait of at most [`PATIENCE`]. Of several equal servers one is drawn at
-//! each use (`srv_order.rs`).
+//! An answer is kept as long as the name servers allow (`answer_cache.rs`). A used name is refreshed before its answer
+//! expires (`ask_ahead`). While the name servers fail or do not answer, the stale answer is used (RFC 8767), after a
+//! wait of at most [`PATIENCE`]. Of several equal servers one is chosen at random at each use (`srv_order.rs`).
 //!
 //! # Where is ...?
 //!
@@ -62,14 +62,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Longest wait for a new answer if a stale one is known. The caller is not told meanwhile.
+/// Longest wait for a new answer if a stale one is known. The caller gets no answer during the wait.
 pub const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Host, port, transport, and whether the URI is a sips URI.
 type Key = (String, Option<u16>, Option<Transport>, bool);
 type Cell = Arc<OnceCell<Result<Arc<[Server]>, Error>>>;
 
-/// Resolver of names. Equal questions at the same time are asked once; failures are remembered for a while, answers as
+/// Resolver of names. Equal questions at the same time are sent once. Failures are remembered for a while, answers as
 /// long as the name servers allow. Must be used inside a tokio runtime. Cheap to clone.
 #[derive(Clone)]
 pub struct Resolver {
@@ -81,7 +81,7 @@ pub struct Resolver {
 pub struct ResolverSettings {
     /// Longest time of a whole resolution, which may need several questions.
     pub deadline: Duration,
-    /// Longest time of one attempt of one question; a lost datagram costs this much.
+    /// Longest time of one attempt to ask one question; the loss of a datagram costs this time.
     pub timeout: Duration,
     /// Attempts for one question, at least one.
     pub attempts: usize,
@@ -89,7 +89,7 @@ pub struct ResolverSettings {
     pub entries: usize,
     /// Lifetime of a remembered failure.
     pub failure: Duration,
-    /// Supported transports: services by others are not asked for (RFC 3263 section 4.1).
+    /// Supported transports. Services by other transports are not queried (RFC 3263 section 4.1).
     pub speaks: Speaks,
     /// Maximum number of addresses of one name; the best are kept.
     pub targets: usize,
@@ -163,7 +163,8 @@ struct Inner {
 }
 
 impl Resolver {
-    /// Uses the name servers of the machine (`/etc/resolv.conf`, `/etc/hosts`); those of loopback if it names none.
+    /// Uses the name servers of the machine (`/etc/resolv.conf`, `/etc/hosts`), or those of loopback if the machine
+    /// names none.
     pub fn system(settings: ResolverSettings) -> Result<Self, Error> {
         match TokioResolver::builder_tokio() {
             Ok(builder) => Self::with(builder, settings),
@@ -188,7 +189,7 @@ impl Resolver {
     fn with(mut builder: ResolverBuilder<TokioRuntimeProvider>, settings: ResolverSettings) -> Result<Self, Error> {
         let options = builder.options_mut();
         options.timeout = settings.timeout;
-        // This option counts the attempts after the first.
+        // This option counts the attempts after the first one.
         options.attempts = settings.attempts.saturating_sub(1);
         options.cache_size = settings.entries as u64;
         let dns = builder.build().map_err(ask::failed)?;
@@ -196,7 +197,7 @@ impl Resolver {
         Ok(Self { inner: Arc::new(Inner { dns, settings, asked: Mutex::default(), kept, counters: Arc::default() }) })
     }
 
-    /// Continues the counters of an earlier resolver. Call it before the first use.
+    /// Continues the counters of an earlier resolver. To be called before the first use.
     pub fn continue_counting(&mut self, before: &Self) {
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
             inner.counters = before.inner.counters.clone();
@@ -213,7 +214,8 @@ impl Resolver {
         self.inner.kept().len()
     }
 
-    /// Forgets expired failures, and answers too old to be used, and frees their memory. Call it every few seconds.
+    /// Forgets expired failures, and answers too old to be used, and frees their memory. To be called every few
+    /// seconds.
     pub fn tidy(&self) {
         let now = Instant::now();
         self.inner.kept().tidy(now);
@@ -278,8 +280,8 @@ impl Resolver {
         Ok(targets(&servers, most, random))
     }
 
-    /// Asks for a name whose answer is stale. Returns the stale answer if no new one comes within [`PATIENCE`]. The question continues, and
-    /// other requests do not wait for it.
+    /// Asks for a name whose answer is stale. Returns the stale answer if no new answer arrives within [`PATIENCE`].
+    /// The question continues meanwhile, and other requests do not wait for its answer.
     async fn learn_or_use(&self, key: Key, stale: Arc<[Server]>) -> Result<Arc<[Server]>, Error> {
         let (inner, asked) = (self.inner.clone(), key.clone());
         let question = tokio::spawn(async move { inner.learn(&asked, true).await });
@@ -294,12 +296,12 @@ impl Resolver {
         Ok(servers)
     }
 
-    /// Refreshes a name without delay for its users.
+    /// Refreshes a name in the background, without delay for its users.
     fn ask_ahead(&self, key: Key) {
         let inner = self.inner.clone();
         inner.counters.ahead.fetch_add(1, Relaxed);
         tokio::spawn(async move {
-            // The result is stored, a failure too.
+            // The result is stored, even if it is a failure.
             let _ = inner.learn(&key, true).await;
             inner.kept().is_asked(&key);
         });
@@ -347,7 +349,8 @@ impl Inner {
         cell.get_or_init(|| ask).await.clone()
     }
 
-    /// Stores the result. An earlier answer is used further if the name servers gave none; `is_used`: a request waits for the result.
+    /// Stores the result. If the name servers gave no answer, the earlier answer remains in use. `is_used`: whether a
+    /// request waits for the result.
     fn keep(&self, key: &Key, found: Result<Found, Error>, is_used: bool) -> Result<Arc<[Server]>, Error> {
         let (mut kept, now) = (self.kept(), Instant::now());
         match found {

@@ -7,7 +7,7 @@ use strowger_core::Transport;
 /// A host that serves a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Rank of its service in the preference of the name (RFC 3263 section 4.1).
+    /// Rank of the server's service in the preference of the name (RFC 3263 section 4.1).
     pub(super) service: u16,
     pub(super) transport: Transport,
     pub(super) priority: u16,
@@ -17,7 +17,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Creates the only server of a name.
+    /// Creates the server of a name that has only one.
     pub(super) fn alone(transport: Transport, addresses: Vec<SocketAddr>) -> Self {
         Self { service: 0, transport, priority: 0, weight: 0, addresses }
     }
@@ -33,8 +33,8 @@ pub(super) fn targets(servers: &[Server], most: usize, random: impl FnMut() -> u
     targets
 }
 
-/// Orders servers as RFC 2782 requires: by service, then by priority; equals are drawn one after the other, with their weights as probabilities.
-/// `server` returns the server of an item.
+/// Orders servers as RFC 2782 requires: by service, then by priority. Servers of equal priority are drawn one after the
+/// other, with probabilities proportional to their weights. `server` returns the server of an item.
 pub(super) fn order<T>(mut servers: Vec<T>, server: impl Fn(&T) -> &Server, mut random: impl FnMut() -> u64) -> Vec<T> {
     let rank = |one: &T| (server(one).service, server(one).priority);
     let weight = |one: &T| u64::from(server(one).weight);
@@ -53,7 +53,7 @@ pub(super) fn order<T>(mut servers: Vec<T>, server: impl Fn(&T) -> &Server, mut 
             }
             luck -= weight(one);
         }
-        // The rest keeps its order, those without weight first.
+        // The remaining servers keep their order, with those of weight zero first.
         servers[from..=chosen].rotate_right(1);
         from += 1;
     }
@@ -90,7 +90,7 @@ mod tests {
             assert_eq!((ports[0], ports[4], ports.len()), (4, 5, 5));
             *first.entry(ports[1]).or_insert(0) += 1;
         }
-        // Of five draws (0 to 4) one is for the server without weight, one and three for the others.
+        // Of five possible draws (0 to 4) one selects the server of weight zero, one and three the others.
         assert!((1_700..2_300).contains(&first[&1]) && (1_700..2_300).contains(&first[&2]), "{first:?}");
     }
 

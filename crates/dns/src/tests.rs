@@ -30,8 +30,8 @@ async fn server(zone: Vec<(&'static str, RData)>, lost: usize) -> (SocketAddr, A
     (address, asked)
 }
 
-/// Starts a name server as `server` does. Its answers are valid for this many seconds; while it is frozen it gives
-/// none.
+/// Starts a name server as `server` does. Its answers are valid for this many seconds; while the flag `frozen` is set
+/// it gives no answers.
 async fn serve(
     zone: Vec<(&'static str, RData)>,
     lost: usize,
@@ -64,7 +64,7 @@ async fn serve(
                 answer.metadata.response_code = ResponseCode::NXDomain;
             }
             answer.add_query(query);
-            // Late enough for equal questions to meet.
+            // The answer is delayed so that equal questions meet.
             tokio::time::sleep(Duration::from_millis(20)).await;
             socket.send_to(&answer.to_vec().unwrap(), from).await.unwrap();
         }
@@ -111,7 +111,7 @@ async fn names_lead_to_targets_as_the_rfc_says() {
     );
     assert_eq!(dns.resolve("full.test", None, None, true).await, targets(&[(Tls, &at(a, 5_071))]));
     assert_eq!(dns.resolve("full.test", None, Some(Tcp), false).await, targets(&[(Tcp, &at(a, 5_070))]));
-    // No services: the address itself. With a port: no question for services.
+    // The name has no services, so its address is used. With a port there is no question for services.
     assert_eq!(dns.resolve("a.test", None, None, false).await, targets(&[(Udp, &at(a, 5_060))]));
     assert_eq!(dns.resolve("a.test", Some(99), Some(Tcp), true).await, targets(&[(Tls, &at(a, 99))]));
     assert_eq!(dns.resolve("a.test", None, Some(Ws), false).await, targets(&[(Ws, &at(a, 80))]));
@@ -178,7 +178,7 @@ async fn failures_are_bounded_and_forgotten() {
     assert_eq!(dns.inner.asked().capacity(), 0);
 }
 
-/// Waits for a name server of this machine.
+/// Waits for this time, in which a name server of this machine acts.
 async fn pause(milliseconds: u64) {
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;
 }
@@ -186,7 +186,7 @@ async fn pause(milliseconds: u64) {
 #[tokio::test]
 async fn a_name_that_is_used_when_its_time_ends_is_asked_for_beside_those_who_use_it() {
     let (address, asked, _) = serve(zone(), 0, 2).await;
-    // The last of two seconds.
+    // An answer is refreshed in the last of its two seconds.
     let dns = Resolver::of(&[address], waiting(1_000)).unwrap();
     let (found, at) = (targets(&[(Transport::Udp, "192.0.2.1:5060")]), Instant::now());
     let resolve = || dns.resolve("a.test", Some(5_060), None, false);
@@ -194,7 +194,7 @@ async fn a_name_that_is_used_when_its_time_ends_is_asked_for_beside_those_who_us
         assert_eq!(resolve().await, found);
     }
     let first = asked.load(Relaxed);
-    // The answer is valid for at most two seconds from now: this is within the last.
+    // The answer is valid for at most two seconds from now, so this wait ends in the last second.
     pause(1_300).await;
     for _ in 0..3 {
         assert_eq!(resolve().await, found);
@@ -250,7 +250,7 @@ async fn a_silent_server_is_waited_for_briefly_and_once_where_an_answer_is_known
     assert_eq!(dns.resolve("b.test", Some(5_060), None, false).await, Err(Error::Late));
 }
 
-/// RFC 8767 applies to silence and failure. A negative answer is an answer.
+/// Checks that RFC 8767 applies only to silence and failure of the name servers: a negative answer is an answer.
 #[tokio::test]
 async fn a_name_that_ended_is_not_revived_by_silence() {
     let (address, _, is_frozen) = serve(zone(), 0, 1).await;

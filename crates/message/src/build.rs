@@ -4,8 +4,8 @@ use crate::header::{CSeq, CallId, Contact, MaxForwards, Party, Via};
 use crate::write::Write;
 use crate::{Form, Message, Method, Name, NameAddr, Uri, canonical, status};
 
-/// Writes one message line by line and appends it to a buffer. [`Builder::finish`] writes Content-Length; do not write
-/// it yourself.
+/// Writer of one message, which appends line by line to a buffer. [`Builder::finish`] writes Content-Length, so callers
+/// must not write it.
 #[derive(Debug)]
 #[must_use = "a message ends with `finish`"]
 pub struct Builder<'o> {
@@ -109,7 +109,7 @@ impl<'o> Builder<'o> {
         self.header(Name::CSeq, &CSeq::new(number, method))
     }
 
-    /// Writes Max-Forwards: the hops left. A user agent starts with 70 (RFC 3261 section 8.1.1.6).
+    /// Writes Max-Forwards: the number of hops that are left. A user agent starts with 70 (RFC 3261 section 8.1.1.6).
     pub fn max_forwards(self, hops: u8) -> Self {
         self.header(Name::MaxForwards, &MaxForwards(hops))
     }
@@ -168,7 +168,7 @@ impl<'o> Builder<'o> {
         self
     }
 
-    /// Output buffer, for lines that no method here writes; the caller ends each with CRLF.
+    /// Returns the output buffer, for lines that no method here writes; the caller ends each with CRLF.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.out
     }
@@ -206,7 +206,7 @@ pub fn respond<'o>(
     respond_via(request, code, reason, to_tag, |_| false, out)
 }
 
-/// Acts as [`respond`], except that `top` may write the Via values of the first line (without the name). If `top`
+/// Acts as [`respond`], except that `top` writes the Via values of the first Via line (without the name). If `top`
 /// returns false, the line is copied.
 #[inline]
 pub fn respond_via<'o>(

@@ -7,11 +7,11 @@ use crate::{Message, Name, scan};
 /// Appends the message in [`Form::Canonical`]: CRLF after each line, no folded line (RFC 3261 section 7.3.1), names
 /// directly before their colon, a space for each control octet (a quoted pair may contain one), one Content-Length that
 /// equals the length of the body (section 20.14), and one of each set of equal lines of a single-valued header field.
-/// The body and the rest stay byte for byte.
+/// The body and all other bytes are copied unchanged.
 ///
-/// Single-valued header fields with different values stay; the output is then still [`Form::Loose`]. An
-/// [`Form::Ambiguous`] message is written as this crate read it, which may differ from another reader's interpretation:
-/// refuse it.
+/// Single-valued header fields with different values are copied; the output is then still [`Form::Loose`]. An
+/// [`Form::Ambiguous`] message is written as this crate parsed it, which may differ from another reader's
+/// interpretation, so the caller should refuse such a message.
 #[cold]
 pub fn write(message: &Message<'_>, out: &mut Vec<u8>) {
     out.reserve(message.bytes().len() + 32);
@@ -45,7 +45,7 @@ pub fn write(message: &Message<'_>, out: &mut Vec<u8>) {
             }
         } else if is_first || !line.name.is_single_valued() || !is_copy() {
             out.extend_from_slice(message.name(line));
-            // The text between colon and value stays, except line ends.
+            // The text between colon and value is copied, except line ends.
             let between = line.start as usize + line.name_len as usize..line.value as usize;
             let between = message.bytes().get(between).filter(|between| between.starts_with(b":"));
             value(between.unwrap_or(b": "), out);

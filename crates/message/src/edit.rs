@@ -32,7 +32,7 @@ impl Edit {
         self.text.clear();
     }
 
-    /// True if there are no patches; [`Edit::write`] then copies the message.
+    /// Tells whether there are no patches; [`Edit::write`] then copies the message.
     pub fn is_empty(&self) -> bool {
         self.patches.is_empty()
     }
@@ -109,7 +109,7 @@ impl Edit {
     pub fn write(&mut self, message: &Message<'_>, out: &mut Vec<u8>) {
         let bytes = message.bytes();
         if !self.patches.is_sorted_by_key(|p| p.at) {
-            // Few patches and stable: insertion order decides at the same place.
+            // There are few patches, and the sort is stable, so that insertion order decides at the same place.
             self.patches.sort_by_key(|p| p.at);
         }
         out.reserve(bytes.len() + self.text.len());

@@ -43,7 +43,7 @@ macro_rules! reasons {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// Description for people, in lower case, without full stop.
+            /// Returns a description for operators, in lower case, without full stop.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
@@ -77,7 +77,7 @@ reasons! {
     MessageTooLarge, 513, "message is larger than the limit";
     /// Longer than [`Limits::body`](crate::Limits::body), by Content-Length or by actual size.
     BodyTooLarge, 413, "body is larger than the limit";
-    /// Line end that other readers take for part of the line (RFC 3261 section 7 demands CRLF).
+    /// Line end that other readers take for a part of the line (RFC 3261 section 7 demands CRLF).
     LineEnd, 400, "a line of the header does not end with CRLF";
     /// The blank line that ends the header is missing.
     Unterminated, 400, "the blank line after the header is missing";

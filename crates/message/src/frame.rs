@@ -3,8 +3,9 @@
 //!
 //! Line ends, folds and Content-Length are decided by the same code here and in [`crate::Index`]. Two readers that
 //! disagree about the end of a message could be made to take a body for a request. For the same reason a stream is
-//! stricter than a datagram: lines end with CRLF, or with LF if the start line ends with LF. Another reader takes a
-//! bare CR, or a bare LF after a start line that ends with CRLF, for part of a header field; such a stream is broken.
+//! stricter than a datagram: lines end with CRLF, or with LF if the start line ends with LF. Another reader may take a
+//! bare CR, or a bare LF after a start line that ends with CRLF, for part of a header field, so a stream with one is
+//! refused as broken.
 
 use crate::scan::{self, Lines};
 use crate::{Limits, Name, Reason, index};
@@ -21,19 +22,19 @@ pub enum Frame {
     Message(usize),
     /// More bytes are needed. The number, if known, is the length of the whole message.
     Partial(Option<usize>),
-    /// The stream is out of step: close the connection for this reason.
+    /// The boundaries of messages in the stream are unknown: the connection must be closed for this reason.
     Broken(Reason),
 }
 
-/// Examines the start of `bytes`. `scanned` is the state of the reader: 0 for a new connection, kept between calls.
-/// Remove the bytes of a frame before the next call. The state saves a second search of a header that arrives in small
-/// pieces and a second measurement of a long body, and it recognizes a ping in pieces. The same stream gives the same
-/// messages and pings however it is split.
+/// Examines the start of `bytes`. `scanned` is the state of the reader: 0 for a new connection, kept between calls. The
+/// caller must remove the bytes of a frame before the next call. The state saves a second search of a header that
+/// arrives in small pieces and a second measurement of a long body, and it recognizes a ping in pieces. The same stream
+/// gives the same messages and pings however it is split.
 ///
 /// A caller that sends pings itself sets `scanned` back to 0 after a [`Frame::Skip`] while a pong is due: two pongs in
 /// succession look like a ping.
 ///
-/// A CR at the end is judged only when the next byte is there.
+/// A CR at the end is judged only when the next byte has arrived.
 pub fn next(bytes: &[u8], scanned: &mut usize, limits: &Limits) -> Frame {
     let memory = Memory::read(*scanned);
     let (frame, memory) = look(bytes, memory, limits);
@@ -84,7 +85,7 @@ fn look(bytes: &[u8], memory: Memory, limits: &Limits) -> (Frame, Memory) {
             let from = if let Memory::Header(from) = memory { from } else { 0 };
             let header = match header_end(bytes, from) {
                 End::At(header) if header <= limits.message => header,
-                // Of two faults, the same one is reported however the stream is split.
+                // If there are two faults, the same one is reported however the stream is split.
                 End::Wrong(seen) if seen <= limits.message + 1 => return (Frame::Broken(Reason::LineEnd), start),
                 End::Open(seen) if bytes.len() <= limits.message => {
                     return (Frame::Partial(None), Memory::Header(seen));
@@ -108,7 +109,8 @@ fn look(bytes: &[u8], memory: Memory, limits: &Limits) -> (Frame, Memory) {
     }
 }
 
-/// Frame of the line ends at the start of `bytes`, up to a whole ping. `seen` bytes of it were skipped before.
+/// Returns the frame of the line ends at the start of `bytes`, up to a whole ping. `seen`: number of bytes of the ping
+/// that were skipped before.
 fn line_ends(bytes: &[u8], mut seen: usize) -> (Frame, Memory) {
     for (n, &b) in bytes.iter().enumerate() {
         seen = match (seen, b) {
@@ -163,15 +165,16 @@ fn header_end(bytes: &[u8], from: usize) -> End {
     End::Open(end)
 }
 
-/// True if the line end at `end` is a bare LF, and the start line ends with a bare LF too. `plain` caches the result for the start line.
+/// Tells whether the line end at `end` is a bare LF, and the start line ends with a bare LF too. `plain` caches the
+/// result for the start line.
 #[cold]
 fn is_plain_lf(bytes: &[u8], end: usize, plain: &mut Option<bool>) -> bool {
     let of_start_line = || memchr::memchr2(b'\r', b'\n', bytes).is_some_and(|at| bytes[at] == b'\n');
     bytes[end] == b'\n' && *plain.get_or_insert_with(of_start_line)
 }
 
-/// Content-Length of a header. Without one, the message has no body (RFC 3261 section 18.3 demands the field on
-/// streams).
+/// Returns the Content-Length of a header. Without one, the message has no body (RFC 3261 section 18.3 demands the
+/// field on streams).
 fn content_length(header: &[u8]) -> Result<usize, Reason> {
     let mut found = None;
     let mut lines = Lines::new(header, 0);

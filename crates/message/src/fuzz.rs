@@ -227,7 +227,7 @@ enum Cut {
     Broken(Reason),
 }
 
-/// Frames of a stream that arrives in pieces of these sizes, repeated (0 counts as 1).
+/// Returns the frames of a stream that arrives in pieces of these sizes, repeated (0 counts as 1).
 fn frames(stream: &[u8], sizes: &[usize], limits: &Limits) -> Vec<Cut> {
     let (mut from, mut to, mut memory, mut cuts) = (0usize, 0usize, 0, Vec::new());
     for size in sizes.iter().cycle() {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Lines with every kind of end.
+    /// Returns lines with every kind of end.
     fn text() -> impl Strategy<Value = Vec<u8>> {
         let line = prop::sample::select(
             [

@@ -1,5 +1,5 @@
-//! Entry points of fuzz targets: arbitrary bytes as each header field and as a URI. Nothing may panic, and every parsed
-//! value must survive a round trip through its own output.
+//! Entry points of fuzz targets: arbitrary bytes are parsed as each header field and as a URI. Nothing may panic, and
+//! every parsed value must survive a round trip through its own output.
 
 use crate::header::{Contact, Party, Via};
 use crate::view::{self, View};
@@ -83,7 +83,7 @@ fn again(name: Name, view: &View<'_>, folded: bool) {
     let mut seen = 0;
     view::all(&message, |_, other| {
         seen += 1;
-        // Folds became spaces, so the text differs: check only that the normal form is stable.
+        // Folds became spaces, so the text differs, and only the stability of the normal form is checked.
         let mut twice = Vec::new();
         other.write(&mut twice);
         assert_eq!(twice, message.value(&message.index().lines()[0]), "normal form is stable");

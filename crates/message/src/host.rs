@@ -25,7 +25,7 @@ impl<'a> Host<'a> {
         reader::whole(text)
     }
 
-    /// IP address; `None` for a name.
+    /// Returns the IP address; `None` for a name.
     #[inline]
     pub const fn ip(&self) -> Option<IpAddr> {
         match *self {
@@ -45,12 +45,12 @@ impl<'a> Host<'a> {
         out[from..].make_ascii_lowercase();
     }
 
-    /// Name without trailing dot; `None` for an address.
+    /// Returns the name without trailing dot; `None` for an address.
     pub fn name(&self) -> Option<&'a [u8]> {
         if let Self::Name(name) = self { Some(without_dot(name)) } else { None }
     }
 
-    /// True if [`Self::write_lower`] would write `key`.
+    /// Tells whether [`Self::write_lower`] would write `key`.
     pub fn is_lower(&self, key: &[u8]) -> bool {
         match self {
             Self::Name(name) => without_dot(name).eq_ignore_ascii_case(key),
@@ -127,7 +127,7 @@ impl<'a> Field<'a> for Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// Completes a host whose name or IPv4 address has been read already: `text`, starting at `from`.
+    /// Completes a host whose name or IPv4 address has already been read: `text`, which starts at `from`.
     #[inline(always)]
     pub(crate) fn of(scan: &mut Reader<'a>, from: usize, text: &'a [u8]) -> Option<Self> {
         match text.first() {
@@ -136,7 +136,7 @@ impl<'a> Host<'a> {
                 if let Some(ip) = v4(text) {
                     return Some(Self::V4(ip));
                 }
-                // Digits and points that are no address are no name either.
+                // Digits and points that form no address are no name either.
                 if text.iter().all(|b| b.is_ascii_digit() || *b == b'.') {
                     scan.go(from);
                     return None;

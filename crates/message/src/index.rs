@@ -1,4 +1,5 @@
-//! One pass over the received bytes: where the start line, each header line and the body are.
+//! Index of a message, filled in one pass over the received bytes: positions of the start line, of each header line and
+//! of the body.
 
 use crate::scan::{self, Lines};
 use crate::{Error, Limits, Method, Name, Reason};
@@ -50,10 +51,11 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// Every reader finds the same lines and the same body: each line ends with CRLF and is not folded, no white space
-    /// stands before a colon, no control octet but HTAB occurs, there is one Content-Length with the plain digits of
-    /// the body's length, and no single-valued header field is repeated.
+    /// precedes a colon, HTAB is the only control octet, there is one Content-Length with the plain digits of the
+    /// body's length, and no single-valued header field is repeated.
     Canonical,
-    /// The message has one meaning, but not every reader may find it. [`crate::canonical::write`] repairs it.
+    /// The message has one meaning, but not every reader may find it. [`crate::canonical::write`] converts the message
+    /// to canonical form.
     Loose,
     /// A CR without LF ends a line for this crate and is part of a line for other readers (RFC 3261 section 7 demands
     /// CRLF).
@@ -96,7 +98,7 @@ impl Default for Index {
 
 const _: () = assert!(Name::COUNT <= u128::BITS as usize);
 
-/// Size of a header above which values are counted. A smaller header cannot have enough of them to cost much.
+/// Size of a header above which values are counted. A smaller header cannot have so many values that they cost much.
 const WORTH_COUNTING: usize = 4_096;
 
 impl Index {
@@ -109,7 +111,7 @@ impl Index {
     ///
     /// Leading line ends are skipped (RFC 3261 section 7.5). CRLF, bare LF and bare CR end a line. Content-Length
     /// determines the body, and bytes beyond it are not part of the message (section 18.3). Without Content-Length, the
-    /// body goes to the end.
+    /// body extends to the end of the bytes.
     ///
     /// # Errors
     /// The first fault and its position. The index then still holds all that could be parsed, so that the request can
@@ -123,7 +125,7 @@ impl Index {
         (self.headers, self.body, self.end) = (0, 0, 0);
         let most = limits.message.min(u32::MAX as usize);
         if bytes.len() > most {
-            // Parses the header all the same, so that the answer can be routed.
+            // The header is parsed nevertheless, so that the answer can be routed.
             let _ = self.read(&bytes[..most], limits);
             return Err(Error::new(Reason::MessageTooLarge, most));
         }
@@ -213,8 +215,8 @@ impl Index {
         Ok(())
     }
 
-    /// True if the lines of list header fields have more than `most` values, or many times as many parameters. The
-    /// count is approximate, because a quoted string may contain commas and semicolons.
+    /// Tells whether the lines of list header fields have more than `most` values, or many times as many parameters.
+    /// The count is approximate, because a quoted string may contain commas and semicolons.
     #[cold]
     fn has_more_values(&self, bytes: &[u8], most: usize) -> bool {
         const PARAMETERS: usize = 8;
@@ -240,7 +242,7 @@ impl Index {
         if bytes.get(end) == Some(&b'\r') { Form::Ambiguous } else { Form::Loose }
     }
 
-    /// True if the start line is in canonical form (see [`crate::canonical::write`]).
+    /// Tells whether the start line is in canonical form (see [`crate::canonical::write`]).
     #[inline]
     fn has_plain_start(&self, bytes: &[u8], from: usize) -> bool {
         const VERSION: &[u8] = b"SIP/2.0";
@@ -253,7 +255,7 @@ impl Index {
         }
     }
 
-    /// True if there is one Content-Length in plain digits. Its value was compared with the body before.
+    /// Tells whether there is one Content-Length in plain digits. Its value was compared with the body before.
     #[inline]
     fn has_plain_length(&self, bytes: &[u8]) -> bool {
         self.first(Name::ContentLength)
@@ -300,7 +302,7 @@ impl Index {
         Ok(name_end)
     }
 
-    /// Value of Content-Length; several equal ones count as one.
+    /// Returns the value of Content-Length; several equal ones count as one.
     fn content_length(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         let mut found = None;
         for line in self.lines_of(Name::ContentLength) {
@@ -333,17 +335,17 @@ impl Index {
         moved(&mut self.end);
     }
 
-    /// The start line.
+    /// Returns the start line.
     pub fn start(&self) -> Start {
         self.start
     }
 
-    /// All header lines in order.
+    /// Returns all header lines in order.
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
 
-    /// The first line of this name.
+    /// Returns the first line of this name.
     #[inline]
     pub fn first(&self, name: Name) -> Option<&Line> {
         match self.first[name as usize] {
@@ -352,7 +354,7 @@ impl Index {
         }
     }
 
-    /// Every line of this name in order.
+    /// Returns every line of this name in order.
     #[inline]
     pub fn lines_of(&self, name: Name) -> impl Iterator<Item = &Line> + Clone {
         let from = match self.first[name as usize] {
@@ -362,47 +364,48 @@ impl Index {
         self.lines[from..].iter().filter(move |l| l.name == name)
     }
 
-    /// True if more than one line has this name.
+    /// Tells whether more than one line has this name.
     #[inline]
     pub fn repeated(&self, name: Name) -> bool {
         self.repeated >> name as u32 & 1 != 0
     }
 
-    /// Form of start line and header. Refused bytes are never [`Form::Canonical`].
+    /// Returns the form of start line and header. Refused bytes are never [`Form::Canonical`].
     #[inline]
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// True if a line of start line or header ends with a bare CR or LF, which a stricter reader may take for part of
-    /// the line.
+    /// Tells whether a line of start line or header ends with a bare CR or LF, which a stricter reader may take for
+    /// part of the line.
     pub fn bare_line_ends(&self) -> bool {
         self.bare_line_ends
     }
 
-    /// Offset of the first header line, after the end of the start line.
+    /// Returns the offset of the first header line, after the end of the start line.
     pub fn headers_start(&self) -> usize {
         self.headers as usize
     }
 
-    /// Offset after the last header line, where the blank line starts.
+    /// Returns the offset after the last header line, where the blank line starts.
     pub fn headers_end(&self) -> usize {
         self.lines.last().map_or(self.headers as usize, |l| l.end as usize)
     }
 
-    /// Range of the body; empty if there is none. If the message was refused for its body, the range of the received
-    /// part.
+    /// Returns the range of the body; empty if there is none. If the message was refused for its body, the range of the
+    /// received part.
     pub fn body(&self) -> Range<usize> {
         self.body as usize..self.end as usize
     }
 
-    /// Offset after the last byte of the message; the rest of the datagram is not part of it.
+    /// Returns the offset after the last byte of the message; further bytes of the datagram are not part of it.
     pub fn end(&self) -> usize {
         self.end as usize
     }
 }
 
-/// Name that starts at `at`, and its end: white space may precede the colon (HCOLON, RFC 3261 section 25.1).
+/// Returns the name that starts at `at`, and its end: white space may precede the colon (HCOLON, RFC 3261 section
+/// 25.1).
 #[inline(always)]
 pub(crate) fn name(bytes: &[u8], at: usize, colon: usize) -> (Name, usize) {
     let mut end = colon;
@@ -433,7 +436,7 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
         if !first.eq_ignore_ascii_case(b"SIP/2.0") {
             return Err(wrong(Reason::Version, at));
         }
-        // More than one space before the code does no harm: RFC 3665 section 3.9 itself prints two.
+        // More than one space before the code is accepted: RFC 3665 section 3.9 itself prints two.
         let space = space + text[space + 1..].iter().take_while(|&&b| b == b' ').count();
         let rest = &text[space + 1..];
         let code = match rest {
@@ -455,7 +458,7 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     }
     let Some(last) = text.len().checked_sub(8).filter(|&n| n > space && text[n..].eq_ignore_ascii_case(b" SIP/2.0"))
     else {
-        // The last word, if it is not the right version, tells the reason.
+        // If the last word is not the right version, it determines the reason.
         let last = memchr::memrchr(b' ', text).unwrap_or(space);
         let named = text.get(last + 1..last + 5).is_some_and(|v| v.eq_ignore_ascii_case(b"SIP/"));
         let reason = if named && last > space { Reason::Version } else { Reason::StartLine };
@@ -476,8 +479,8 @@ fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start
     })
 }
 
-/// Salvages a refused start line: a status line with code 0, or a request with this method (empty if it is not a token)
-/// and an empty Request-URI.
+/// Creates a start line in place of a refused one: a status line with code 0, or a request with this method (empty if
+/// the method is not a token) and an empty Request-URI.
 #[cold]
 fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
     let text = &bytes[line.clone()];
@@ -490,8 +493,8 @@ fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
     Start::Request { method: Method::of(&text[..method]), method_len: method as u16, uri: (uri, uri) }
 }
 
-/// Single-valued header fields on which elements on the path act: a reader that takes the first line and one that takes
-/// the last must find the same value.
+/// Single-valued header fields on which elements on the path act. A reader that uses the first line and a reader that
+/// uses the last line must find the same value.
 const SINGLE_VALUED: u128 = {
     let (mut names, mut n) = (0, 0);
     while n < Name::KNOWN.len() {
@@ -503,14 +506,14 @@ const SINGLE_VALUED: u128 = {
     names
 };
 
-/// True for an octet that no line may contain (RFC 3261 section 25.1), except in a quoted pair; some readers end a line
-/// or a text with it.
+/// Tells whether no line may contain this octet (RFC 3261 section 25.1), except in a quoted pair; some readers end a
+/// line or a text at such an octet.
 #[inline]
 pub(crate) const fn is_control(b: u8) -> bool {
     b < b' ' && !matches!(b, b'\t' | b'\r' | b'\n')
 }
 
-/// True for a token character (RFC 3261 section 25.1).
+/// Tells whether this is a token character (RFC 3261 section 25.1).
 #[inline]
 pub(crate) const fn is_token(b: u8) -> bool {
     TOKEN[b as usize]
@@ -555,7 +558,7 @@ mod tests {
         ] {
             let text = format!("{line}\r\nVia: x\r\n\r\n");
             let seen = error(&text, |index| {
-                // The answer can be routed all the same.
+                // The answer can be routed nevertheless.
                 assert!(index.first(Name::Via).is_some(), "{line}");
                 assert_eq!(Message::new(text.as_bytes(), index).method(), Some(method), "{line}");
             });
@@ -621,7 +624,8 @@ mod tests {
         }
     }
 
-    /// Each value costs as much work as a line.
+    /// Checks that the values of list header fields are counted like lines, because each value costs as much work as a
+    /// line.
     #[test]
     fn as_many_values_as_lines_are_read() {
         let with = |lines: &str| {

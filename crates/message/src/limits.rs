@@ -7,15 +7,15 @@ pub struct Limits {
     pub message: usize,
     /// Bytes of a body; a larger one is answered 413 (section 21.4.11). Default 65,535.
     pub body: usize,
-    /// Header lines, a folded one counted once, and in large headers their values; more are answered 400. Default 256,
-    /// at most 65,000.
+    /// Number of header lines, where a folded line counts once and values count too in large headers; a request with
+    /// more is answered 400. Default 256, at most 65,000.
     pub headers: usize,
     /// Bytes of a Request-URI; a longer one is answered 414 (section 21.4.12). Default 4,096.
     pub uri: usize,
 }
 
 impl Limits {
-    /// Limits for messages that were accepted or created before: any size parses again.
+    /// Limits for messages that were accepted or created before, so that a message of any size can be parsed again.
     pub const UNLIMITED: Self =
         Self { message: usize::MAX, body: usize::MAX, headers: u16::MAX as usize - 1, uri: usize::MAX };
 }

@@ -4,7 +4,8 @@ use crate::header::{CSeq, CallId, MaxForwards, Party, Via};
 use crate::uri::{SipUri, Uri};
 use crate::{Error, Message, Name, Reason};
 
-/// The header fields on which every element acts, parsed and checked: code that holds this value need not check again.
+/// The header fields on which every element acts, parsed and checked, so that code that holds this value need not check
+/// them again.
 ///
 /// Other header fields may still be malformed; their views report it on access (RFC 3261 section 16.3 step 1: an
 /// element need not understand a header field that it does not use).
@@ -22,12 +23,14 @@ pub struct MandatoryHeaders<'a> {
     pub call_id: CallId<'a>,
     /// CSeq; in a request its method is the request's.
     pub cseq: CSeq<'a>,
-    /// Hops left; `None` if an RFC 2543 element sent the request: a proxy then writes 70 (section 16.6 step 3).
+    /// Number of hops left; `None` if an RFC 2543 element sent the request. A proxy then writes 70 (section 16.6 step
+    /// 3).
     pub max_forwards: Option<u8>,
 }
 
 impl<'a> MandatoryHeaders<'a> {
-    /// Reads and checks them, the Request-URI first and the others from Via to Max-Forwards.
+    /// Parses and checks the mandatory header fields of a message, first the Request-URI and then the others from Via
+    /// to Max-Forwards.
     ///
     /// # Errors
     /// - [`Reason::RequestUri`]: a sip, sips, tel or urn Request-URI that violates its grammar or contains header

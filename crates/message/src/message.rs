@@ -17,7 +17,7 @@ impl<'a> Message<'a> {
         Self { bytes, index }
     }
 
-    /// All bytes of the message, leading line ends included, bytes beyond Content-Length excluded.
+    /// Returns all bytes of the message, leading line ends included, bytes beyond Content-Length excluded.
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[..self.index.end()]
     }
@@ -27,12 +27,12 @@ impl<'a> Message<'a> {
         self.index
     }
 
-    /// True for a request. A refused start line counts by its beginning.
+    /// Tells whether this is a request. The kind of a refused start line is determined by its beginning.
     pub fn is_request(&self) -> bool {
         matches!(self.index.start, Start::Request { .. })
     }
 
-    /// Method of a request; `None` for a response (its CSeq has one).
+    /// Returns the method of a request; `None` for a response (its CSeq has one).
     pub fn method(&self) -> Option<Method> {
         match self.index.start {
             Start::Request { method, .. } => Some(method),
@@ -40,7 +40,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Raw method of a request; empty for a response.
+    /// Returns the raw method of a request; empty for a response.
     pub fn method_text(&self) -> &'a [u8] {
         match self.index.start {
             Start::Request { method_len, uri, .. } => {
@@ -51,7 +51,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Raw Request-URI; empty for a response.
+    /// Returns the raw Request-URI; empty for a response.
     pub fn request_uri(&self) -> &'a [u8] {
         match self.index.start {
             Start::Request { uri, .. } => &self.bytes[uri.0 as usize..uri.1 as usize],
@@ -67,7 +67,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Raw reason phrase of a response, maybe empty; empty for a request.
+    /// Returns the raw reason phrase of a response, maybe empty; empty for a request.
     pub fn reason(&self) -> &'a [u8] {
         match self.index.start {
             Start::Status { reason, .. } => &self.bytes[reason.0 as usize..reason.1 as usize],
@@ -75,40 +75,40 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Raw value of one line, still folded.
+    /// Returns the raw value of one line, still folded.
     #[inline]
     pub fn value(&self, line: &Line) -> &'a [u8] {
         &self.bytes[line.value as usize..line.value_end as usize]
     }
 
-    /// Raw name of one line.
+    /// Returns the raw name of one line.
     pub fn name(&self, line: &Line) -> &'a [u8] {
         &self.bytes[line.start as usize..line.start as usize + line.name_len as usize]
     }
 
-    /// Raw value of the first line of this name.
+    /// Returns the raw value of the first line of this name.
     #[inline]
     pub fn header(&self, name: Name) -> Option<&'a [u8]> {
         self.index.first(name).map(|l| self.value(l))
     }
 
-    /// Raw values of all lines of this name, in order.
+    /// Returns the raw values of all lines of this name, in order.
     pub fn headers(&self, name: Name) -> impl Iterator<Item = &'a [u8]> + Clone {
         let message = *self;
         self.index.lines_of(name).map(move |l| message.value(l))
     }
 
-    /// Raw value of the first line with this name, for names that [`Name`] does not list.
+    /// Returns the raw value of the first line with this name, for names that [`Name`] does not list.
     pub fn header_named(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.index.lines.iter().find(|l| self.name(l).eq_ignore_ascii_case(name)).map(|l| self.value(l))
     }
 
-    /// True if a line has this name, with any value.
+    /// Tells whether a line has this name, with any value.
     pub fn has(&self, name: Name) -> bool {
         self.index.first[name as usize] != 0
     }
 
-    /// The body, as long as Content-Length says (RFC 3261 section 18.3); empty if there is none.
+    /// Returns the body, as long as Content-Length says (RFC 3261 section 18.3); empty if there is none.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[self.index.body()]
     }

@@ -17,13 +17,13 @@ macro_rules! methods {
             /// Every listed method.
             pub const KNOWN: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Method of these bytes; methods are case-sensitive (RFC 3261 section 7.1).
+            /// Returns the method of these bytes; methods are case-sensitive (RFC 3261 section 7.1).
             #[inline]
             pub fn of(text: &[u8]) -> Self {
                 match text { $($text => Self::$name,)* _ => Self::Other }
             }
 
-            /// Name on the wire; empty for [`Method::Other`].
+            /// Returns the name on the wire; empty for [`Method::Other`].
             pub const fn text(self) -> &'static [u8] {
                 match self { $(Self::$name => $text,)* Self::Other => b"" }
             }

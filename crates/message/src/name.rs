@@ -19,12 +19,12 @@ macro_rules! names {
             /// Number of values of this enum, [`Name::Other`] included.
             pub const COUNT: usize = Self::Other as usize + 1;
 
-            /// Usual spelling; empty for [`Name::Other`].
+            /// Returns the usual spelling; empty for [`Name::Other`].
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$name => $text,)* Self::Other => "" }
             }
 
-            /// Compact form (RFC 3261 section 7.3.3), if any.
+            /// Returns the compact form (RFC 3261 section 7.3.3), if any.
             pub const fn compact(self) -> Option<u8> {
                 match self { $($(Self::$name => Some($compact),)?)* _ => None }
             }
@@ -108,8 +108,8 @@ names! {
 }
 
 impl Name {
-    /// True for a single-valued header field on which a proxy acts: two lines with different values would mean one
-    /// thing to this element and another to the next one.
+    /// Tells whether this is a single-valued header field on which a proxy acts: two lines with different values would
+    /// mean one thing to this element and another to the next one.
     pub const fn is_single_valued(self) -> bool {
         matches!(
             self,
@@ -123,7 +123,7 @@ impl Name {
         )
     }
 
-    /// Name of these bytes, in any case, long or compact.
+    /// Returns the name of these bytes, in any case, long or compact.
     #[inline]
     pub fn of(text: &[u8]) -> Self {
         match text {
@@ -198,8 +198,8 @@ static TEXTS: [Text; Name::COUNT] = {
     texts
 };
 
-/// Hash slot from length and first, middle and last letter, without case. No two names of the table share a slot; the
-/// compiler proves it.
+/// Returns the hash slot from length and first, middle and last letter, without case. No two names of the table share a
+/// slot; the compiler proves it.
 #[inline]
 const fn slot(first: u8, middle: u8, last: u8, len: usize) -> usize {
     let mixed =
@@ -274,7 +274,7 @@ mod tests {
             vec![b'v'; 2],
         ]);
         for text in texts {
-            // Each byte replaced by every other one, except CR, which a name never contains here.
+            // Each byte is replaced by every other byte, except CR, which a name never contains here.
             for (at, byte) in
                 (0..text.len()).flat_map(|at| (0..=255u8).map(move |b| (at, b))).filter(|(_, b)| *b != b'\r')
             {

@@ -34,7 +34,7 @@ impl<'a> NameAddr<'a> {
         reader::whole(text)
     }
 
-    /// The display name without quotes; empty if there is none.
+    /// Returns the display name without quotes; empty if there is none.
     pub fn display_name(&self) -> Cow<'a, [u8]> {
         unquote(self.display)
     }
@@ -59,7 +59,7 @@ impl<'a> NameAddr<'a> {
             }
             _ => {
                 display = scan.span(DISPLAY);
-                // Otherwise the supposed display name is the scheme of a URI.
+                // Without quotes or brackets the supposed display name is the scheme of a URI.
                 bracket = scan.peek() == Some(b'<');
                 if bracket {
                     display = display.trim_ascii_end();
@@ -105,7 +105,7 @@ impl<'a> NameAddr<'a> {
     }
 }
 
-/// End of an addr-spec: before white space, a semicolon, a comma or a question mark.
+/// Returns the end of an addr-spec: before white space, a semicolon, a comma or a question mark.
 fn bare_end(mut scan: Reader<'_>) -> usize {
     scan.span(BARE);
     scan.at()
@@ -135,7 +135,7 @@ impl Write for NameAddr<'_> {
     }
 }
 
-/// Equal if the display names and parameters are equal and the URIs are equivalent.
+/// Tells whether the display names and parameters are equal and the URIs are equivalent.
 impl PartialEq for NameAddr<'_> {
     fn eq(&self, other: &Self) -> bool {
         (self.display == other.display || self.display_name() == other.display_name())

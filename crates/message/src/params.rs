@@ -35,7 +35,7 @@ impl<'a> Params<'a> {
     }
 
     /// Reads parameters and reports each to `on`, which returns whether its value is acceptable. The position moves
-    /// past the last one and white space.
+    /// past the last parameter and the white space after it.
     #[inline(always)]
     pub(crate) fn read(scan: &mut Reader<'a>, mut on: impl FnMut(&'a [u8], Option<&'a [u8]>) -> bool) -> Option<Self> {
         Self::read_telling(scan, |name, value, _| on(name, value))
@@ -53,7 +53,8 @@ impl<'a> Params<'a> {
         }
         let from = scan.at();
         let mut end = from;
-        // Number of bytes of the parameters alone; if it is less than the whole, there was white space.
+        // Number of bytes of the parameters without white space; if it is less than the number of all bytes, there was
+        // white space.
         let mut bytes = 0;
         while scan.take(b';') {
             scan.ws();
@@ -82,34 +83,34 @@ impl<'a> Params<'a> {
         Some(Self { text, spaced: bytes != text.len() })
     }
 
-    /// Raw parameters, from the first semicolon on.
+    /// Returns the raw parameters, from the first semicolon on.
     #[inline]
     pub const fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// True if there is no parameter.
+    /// Tells whether there is no parameter.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// All parameters in order. A name may occur twice.
+    /// Returns all parameters in order. A name may occur twice.
     pub fn iter(&self) -> ParamIter<'a> {
         ParamIter { scan: Reader::new(self.text) }
     }
 
-    /// The first parameter of this name, in any case.
+    /// Returns the first parameter of this name, in any case.
     pub fn find(&self, name: &[u8]) -> Option<Param<'a>> {
         self.iter().find(|p| p.name.eq_ignore_ascii_case(name))
     }
 
-    /// True if a parameter has this name, in any case, with or without a value.
+    /// Tells whether a parameter has this name, in any case, with or without a value.
     pub fn has(&self, name: &[u8]) -> bool {
         self.find(name).is_some()
     }
 
-    /// Raw value of the first parameter of this name; `None` also if it has no value.
+    /// Returns the raw value of the first parameter of this name; `None` also if it has no value.
     pub fn value(&self, name: &[u8]) -> Option<&'a [u8]> {
         self.find(name)?.value
     }
@@ -118,7 +119,7 @@ impl<'a> Params<'a> {
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         if !self.spaced {
-            // A fold can hide only within quotes.
+            // A fold can only be inside quotes.
             write::unfolded(self.text, out);
             return;
         }
@@ -148,7 +149,7 @@ fn read_value<'a>(scan: &mut Reader<'a>, name: &[u8]) -> Option<(&'a [u8], bool)
     }
 }
 
-/// Equal if the same parameters have the same values in the same order; white space between them does not count.
+/// Tells whether the same parameters have the same values in the same order; white space between them is ignored.
 impl PartialEq for Params<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text || self.iter().map(|p| (p.name, p.value)).eq(other.iter().map(|p| (p.name, p.value)))
@@ -167,7 +168,7 @@ impl<'a> IntoIterator for Params<'a> {
 }
 
 impl<'a> Param<'a> {
-    /// The value without quotes and backslashes; empty if there is none.
+    /// Returns the value without quotes and backslashes; empty if there is none.
     pub fn unquoted(&self) -> Cow<'a, [u8]> {
         unquote(self.value.unwrap_or_default())
     }

@@ -12,15 +12,15 @@ pub struct Reader<'a> {
 
 /// A header field value with a grammar of its own.
 pub trait Field<'a>: Sized {
-    /// Reads one value and stops after it, before a comma or at the end. `None`: the value violates its grammar, and
-    /// `scan` is at the fault.
+    /// Reads one value and stops after it, before a comma or at the end. Returns `None` if the value violates its
+    /// grammar; `scan` is then at the fault.
     fn read(scan: &mut Reader<'a>) -> Option<Self>;
 }
 
 // Functions that are not always inlined take text and position instead of a reader, so that the compiler keeps a reader
 // in registers.
 
-/// Offset after the white space at `at`.
+/// Returns the offset after the white space at `at`.
 #[inline(never)]
 fn past_spaces(text: &[u8], at: usize) -> usize {
     let mut scan = Reader { text, at };
@@ -28,7 +28,7 @@ fn past_spaces(text: &[u8], at: usize) -> usize {
     scan.at
 }
 
-/// Offset after the quoted string that starts at `from`.
+/// Returns the offset after the quoted string that starts at `from`.
 fn past_quotes(text: &[u8], from: usize) -> Option<usize> {
     let mut at = from + 1;
     loop {
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         Self { text, at: 0 }
     }
 
-    /// Offset from the start of the text.
+    /// Returns the offset from the start of the text.
     #[inline(always)]
     pub(crate) fn at(&self) -> usize {
         self.at
@@ -99,13 +99,13 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Bytes from `from` to the current position.
+    /// Returns the bytes from `from` to the current position.
     #[inline(always)]
     pub(crate) fn since(&self, from: usize) -> &'a [u8] {
         self.text.get(from..self.at).unwrap_or_default()
     }
 
-    /// Bytes from `from` to the end of `last`, which is a part of this text.
+    /// Returns the bytes from `from` to the end of `last`, which is a part of this text.
     #[inline(always)]
     pub(crate) fn between(&self, from: usize, last: &'a [u8]) -> &'a [u8] {
         let end = (last.as_ptr() as usize + last.len()).wrapping_sub(self.text.as_ptr() as usize);
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reader of the same text up to `end`, at the same position.
+    /// Returns a reader of the same text up to `end`, at the same position.
     #[inline(always)]
     pub(crate) fn until(&self, end: usize) -> Self {
         Self { text: &self.text[..end], at: self.at }
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Value of decimal digits; saturates at the maximum of `u32`.
+/// Returns the value of decimal digits; saturates at the maximum of `u32`.
 #[inline]
 pub(crate) fn number(digits: &[u8]) -> u32 {
     if digits.len() < 10 {
@@ -293,7 +293,7 @@ pub(crate) fn strict_number(text: &[u8]) -> Option<u32> {
     u32::try_from(text.iter().fold(0u64, |n, d| n * 10 + (d & 15) as u64)).ok()
 }
 
-/// True if this name, in any case, is `lower`, which is in lower case.
+/// Tells whether this name, in any case, is `lower`, which is in lower case.
 #[inline]
 pub(crate) fn is<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     match <&[u8; N]>::try_from(name) {

@@ -1,7 +1,7 @@
-//! Finds line ends and colons, 64 bytes per word, and a Call-ID without an index.
+//! Search for line ends and colons, with 64 bytes per word, and for a Call-ID without an index.
 //!
 //! This is the only file of the crate with `unsafe`: vector instructions, selected at run time. Every version gives the
-//! same words; the tests compare them with the plain one on random bytes.
+//! same words; the tests compare each version with the one without vector instructions on random bytes.
 
 use crate::Name;
 use std::ops::Range;
@@ -23,7 +23,7 @@ struct Words {
 impl Words {
     const NONE: Self = Self { ends: [0; WORDS + 1], colons: [0; WORDS + 1], controls: false };
 
-    /// The 64 bits starting at bit `at`, so that one step finds a line of usual length wherever it starts.
+    /// Returns the 64 bits starting at bit `at`, so that one step finds a line of usual length wherever it starts.
     #[inline(always)]
     fn from(words: &[u64; WORDS + 1], at: usize) -> u64 {
         let (n, bit) = (at / 64 % WORDS, at % 64);
@@ -46,21 +46,21 @@ impl<'a> Lines<'a> {
         Self { bytes, base: from, len: 0, words: Words::NONE, controls: false }
     }
 
-    /// True if a byte of the windows examined so far is below space (HTAB too) and not a line end. The windows may
-    /// extend beyond the requested range: check again if it matters.
+    /// Tells whether a byte of the windows examined so far is below space (HTAB too) and not a line end. The windows
+    /// may extend beyond the requested range, so a caller for which this matters must check the range itself.
     #[inline]
     pub(crate) const fn controls(&self) -> bool {
         self.controls
     }
 
-    /// Offset of the first CR or LF at or after `from`, or the end of the bytes. `from` must not precede the result of
-    /// an earlier call.
+    /// Returns the offset of the first CR or LF at or after `from`, or the end of the bytes. `from` must not precede
+    /// the result of an earlier call.
     #[inline]
     pub(crate) fn end(&mut self, from: usize) -> usize {
         self.find(from, |words, at| Words::from(&words.ends, at))
     }
 
-    /// Offset of the first CR, LF or colon at or after `from`, like [`Lines::end`].
+    /// Returns the offset of the first CR, LF or colon at or after `from`, like [`Lines::end`].
     #[inline]
     pub(crate) fn end_or_colon(&mut self, from: usize) -> usize {
         self.find(from, |words, at| Words::from(&words.ends, at) | Words::from(&words.colons, at))
@@ -114,7 +114,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Offset after the line end (CRLF, LF or CR) at `end`; `end` itself at the end of the bytes.
+/// Returns the offset after the line end (CRLF, LF or CR) at `end`; `end` itself at the end of the bytes.
 #[inline]
 pub(crate) fn past(bytes: &[u8], end: usize) -> usize {
     match bytes.get(end) {
@@ -124,7 +124,7 @@ pub(crate) fn past(bytes: &[u8], end: usize) -> usize {
     }
 }
 
-/// True for white space inside a header line, folds included (LWS, RFC 3261 section 25.1).
+/// Tells whether this is white space inside a header line, folds included (LWS, RFC 3261 section 25.1).
 #[inline]
 pub(crate) const fn is_blank(b: u8) -> bool {
     matches!(b, b' ' | b'\t' | b'\r' | b'\n')
@@ -144,8 +144,8 @@ pub(crate) fn trim(bytes: &[u8], mut range: Range<usize>) -> Range<usize> {
 
 /// Finds the value of the first Call-ID line, long or compact, without an index of the message.
 ///
-/// A dispatcher uses it to find the owner of a call first. For bytes that [`crate::Index::parse`] accepts, it finds the
-/// same bytes as [`crate::Message::header`] with [`Name::CallId`].
+/// A dispatcher uses this function to find the owner of a call before the message is parsed. For bytes that
+/// [`crate::Index::parse`] accepts, it finds the same bytes as [`crate::Message::header`] with [`Name::CallId`].
 pub fn call_id(bytes: &[u8]) -> Option<Range<usize>> {
     let from = bytes.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
     let mut lines = Lines::new(bytes, from);
@@ -171,7 +171,7 @@ pub fn call_id(bytes: &[u8]) -> Option<Range<usize>> {
     }
 }
 
-/// True for the name of Call-ID, with or without white space after it.
+/// Tells whether these bytes are the name of Call-ID, with or without white space after it.
 #[inline]
 fn is_call_id(mut name: &[u8]) -> bool {
     while let [rest @ .., b' ' | b'\t'] = name {
@@ -199,7 +199,8 @@ fn fill(window: &[u8], words: &mut Words) {
     plain::fill(window, words);
 }
 
-/// Cuts a window into blocks of 64 bytes, the last one filled up with spaces.
+/// Divides a window into blocks of 64 bytes, of which the last one is padded with spaces, and calls a function for
+/// each.
 #[inline(always)]
 fn each_block(window: &[u8], words: &mut Words, mut block: impl FnMut(&[u8; 64]) -> (u64, u64)) {
     debug_assert!(window.len() <= WINDOW);
@@ -276,7 +277,7 @@ mod sse2 {
     }
 }
 
-/// Version without vector instructions, eight bytes at a time: the safe twin of the others.
+/// Version without vector instructions, eight bytes at a time: the safe twin of the other versions.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod plain {
     use super::{Words, each_block};
@@ -297,7 +298,7 @@ mod plain {
         words.controls = controls != 0;
     }
 
-    /// One bit for each of the eight bytes that equals `byte`.
+    /// Returns a mask with one bit for each of the eight bytes that equals `byte`.
     fn equal(eight: u64, byte: u8) -> u64 {
         const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
         let x = eight ^ (byte as u64 * 0x0101_0101_0101_0101);
@@ -342,7 +343,7 @@ mod tests {
         words
     }
 
-    /// Often bytes near the wanted ones, sometimes any byte.
+    /// Generates bytes: often ones near those that are searched, sometimes any byte.
     fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
         let byte = prop_oneof![
             3 => prop::sample::select(&b"\r\n: \x8d\x8a\xba;9i"[..]),

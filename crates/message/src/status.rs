@@ -5,7 +5,7 @@ macro_rules! statuses {
         /// Every listed code with its reason.
         pub const KNOWN: &[(u16, &str)] = &[$(($code, $text),)*];
 
-        /// Usual reason phrase of a status code; an unknown code has the phrase of its class.
+        /// Returns the usual reason phrase of a status code; an unknown code has the phrase of its class.
         pub const fn reason(code: u16) -> &'static str {
             match code {
                 $($code => $text,)*

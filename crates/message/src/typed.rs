@@ -9,7 +9,8 @@ use crate::{Error, Index, Line, Message, Name, Reason};
 use std::ops::Range;
 
 impl Index {
-    /// Topmost Via of the message with these bytes. It borrows the bytes alone: the index may be changed afterwards.
+    /// Returns the topmost Via of the message with these bytes. The result borrows only the bytes, so the index may be
+    /// changed afterwards.
     ///
     /// # Errors
     /// Errors of [`Message::via`].
@@ -27,7 +28,7 @@ impl Index {
 }
 
 impl<'a> Message<'a> {
-    /// Request-URI.
+    /// Returns the Request-URI.
     ///
     /// # Errors
     /// The Request-URI is malformed, or the message is a response.
@@ -37,12 +38,12 @@ impl<'a> Message<'a> {
         Uri::parse(text).map_err(|e| Error::new(Reason::RequestUri, self.offset_of(text) + e.offset))
     }
 
-    /// All Via values, topmost first.
+    /// Returns all Via values, topmost first.
     pub fn vias(&self) -> Values<'a, Via<'a>> {
         self.values(Name::Via)
     }
 
-    /// Topmost Via.
+    /// Returns the topmost Via.
     ///
     /// # Errors
     /// There is none, or it is malformed. Later values of the same line are not checked.
@@ -51,7 +52,7 @@ impl<'a> Message<'a> {
         self.index().via(self.bytes())
     }
 
-    /// From: the user that makes the request (RFC 3261 section 20.20).
+    /// Returns From: the user that makes the request (RFC 3261 section 20.20).
     ///
     /// # Errors
     /// Missing, repeated or malformed.
@@ -60,7 +61,7 @@ impl<'a> Message<'a> {
         self.mandatory(Name::From)
     }
 
-    /// To: the user to whom the request is addressed (RFC 3261 section 20.39).
+    /// Returns To: the user to whom the request is addressed (RFC 3261 section 20.39).
     ///
     /// # Errors
     /// Missing, repeated or malformed.
@@ -69,7 +70,7 @@ impl<'a> Message<'a> {
         self.mandatory(Name::To)
     }
 
-    /// Call-ID (RFC 3261 section 20.8).
+    /// Returns the Call-ID (RFC 3261 section 20.8).
     ///
     /// # Errors
     /// Missing, repeated or malformed.
@@ -78,7 +79,7 @@ impl<'a> Message<'a> {
         self.mandatory(Name::CallId)
     }
 
-    /// CSeq: number within the call, and method (RFC 3261 section 20.16).
+    /// Returns the CSeq: number within the call, and method (RFC 3261 section 20.16).
     ///
     /// # Errors
     /// Missing, repeated or malformed.
@@ -87,7 +88,7 @@ impl<'a> Message<'a> {
         self.mandatory(Name::CSeq)
     }
 
-    /// Max-Forwards: hops left. Without one, a proxy writes 70 (RFC 3261 section 16.6 step 3).
+    /// Returns Max-Forwards: the number of hops left. Without one, a proxy writes 70 (RFC 3261 section 16.6 step 3).
     ///
     /// # Errors
     /// Repeated, or not a number up to 255.
@@ -96,7 +97,8 @@ impl<'a> Message<'a> {
         self.optional(Name::MaxForwards)
     }
 
-    /// Expires: lifetime of a registration, subscription or invitation, in seconds (RFC 3261 section 20.19).
+    /// Returns Expires: the lifetime of a registration, subscription or invitation, in seconds (RFC 3261 section
+    /// 20.19).
     ///
     /// # Errors
     /// Repeated, or not a number of 32 bits.
@@ -104,7 +106,8 @@ impl<'a> Message<'a> {
         Ok(self.optional::<DeltaSeconds<'a>>(Name::Expires)?.map(|e| e.seconds))
     }
 
-    /// Min-Expires of a 423: the shortest time that a registrar accepts, in seconds (RFC 3261 section 20.23).
+    /// Returns Min-Expires of a 423: the shortest time that a registrar accepts, in seconds (RFC 3261 section
+    /// 20.23).
     ///
     /// # Errors
     /// Repeated, or not a number of 32 bits.
@@ -112,12 +115,12 @@ impl<'a> Message<'a> {
         Ok(self.optional::<DeltaSeconds<'a>>(Name::MinExpires)?.map(|e| e.seconds))
     }
 
-    /// All Contact values. A `*` ends the iteration with an error: call [`Message::contact_star`] first.
+    /// Returns all Contact values. A `*` ends the iteration with an error: call [`Message::contact_star`] first.
     pub fn contacts(&self) -> Values<'a, Contact<'a>> {
         self.values(Name::Contact)
     }
 
-    /// True if the only Contact is `*` (RFC 3261 section 10.2.2).
+    /// Tells whether the only Contact is `*` (RFC 3261 section 10.2.2).
     pub fn contact_star(&self) -> bool {
         let mut all = self.headers(Name::Contact);
         all.next() == Some(b"*") && all.next().is_none()
@@ -133,37 +136,37 @@ impl<'a> Message<'a> {
         self.values(Name::RecordRoute)
     }
 
-    /// Path values (RFC 3327).
+    /// Returns the Path values (RFC 3327).
     pub fn paths(&self) -> Values<'a, NameAddr<'a>> {
         self.values(Name::Path)
     }
 
-    /// Service-Route values (RFC 3608).
+    /// Returns the Service-Route values (RFC 3608).
     pub fn service_routes(&self) -> Values<'a, NameAddr<'a>> {
         self.values(Name::ServiceRoute)
     }
 
-    /// Option tags of Supported.
+    /// Returns the option tags of Supported.
     pub fn supported(&self) -> Values<'a, Token<'a>> {
         self.values(Name::Supported)
     }
 
-    /// True if a Supported that can be read lists this option tag.
+    /// Tells whether a Supported that can be read lists this option tag.
     pub fn supports(&self, option: &[u8]) -> bool {
         self.supported().flatten().any(|t| t.is(option))
     }
 
-    /// Option tags that the server must support; otherwise it answers 420 (RFC 3261 section 20.32).
+    /// Returns the option tags that the server must support; otherwise it answers 420 (RFC 3261 section 20.32).
     pub fn require(&self) -> Values<'a, Token<'a>> {
         self.values(Name::Require)
     }
 
-    /// Option tags that each proxy must support; otherwise it answers 420 (RFC 3261 section 20.29).
+    /// Returns the option tags that each proxy must support; otherwise it answers 420 (RFC 3261 section 20.29).
     pub fn proxy_require(&self) -> Values<'a, Token<'a>> {
         self.values(Name::ProxyRequire)
     }
 
-    /// Option tags in a 420 that the server does not support (RFC 3261 section 20.40).
+    /// Returns the option tags in a 420 that the server does not support (RFC 3261 section 20.40).
     pub fn unsupported(&self) -> Values<'a, Token<'a>> {
         self.values(Name::Unsupported)
     }
@@ -173,27 +176,27 @@ impl<'a> Message<'a> {
         self.values(Name::Allow)
     }
 
-    /// All values of a list header field, read as `T`.
+    /// Returns all values of a list header field, read as `T`.
     #[inline]
     pub fn values<T: Field<'a>>(&self, name: Name) -> Values<'a, T> {
         Values::new(self, name)
     }
 
-    /// Value of a header field that must occur once.
+    /// Returns the value of a header field that must occur once.
     ///
     /// # Errors
     /// [`Reason::Missing`] or the reason of its name, [`Reason::Repeated`] (unless the values are equal),
     /// [`Reason::Malformed`].
     #[inline]
     pub fn mandatory<T: Field<'a>>(&self, name: Name) -> Result<T, Error> {
-        // Not by way of `optional`: each step would copy the value.
+        // `optional` is not used here, because each step would copy the value.
         match self.single_valued_line(name)? {
             Some(line) => crate::reader::whole_at(self.value(line), line.value as usize),
             None => Err(Error::new(missing(name), self.index().headers_end())),
         }
     }
 
-    /// Value of a header field that may occur once.
+    /// Returns the value of a header field that may occur once.
     ///
     /// # Errors
     /// [`Reason::Repeated`] (unless the values are equal), [`Reason::Malformed`].
@@ -205,7 +208,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The line of a single-valued header field: several lines MUST have equal values.
+    /// Returns the line of a single-valued header field: several lines MUST have equal values.
     #[inline]
     fn single_valued_line(&self, name: Name) -> Result<Option<&'a Line>, Error> {
         let Some(number) = crate::values::first_number(self, name) else { return Ok(None) };
@@ -219,8 +222,8 @@ impl<'a> Message<'a> {
         Ok(Some(line))
     }
 
-    /// Position of `part`, a slice that a view of this message returned. An empty slice has a position too (see
-    /// [`Via::rport`]).
+    /// Returns the position of `part`, a slice that a view of this message returned. An empty slice has a position too
+    /// (see [`Via::rport`]).
     ///
     /// # Panics
     /// `part` is not a slice of this message.
@@ -236,17 +239,17 @@ impl<'a> Message<'a> {
         (part.as_ptr() as usize).wrapping_sub(self.bytes().as_ptr() as usize)
     }
 
-    /// True if the first line of a list has several values by its commas; no value is parsed. Commas in quotes and
-    /// brackets do not count.
+    /// Tells whether the first line of a list has several values by its commas; no value is parsed. Commas in quotes
+    /// and brackets do not count.
     pub fn has_several(&self, name: Name) -> bool {
         let Some(value) = self.header(name) else { return false };
         let mut reader = crate::reader::Reader::new(value);
         self.index().repeated(name) || (reader.skip_to_comma().is_some() && reader.take(b','))
     }
 
-    /// Reports to `cut` the ranges to remove so that the first `count` values of a list go: whole lines, then the
-    /// values of a line that keeps some. Commas in quotes and brackets do not count; of a malformed list the rest of
-    /// the line goes.
+    /// Reports to `cut` the ranges to remove so that the first `count` values of a list are removed: whole lines, then
+    /// the values of a line that keeps some. Commas in quotes and brackets do not separate values; of a malformed line
+    /// the remaining text is removed.
     pub fn cut_first(&self, name: Name, count: usize, mut cut: impl FnMut(Range<usize>)) {
         let mut left = count;
         for line in self.index().lines_of(name) {
@@ -254,7 +257,7 @@ impl<'a> Message<'a> {
                 return;
             }
             if line.value == line.value_end {
-                // An empty line has no value, but must not end up above a line that stays.
+                // An empty line has no value, but must not remain above a line that is kept.
                 cut(line.start as usize..line.end as usize);
                 continue;
             }
@@ -277,7 +280,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Reason for a missing header field.
+/// Returns the reason for a missing header field.
 const fn missing(name: Name) -> Reason {
     match name {
         Name::Via => Reason::NoVia,

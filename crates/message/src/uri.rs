@@ -56,7 +56,7 @@ impl<'a> Uri<'a> {
         const SIPS: u32 = u32::from_le_bytes(*b"sips");
         let rest = scan.rest();
         if let Some(first) = rest.first_chunk::<4>() {
-            // A colon stays a colon, and no other byte than a letter becomes one.
+            // A colon is not changed by this, and only letters become letters.
             let word = u32::from_le_bytes(*first) | 0x2020_2020;
             let secure = word == SIPS && rest.get(4) == Some(&b':');
             if secure || word == SIP && first[3] == b':' {
@@ -82,7 +82,7 @@ impl<'a> Uri<'a> {
         OtherUri::read(scan).map(Self::Other)
     }
 
-    /// Scheme: raw for [`Uri::Other`], else in lower case.
+    /// Returns the scheme: raw for [`Uri::Other`], else in lower case.
     pub const fn scheme(&self) -> &'a [u8] {
         match self {
             Self::Sip(uri) => uri.scheme(),
@@ -92,7 +92,7 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// The URI, if it is `sip:` or `sips:`.
+    /// Returns the URI, if it is `sip:` or `sips:`.
     #[inline]
     pub const fn sip(&self) -> Option<&SipUri<'a>> {
         match self {
@@ -101,7 +101,7 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// User and host of a sip, sips, im (RFC 3860) or pres (RFC 3859) URI.
+    /// Returns the user and host of a sip, sips, im (RFC 3860) or pres (RFC 3859) URI.
     #[inline]
     pub fn address(&self) -> Option<SipUri<'a>> {
         match self {
@@ -111,15 +111,15 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// True if the URI requires TLS on every hop (RFC 3261 section 26.2.2).
+    /// Tells whether the URI requires TLS on every hop (RFC 3261 section 26.2.2).
     pub const fn is_sips(&self) -> bool {
         matches!(self, Self::Sip(SipUri { secure: true, .. }))
     }
 
     /// Writes the key of this address-of-record in the location service (RFC 3261 section 10.3 step 5): `user@host`,
     /// with `:port` if there is one, unescaped, without parameters, the host in lower case, and without the scheme for
-    /// sip and sips, which name the same user. A tel URI becomes `tel:` and the number without visual separators.
-    /// Others stay, with the scheme in lower case.
+    /// sip and sips, which name the same user. A tel URI becomes `tel:` and the number without visual separators. Other
+    /// URIs are written unchanged, with the scheme in lower case.
     pub fn write_aor(&self, out: &mut Vec<u8>) {
         match self {
             Self::Sip(uri) => uri.write_aor(out),
@@ -180,7 +180,7 @@ impl<'a> OtherUri<'a> {
         SipUri::read(&mut Reader::new(self.rest), false).filter(|_| is_address)
     }
 
-    /// True if this is the scheme, which is given in lower case.
+    /// Tells whether the URI has this scheme, which is given in lower case.
     pub fn is_scheme<const N: usize>(&self, lower: &[u8; N]) -> bool {
         is(self.scheme, lower)
     }
@@ -193,8 +193,8 @@ impl PartialEq for OtherUri<'_> {
     }
 }
 
-/// Equivalence by the rules of each scheme (RFC 3261 section 19.1.4, RFC 3966 section 4, RFC 8141 section
-/// 3). It is not transitive, so there is no `Eq`.
+/// Tells whether the URIs are equivalent by the rules of their scheme (RFC 3261 section 19.1.4, RFC 3966 section 4, RFC
+/// 8141 section 3). The relation is not transitive, so there is no `Eq`.
 impl PartialEq for Uri<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

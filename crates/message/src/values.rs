@@ -19,18 +19,18 @@ pub struct Placed<T> {
 }
 
 impl<T> Placed<T> {
-    /// Range of the value within the message.
+    /// Returns the range of the value within the message.
     pub const fn range(&self) -> Range<usize> {
         self.start as usize..self.end as usize
     }
 
-    /// Range to remove from the message so that this value goes and the others stay: its whole line if it is the only
-    /// one there, else the value and one comma. For several neighbours see [`Message::cut_first`].
+    /// Returns the range to remove from the message so that this value goes and the others stay: its whole line if it
+    /// is the only one there, else the value and one comma. For several neighbours see [`Message::cut_first`].
     pub const fn cut(&self) -> Range<usize> {
         self.cut.0 as usize..self.cut.1 as usize
     }
 
-    /// Number of the value's line in [`crate::Index::lines`].
+    /// Returns the number of the value's line in [`crate::Index::lines`].
     pub const fn line(&self) -> usize {
         self.line as usize
     }
@@ -143,7 +143,7 @@ impl<'a, T: Field<'a>> Iterator for Values<'a, T> {
     }
 }
 
-/// Number of the first line of this name.
+/// Returns the number of the first line of this name.
 #[inline]
 pub(crate) fn first_number(message: &Message<'_>, name: Name) -> Option<usize> {
     (message.index().first[name as usize] as usize).checked_sub(1)

@@ -1,4 +1,5 @@
-//! Streams of the network: their choice for a message, as shards make it, and their ends.
+//! Streams of the network: the choice of a stream for a message, which follows the rules of shards, and the ends of
+//! streams.
 
 use crate::host::Sent;
 use crate::world::{Due, World};
@@ -6,7 +7,7 @@ use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, ListenerId, Target, Transport};
 use strowger_message::frame::{self, Frame};
 
-/// Stream between two sides; the first one made it.
+/// Stream between two sides; the first side opened it.
 pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) sides: [Side; 2],
@@ -78,7 +79,8 @@ impl World {
         self.plan(0, Due::Bytes { connection, to: 1 - side, bytes: sent.bytes });
     }
 
-    /// Returns the connection for a message of a server, made if need be; `None` if the peer takes none.
+    /// Returns the connection for a message of a server, and opens one if needed; `None` if the peer accepts no
+    /// connection.
     fn way(&mut self, host: usize, target: &Target) -> Option<(usize, usize)> {
         if let Some(flow) = target.flow {
             let leads = |(connection, side): &(usize, usize)| {
@@ -121,7 +123,7 @@ impl World {
         number
     }
 
-    /// Makes the other side of a connection to this address, if a server or a test listens there.
+    /// Creates the other side of a connection to this address, if a server or a test listens there.
     pub(crate) fn accept(&mut self, transport: Transport, to: SocketAddr) -> Option<Side> {
         let listens = |(host, listener): (usize, Option<ListenerId>)| listener.map(|listener| (host, listener));
         let mut listeners = self.hosts.iter().map(|host| host.listener(transport, to)).enumerate();
@@ -136,7 +138,7 @@ impl World {
         Some(Side::Line(line))
     }
 
-    /// Makes a connection of a server the way to the address that its peer named (RFC 5923).
+    /// Makes a connection of a server the one for messages to the address that its peer named (RFC 5923).
     pub(crate) fn alias(&mut self, host: usize, flow: Flow, transport: Transport, address: SocketAddr) {
         let is_it =
             |at: &(usize, usize)| matches!(&self.connections[at.0].sides[at.1], Side::Host(own) if own.flow == flow);
@@ -179,13 +181,13 @@ impl World {
         }
     }
 
-    /// Ends a connection by this side: the other side learns of it.
+    /// Ends a connection by this side, and notifies the other side.
     pub(crate) fn close(&mut self, connection: usize, by: usize) {
         self.ended(connection, by);
         self.plan(0, Due::Ended { connection, to: 1 - by });
     }
 
-    /// Tells a side that its connection has ended.
+    /// Notifies a side that its connection has ended.
     pub(crate) fn ended(&mut self, connection: usize, to: usize) {
         let own = match &mut self.connections[connection].sides[to] {
             Side::Line(line) => return self.lines[*line].is_closed = true,

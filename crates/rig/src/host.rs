@@ -24,11 +24,11 @@ use strowger_store::ticket::{SinkId, Ticket};
 pub(crate) struct Sent {
     pub(crate) target: Target,
     pub(crate) bytes: Vec<u8>,
-    /// Token of its sender; 0: no report of a failure is wanted.
+    /// Token of the sender; 0 if the sender wants no report of a failure.
     pub(crate) token: u64,
 }
 
-/// State of a server that outlives a restart, as a database and a configuration keep it.
+/// State of a server that is kept over a restart, as a database and a configuration keep it.
 struct Kept {
     users: Arc<Users>,
     has_database: bool,
@@ -66,14 +66,14 @@ const CALL_SECRET: u32 = 7;
 /// Reads a configuration.
 ///
 /// # Panics
-/// It is wrong.
+/// The configuration is wrong.
 pub(crate) fn read(text: &str, folder: &Path) -> Config {
     let read = Config::read(Source { file: "test", text, folder, ..Source::default() });
     read.unwrap_or_else(|report| panic!("{report}\n{text}")).0
 }
 
-/// Returns the configuration to start with, and the one to adopt then. With `STROWGER_BY_RELOAD=1` a server starts with
-/// only the keys that need a restart, and gets the others by a reload: the result must be the same.
+/// Returns the configuration to start with, and the one to load afterwards. With `STROWGER_BY_RELOAD=1` a server starts
+/// with only the keys that need a restart, and gets the other keys by a reload: the result must be the same.
 fn parts(config: Config) -> (Config, Option<Config>) {
     if std::env::var_os("STROWGER_BY_RELOAD").is_none_or(|value| value != "1") {
         return (config, None);
@@ -81,7 +81,7 @@ fn parts(config: Config) -> (Config, Option<Config>) {
     (Config::default().for_running(&config).0, Some(config))
 }
 
-/// Returns the secret of the configuration; without one each server has another.
+/// Returns the secret of the configuration; without one each server has its own secret.
 fn secret(config: &Config) -> Vec<u8> {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     match &config.auth.secret {
@@ -152,7 +152,7 @@ impl Process {
             engine
         };
         let mut engines: Vec<Engine> = (0..shards).map(engine).collect();
-        // As in a process, the first shard has had all buckets.
+        // The first shard has had all buckets, as in a process.
         let others = (0..=u8::MAX).filter(|bucket| shard_of(*bucket, shards) != 0);
         others.for_each(|bucket| drop(engines[0].export(now, bucket)));
         Self { number, shared, engines, polled: vec![now.mono; shards], slots: 0, is_draining: false }
@@ -160,7 +160,7 @@ impl Process {
 }
 
 impl Host {
-    /// Starts a server. `port`: returns a port for a listener that leaves the choice to the system.
+    /// Starts a server. `port`: function that returns a port for a listener whose port is chosen by the system.
     pub(crate) fn start(now: Now, config: Config, bounds: EngineBounds, mut port: impl FnMut() -> u16) -> Self {
         let bound = config.listeners.iter().map(|listener| {
             let mut address = listener.address;
@@ -240,7 +240,7 @@ impl Host {
         self.process.engines.iter().flat_map(of).collect()
     }
 
-    /// Takes no new requests from now on.
+    /// Makes the server accept no new requests from now on.
     pub(crate) fn drain(&mut self) {
         self.process.is_draining = true;
     }
@@ -279,7 +279,7 @@ impl Host {
         self.work(now, shard, |engine, out| engine.poll(now, out))
     }
 
-    /// Runs the upkeep of each second.
+    /// Runs the upkeep that is due every second.
     pub(crate) fn keep_up(&mut self, now: Now) {
         let _log = log::catch();
         self.process.shared.keep_up(now);

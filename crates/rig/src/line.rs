@@ -28,7 +28,7 @@ enum Way {
 }
 
 impl Line {
-    /// Connects a line of the network from this address; `None` if its peer listens nowhere.
+    /// Connects a line of the network from this address; returns `None` if its peer does not listen.
     pub(crate) fn connect(
         world: &Arc<Mutex<World>>,
         transport: Transport,
@@ -64,12 +64,12 @@ impl Line {
         self.transport
     }
 
-    /// Sends by UDP to another server from now on.
+    /// Makes the line send by UDP to another server from now on.
     pub const fn turn_to(&mut self, server: SocketAddr) {
         self.peer = server;
     }
 
-    /// Returns the time of its clock; only differences count.
+    /// Returns the time of the line's clock, of which only differences have a meaning.
     pub fn clock(&self) -> Duration {
         match &self.way {
             Way::Memory(world, _) => Duration::from_millis(lock(world).now.mono),
@@ -99,7 +99,8 @@ impl Line {
         Ok(())
     }
 
-    /// Returns the next datagram, frame or piece of the stream; `None` at the limit or when the connection has ended.
+    /// Returns the next datagram, frame or piece of the stream; `None` if none arrives before the limit or the
+    /// connection has ended.
     pub fn chunk(&self, limit: Duration) -> Option<Vec<u8>> {
         let (world, number) = match &self.way {
             Way::Memory(world, number) => (world, *number),
@@ -128,7 +129,7 @@ impl Line {
         }
     }
 
-    /// Tells whether the peer closes the connection before the limit; discards its input. Never for UDP.
+    /// Tells whether the peer closes the connection before the limit; discards received bytes. Always false for UDP.
     pub fn closes(&self, limit: Duration) -> bool {
         let end = self.clock() + limit;
         while self.chunk(end.saturating_sub(self.clock())).is_some() {}
@@ -167,7 +168,7 @@ fn since_start() -> Duration {
 }
 
 fn received(socket: &UdpSocket, limit: Duration) -> Option<Vec<u8>> {
-    // Zero would mean: for ever.
+    // A time-out of zero would mean no time-out.
     socket.set_read_timeout(Some(limit.max(Duration::from_millis(1)))).expect("a socket can be set");
     let mut buffer = vec![0; 65_536];
     let (length, _) = socket.recv_from(&mut buffer).ok()?;
@@ -193,7 +194,7 @@ impl Listener {
         self.address
     }
 
-    /// Returns the next connection of a server; `None` at the limit.
+    /// Returns the next connection of a server; `None` if none arrives before the limit.
     pub fn accept(&self, limit: Duration) -> Option<Line> {
         let mut world = lock(&self.world);
         let end = world.now.mono + limit.as_millis() as u64;

@@ -13,7 +13,7 @@ thread_local! {
     static CATCHER: Dispatch = Dispatch::new(Catcher);
 }
 
-/// Captures the log of this thread while the guard lives.
+/// Captures the log of this thread until the guard is dropped.
 pub(crate) fn catch() -> DefaultGuard {
     CATCHER.with(tracing::dispatcher::set_default)
 }

@@ -102,8 +102,8 @@ impl Phone {
         }
     }
 
-    /// Calls Bob with Alice's password; Bob's phone rings and answers. Returns the INVITE, the INVITE that Bob
-    /// received, and the 200.
+    /// Makes a call from this phone to Bob with Alice's password; Bob's phone rings and answers. Returns the INVITE,
+    /// the INVITE that Bob received, and the 200.
     ///
     /// # Panics
     /// A message does not arrive.

@@ -39,7 +39,7 @@ impl Site {
         Self::of(Arc::new(Mutex::new(World::new())), text, EngineBounds::default(), folder)
     }
 
-    /// Starts a server with other bounds of its engine than those of a process.
+    /// Starts a server with these bounds of its engine in place of those of a process.
     ///
     /// # Panics
     /// The configuration is wrong.
@@ -175,12 +175,12 @@ impl Site {
         while world.step(end) {}
     }
 
-    /// Handles what is on its way.
+    /// Handles all messages and timers until the network is quiet.
     pub fn settle(&self) {
         lock(&self.world).settle();
     }
 
-    /// Takes no new requests from now on, as a server that is about to end.
+    /// Makes the server accept no new requests, as a server that is about to end.
     pub fn drain(&self) {
         self.with(Host::drain);
     }

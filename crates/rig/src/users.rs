@@ -1,5 +1,5 @@
-//! Subscribers in memory, with a cache in front, as a server has it: an engine waits for its first question about a
-//! user, and not for the second.
+//! Subscribers in memory, with a cache before them as in a server: an engine waits for the answer to its first question
+//! about a user, but not to the second.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -19,7 +19,7 @@ const FIRST_PORT: u16 = 32_768;
 
 /// Planned event.
 pub(crate) enum Due {
-    /// Datagram; with its server and shard, if one sent it.
+    /// Datagram, with its server and shard if a server sent it.
     Datagram { from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, sender: Option<(usize, usize)> },
     /// Bytes for this side of a connection.
     Bytes { connection: usize, to: usize, bytes: Vec<u8> },
@@ -106,8 +106,8 @@ impl World {
         self.lines.len() - 1
     }
 
-    /// Handles the next event or timer, if it is due by `end`. Otherwise the clock goes to `end`, and the result is
-    /// false.
+    /// Handles the next event or timer, if it is due by `end`, and returns true. Otherwise advances the clock to `end`,
+    /// and returns false.
     pub(crate) fn step(&mut self, end: u64) -> bool {
         let planned = self.due.keys().next().map(|(at, _)| *at);
         let deadline = |(number, host): (usize, &mut Host)| host.deadline().map(|(at, shard)| (at, number, shard));
@@ -187,20 +187,20 @@ impl World {
         }
     }
 
-    /// Gives a message to its shard.
+    /// Gives a message to the shard that owns its call.
     pub(crate) fn receive(&mut self, host: usize, arrival: &Arrival, bytes: &[u8]) {
         let shard = self.hosts[host].shard_of(bytes);
         self.work(host, shard, |now, engine, out| engine.receive(now, arrival, bytes, out));
     }
 
-    /// Calls an engine and carries out what it wants.
+    /// Calls an engine and carries out its effects.
     pub(crate) fn work(&mut self, host: usize, shard: usize, input: impl FnOnce(Now, &mut Engine, &mut Outbox)) {
         let now = self.now;
         let (sent, effects) = self.hosts[host].work(now, shard, |engine, out| input(now, engine, out));
         self.carry_out(host, shard, sent, effects);
     }
 
-    /// Plans the report that a message could not be sent, if its sender wants one.
+    /// Plans the report that a message could not be sent, if the sender of the message wants one.
     pub(crate) fn report(&mut self, host: usize, shard: usize, token: u64, by_peer: bool) {
         if token != 0 {
             let process = self.hosts[host].process();
@@ -229,7 +229,7 @@ impl World {
                     self.plan(self.lookup, Due::Answer { host, process, shard, answer });
                 }
                 Effect::WakePings => self.plan(0, Due::Answer { host, process, shard: 0, answer: EngineInput::Pings }),
-                // Rows and kept calls are for writers, which the rig has not.
+                // Rows and kept calls are for writer threads, which the rig does not have.
                 Effect::Account(_)
                 | Effect::PersistCall { .. }
                 | Effect::FinishCall { .. }

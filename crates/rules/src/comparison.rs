@@ -19,7 +19,7 @@ const ADDRESS_COMPARISONS: [&str; 4] = ["==", "!=", "in", "not in"];
 const NUMBER: &str = "a number such as 70, or a size such as 4KiB";
 
 impl<'t> Parser<'t> {
-    /// A flag has no comparison.
+    /// Parses what follows a flag, which has no comparison.
     pub(crate) fn flag(&self, field: FlagField) -> Result<ExpressionNode, Fault> {
         let (token, span) = self.peek()?;
         if matches!(token, Token::Compare(_) | Token::Word("in" | "matches" | "starts_with" | "ends_with")) {
@@ -92,7 +92,7 @@ impl<'t> Parser<'t> {
     ) -> Result<(ExpressionNode, bool), Fault> {
         let (test, is_negated) = match self.comparison(of, &NUMBER_COMPARISONS)? {
             Comparison::Order(order, _) => {
-                // An absent number is unequal to all, so `!=` is the opposite of `==`.
+                // An absent number is unequal to all numbers, so that `!=` is the opposite of `==`.
                 let is_negated = order == OrderRelation::Unequal;
                 let order = if is_negated { OrderRelation::Equal } else { order };
                 let (token, span) = self.peek()?;
@@ -240,7 +240,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Fault of a value whose type differs from that of the value to its left.
+    /// Returns the fault of a value whose type differs from that of the value to its left.
     fn type_mismatch(&self, of: &Range<usize>, span: Range<usize>, word: &str) -> Fault {
         let message = format!("`{}` is {word}, `{}` is not", &self.text[of.clone()], &self.text[span.clone()]);
         Fault::new(span, message, format!("compare {word} with {word}"))

@@ -57,17 +57,17 @@ impl Condition {
         Self { text: "true".into(), expression: Expression { node: ExpressionNode::Constant(true), span: 0..4 } }
     }
 
-    /// Source text.
+    /// Returns the source text.
     pub const fn text(&self) -> &str {
         &self.text
     }
 
-    /// True if the condition holds for these facts.
+    /// Tells whether the condition holds for these facts.
     pub fn holds<F: Facts + ?Sized>(&self, facts: &F, sets: &Sets) -> bool {
         self.expression.holds(&Input { facts, sets })
     }
 
-    /// Sets that the condition queries, each once.
+    /// Returns the sets that the condition queries, each once.
     pub fn sets(&self) -> Vec<SetId> {
         let mut sets = Vec::new();
         self.expression.each_set(&mut |set| {
@@ -78,17 +78,17 @@ impl Condition {
         sets
     }
 
-    /// Constant value of the condition; `None` if it depends on the request.
+    /// Returns the constant value of the condition; `None` if it depends on the request.
     pub fn constant(&self) -> Option<bool> {
         self.expression.constant()
     }
 
-    /// True if the condition can hold only if a test holds for which `is_one` returns true.
+    /// Tells whether the condition can hold only if a test holds for which `is_one` returns true.
     pub fn needs(&self, is_one: impl Fn(Test) -> bool) -> bool {
         self.expression.needs(true, &is_one)
     }
 
-    /// Constants with which it compares this field, or its beginning or end.
+    /// Returns the constants with which the condition compares this field, or its beginning or end.
     pub fn texts_of(&self, field: TextField) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
         self.expression.each_text_test(&mut |text, test| {
@@ -105,7 +105,7 @@ impl Condition {
         texts
     }
 
-    /// Sets in which it searches this field.
+    /// Returns the sets in which the condition searches this field.
     pub fn sets_of(&self, field: TextField) -> Vec<SetId> {
         let (mut sets, mut values) = (Vec::new(), Vec::new());
         self.expression.each_text_test(&mut |text, test| match test {
@@ -122,7 +122,7 @@ impl Condition {
         sets
     }
 
-    /// Source text of a part.
+    /// Returns the source text of a part.
     pub(crate) fn text_of(&self, part: &Expression) -> &str {
         &self.text[part.span.start as usize..part.span.end as usize]
     }

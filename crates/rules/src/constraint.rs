@@ -14,7 +14,7 @@ pub(crate) enum Question {
     Text(Text),
     Number(NumberField),
     Address(AddressField),
-    /// The value is 1 if the flag is set, else 0. The next two properties have the same values.
+    /// The value is 1 if the flag is set, else 0. The next two properties have the same two values.
     Flag(FlagField),
     TextIn(Text, SetId),
     AddressIn(AddressField, SetId),
@@ -30,8 +30,8 @@ pub(crate) enum RequestValue<'a> {
     Address(IpAddr),
 }
 
-/// Value, or range of values, of a property with which a condition may hold. Case is ignored, so the condition may still
-/// fail for a value within it.
+/// Value, or range of values, of a property with which a condition may hold. Case is ignored, so the condition may
+/// still fail for a matching value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValueRange {
     Whole(Box<str>),
@@ -68,7 +68,7 @@ impl Question {
         })
     }
 
-    /// True if the facts alone contain the value, so that no message or set is searched.
+    /// Tells whether the facts alone contain the value, so that no message or set is searched.
     pub(crate) const fn is_cheap(&self) -> bool {
         match self {
             Self::Text(text) => matches!(text, Text::Field(_)),
@@ -127,8 +127,8 @@ fn texts(test: &TextTest) -> Option<Vec<ValueRange>> {
     }
 }
 
-/// Returns the constraints if all parts must have the value `wanted`: those of each part. Of two constraints on one
-/// property the one with fewer values stays.
+/// Returns the constraints if all parts must have the value `wanted`: the constraints of each part. Of two constraints
+/// on one property, the one with fewer values is kept.
 fn all_of(parts: &[Expression], wanted: bool) -> Vec<Constraint> {
     let mut found: Vec<Constraint> = Vec::new();
     for constraint in parts.iter().flat_map(|part| needed(part, wanted)) {

@@ -1,8 +1,8 @@
 //! Sets from CSV text (RFC 4180): cells between commas, quoted if they contain commas, quotes or line ends.
 //!
-//! The project has its own parser because the existing ones accept malformed input: after an unclosed quote they take
-//! the rest of the file as one cell, and routing would be wrong without a message. Here each such place is a fault with
-//! its line.
+//! The project has its own parser because the existing ones accept malformed input: after an unclosed quote they read
+//! the remaining file as one cell, so that routing would be wrong without an error. Here each such place is a fault
+//! with its line.
 
 use crate::fault::did_you_mean;
 use crate::set::{Builder, Columns, EntryFault, LookupKind, Set};
@@ -12,7 +12,7 @@ use std::io::{self, BufRead};
 pub(crate) enum Refusal {
     /// The source cannot be read.
     Unread(io::Error),
-    /// A line is wrong; the place in the fault is the line number, from 1.
+    /// A line is wrong; the place in the fault is the number of the line, from 1.
     Wrong(EntryFault),
 }
 

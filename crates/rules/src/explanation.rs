@@ -23,7 +23,7 @@ pub struct RuleVerdict<'a> {
     pub decider: &'a str,
     /// True if that part holds.
     pub holds: bool,
-    /// Values that this part used: name, and the value in quotes or `absent`. Text comes from the peer, so control
+    /// Values that this part used: name, and the value in quotes or `absent`. Text may come from a peer, so control
     /// octets are escaped.
     pub values: Vec<(String, String)>,
 }

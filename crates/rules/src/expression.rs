@@ -63,7 +63,7 @@ pub(crate) enum AddressTest {
 }
 
 impl Expression {
-    /// Visits every query of a set; a set may come several times.
+    /// Visits every query of a set; a set may be visited several times.
     pub(crate) fn each_set(&self, visit: &mut dyn FnMut(SetId)) {
         match &self.node {
             ExpressionNode::Constant(_) | ExpressionNode::Flag(_) | ExpressionNode::Number(..) => {}
@@ -102,7 +102,7 @@ impl Expression {
         }
     }
 
-    /// Constant value of the expression; `None` if its words show a dependence on the facts.
+    /// Returns the constant value of the expression; `None` if its words show a dependence on the facts.
     pub(crate) fn constant(&self) -> Option<bool> {
         match &self.node {
             ExpressionNode::Constant(value) => Some(*value),
@@ -119,7 +119,7 @@ impl Expression {
         }
     }
 
-    /// True if the expression can have the value `wanted` only if a test holds for which `is_one` returns true.
+    /// Tells whether the expression can have the value `wanted` only if a test holds for which `is_one` returns true.
     pub(crate) fn needs(&self, wanted: bool, is_one: &dyn Fn(Test) -> bool) -> bool {
         match &self.node {
             // A constant never has the other value.
@@ -134,7 +134,7 @@ impl Expression {
         }
     }
 
-    /// True if this is a test for which `is_one` returns true.
+    /// Tells whether this is a test for which `is_one` returns true.
     fn is_test(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
         match &self.node {
             ExpressionNode::Flag(field) => is_one(Test::Flag(*field)),
@@ -151,7 +151,7 @@ impl Expression {
         }
     }
 
-    /// Evaluates the expression. A test of an absent value fails.
+    /// Evaluates the expression. A test of an absent value is false.
     pub(crate) fn holds<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> bool {
         match &self.node {
             ExpressionNode::Constant(value) => *value,
@@ -171,7 +171,8 @@ impl Expression {
         }
     }
 
-    /// The deciding part and its value: the first that fails if all must hold, the first that holds if one suffices.
+    /// Returns the deciding part and its value. If all parts must hold, this is the first that fails; if one suffices,
+    /// the first that holds.
     pub(crate) fn decider<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> (&Self, bool) {
         let whole = self.holds(input);
         match &self.node {
@@ -183,7 +184,7 @@ impl Expression {
         .map_or((self, whole), |part| part.decider(input))
     }
 
-    /// Collects each value that it uses, in the order of the text.
+    /// Collects each value that the expression uses, in the order of the text.
     pub(crate) fn values(&self, found: &mut Vec<Value>) {
         match &self.node {
             ExpressionNode::Constant(_) | ExpressionNode::Flag(_) => (),
@@ -234,7 +235,7 @@ impl NumberTest {
     }
 }
 
-/// True if a text is in a set.
+/// Tells whether a text is in a set.
 pub(crate) fn in_set(sets: &Sets, set: SetId, text: &[u8], case: Case) -> bool {
     sets.set(set).is_some_and(|set| set.has_text(text, case))
 }

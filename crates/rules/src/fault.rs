@@ -19,18 +19,18 @@ impl Fault {
         Self { span, message: message.into(), cure: cure.into() }
     }
 
-    /// Column of the first character of the fault, from 1.
+    /// Returns the column of the first character of the fault, from 1.
     pub fn column(&self, text: &str) -> usize {
         text.get(..self.span.start).map_or(0, |before| before.chars().count()) + 1
     }
 
-    /// Three lines: the line of the fault, a caret under it, and the cure.
+    /// Returns three lines: the line of the fault, a caret under it, and the cure.
     pub fn shown(&self, text: &str) -> String {
         let (before, rest) = text.split_at_checked(self.span.start).unwrap_or((text, ""));
         let start = before.rfind('\n').map_or(0, |at| at + 1);
         let end = rest.find('\n').map_or(text.len(), |at| before.len() + at);
         let line = text[start..end].trim_end_matches('\r');
-        // Tabs stay tabs, so that the caret is under the word on any terminal.
+        // Tabs are kept, so that the caret is under the word on any terminal.
         let lead: String = text[start..before.len()].chars().map(|c| if c == '\t' { c } else { ' ' }).collect();
         let marked =
             text.get(before.len()..self.span.end.min(end)).map_or(0, |marked| marked.trim_end().chars().count());
@@ -74,12 +74,12 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Cure for a misspelt name: asks for the nearest known name. `None` if no name is near.
+/// Returns the cure for a misspelt name: a question with the nearest known name. `None` if no name is near.
 pub(crate) fn did_you_mean<'a>(written: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     Some(format!("did you mean `{}`?", nearest(written, names.into_iter())?))
 }
 
-/// Most similar name, if the difference is small enough for a slip.
+/// Returns the most similar name, if the difference is small enough for a typing error.
 pub fn nearest<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let written = plain(written);
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(nearest("From.User", names.into_iter()), Some("from.user"));
         assert_eq!(nearest("colour", names.into_iter()), None);
         assert_eq!(nearest("max-expire", ["min_expires", "max_expires"].into_iter()), Some("max_expires"));
-        // Neighbours that change places are one slip.
+        // Two adjacent letters that were exchanged are one typing error.
         assert_eq!(nearest("apth", ["path"].into_iter()), Some("path"));
         assert_eq!(did_you_mean("x", []), None);
     }

@@ -25,7 +25,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Name in a sentence.
+    /// Returns the name in a sentence.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Text(_) => "text",
@@ -50,15 +50,16 @@ pub struct Row {
 /// The facts of one request. A condition asks for a value only when it needs it, perhaps several times, so an answer
 /// should be cheap and allocate nothing.
 pub trait Facts {
-    /// Text of a field; `None` if the request does not have it.
+    /// Returns the text of a field; `None` if the request does not have it.
     fn text(&self, field: TextField) -> Option<&[u8]>;
-    /// The first value of a header field. The name is in lower case, as the condition spells it: long form or compact.
+    /// Returns the first value of a header field. The name is in lower case, as the condition spells it: long form or
+    /// compact.
     fn header(&self, name: &str) -> Option<&[u8]>;
-    /// Number of a field; `None` if the request does not have it.
+    /// Returns the number of a field; `None` if the request does not have it.
     fn number(&self, field: NumberField) -> Option<u64>;
     /// Address of a field; `None` if the request does not have it.
     fn address(&self, field: AddressField) -> Option<IpAddr>;
-    /// Value of a flag.
+    /// Returns the value of a flag.
     fn flag(&self, field: FlagField) -> bool;
 }
 
@@ -95,12 +96,12 @@ macro_rules! fields {
                 /// All fields of this type.
                 pub const ALL: &'static [Self] = &[$(Self::$field,)+];
 
-                /// Name in conditions.
+                /// Returns the name in conditions.
                 pub const fn name(self) -> &'static str {
                     match self { $(Self::$field => $name,)+ }
                 }
 
-                /// Type of its value.
+                /// Returns the type of its value.
                 pub const fn of(self) -> Type {
                     match self { $(Self::$field => of!($of $(ignoring $case)?),)+ }
                 }
@@ -205,7 +206,7 @@ fields! {
 }
 
 impl TextField {
-    /// Case sensitivity of its texts.
+    /// Returns the case sensitivity of the field's texts.
     pub const fn case(self) -> Case {
         match self.of() {
             Type::Text(case) => case,

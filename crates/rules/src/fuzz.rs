@@ -89,7 +89,7 @@ impl Facts for Request<'_> {
     }
 }
 
-/// Sets of each kind from the text as a file; empty if it cannot be read.
+/// Returns the sets of each kind from the text as a file; empty if it cannot be read.
 fn sets(text: &str) -> (SetNames, Sets) {
     let kinds = [("users", LookupKind::Texts), ("prefixes", LookupKind::Prefixes), ("networks", LookupKind::Networks)];
     let mut names = SetNames::default();
@@ -170,7 +170,7 @@ mod tests {
         "x",
     ];
 
-    /// A line that often compiles.
+    /// Returns a line that often compiles.
     fn line() -> impl Strategy<Value = String> {
         let test = prop::sample::select(vec![
             "method == 'INVITE'",

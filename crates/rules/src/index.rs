@@ -15,13 +15,14 @@ use crate::{Case, Network};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-/// Maximum number of columns. Each costs a look-up per decision.
+/// Maximum number of columns. Each column costs a look-up per decision.
 const MAX_COLUMNS: usize = 16;
 
 /// Shorter lists are evaluated rule by rule.
 const FEWEST_RULES: usize = 8;
 
-/// Number of rules that must test a property before it gets a column: a cheap property, any other.
+/// Number of rules that must test a property before the property gets a column: first for a cheap property, then for
+/// any other.
 const FEWEST_ASKING: (usize, usize) = (4, 8);
 
 /// Index of a list of rules.
@@ -94,7 +95,7 @@ impl Index {
         for constraint in rules.iter().flatten() {
             *asked.entry(&constraint.question).or_default() += 1;
         }
-        // In the order of the rules, so that the index does not depend on hashes.
+        // The columns are in the order of the rules, so that the index does not depend on hashes.
         let mut questions: Vec<(&Question, usize)> = Vec::new();
         for question in rules.iter().flatten().map(|constraint| &constraint.question) {
             let fewest = if question.is_cheap() { FEWEST_ASKING.0 } else { FEWEST_ASKING.1 };
@@ -261,7 +262,7 @@ pub(crate) struct Candidates<'a> {
 /// Number of blocks per view: a few vector instructions per column evaluate them together.
 const VIEW: usize = 16;
 
-/// Indices of the bits that are set.
+/// Returns the indices of the bits that are set.
 fn each(found: &Found) -> impl Iterator<Item = usize> + '_ {
     found.iter().enumerate().flat_map(|(word, bits)| {
         let mut bits = *bits;

@@ -53,23 +53,23 @@ impl Network {
         Ok(network)
     }
 
-    /// True if the network consists of one address.
+    /// Tells whether the network consists of one address.
     pub fn is_address(&self) -> bool {
         *self == Self::of(self.address)
     }
 
-    /// True if the address is in it.
+    /// Tells whether the address is in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.address.is_ipv4() && to_bits(address) & mask(self.bits) == to_bits(self.address)
     }
 
-    /// First address.
+    /// Returns the first address.
     pub(crate) const fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// True if the other network is completely in this one.
+    /// Tells whether the other network is completely in this one.
     pub(crate) fn holds(&self, other: &Self) -> bool {
         self.bits <= other.bits && self.contains(other.address)
     }
@@ -78,12 +78,12 @@ impl Network {
         self.address.is_ipv4()
     }
 
-    /// Leading bits of the network, at the top of the number, and their count.
+    /// Returns the leading bits of the network, at the top of the number, and their count.
     pub(crate) fn key(&self) -> (u128, u8) {
         (to_bits(self.address), self.bits)
     }
 
-    /// Network of a [`Self::key`].
+    /// Returns the network of a [`Self::key`].
     pub(crate) fn from_key((start, bits): (u128, u8), v4: bool) -> Self {
         Self { address: from_bits(start, v4), bits }
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// Bits of a canonical address, at the top of the number.
+/// Returns the bits of a canonical address, at the top of the number.
 pub(crate) fn to_bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -107,7 +107,7 @@ fn from_bits(bits: u128, v4: bool) -> IpAddr {
     if v4 { IpAddr::V4(((bits >> 96) as u32).into()) } else { IpAddr::V6(bits.into()) }
 }
 
-/// Mask of the first bits of a number.
+/// Returns the mask of the first bits of a number.
 pub(crate) fn mask(bits: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0)
 }

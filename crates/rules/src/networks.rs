@@ -52,12 +52,12 @@ impl Networks {
         Self { v4: family(true), v6: family(false) }
     }
 
-    /// Number of the longest network that contains the address.
+    /// Returns the number of the longest network that contains the address.
     pub(crate) fn longest(&self, address: IpAddr) -> Option<u32> {
         self.each(address).next().map(|(_, number)| number)
     }
 
-    /// All networks that contain the address, the longest first.
+    /// Returns all networks that contain the address, the longest first.
     pub(crate) fn each(&self, address: IpAddr) -> impl Iterator<Item = (Network, u32)> + use<'_> {
         let address = address.to_canonical();
         let (rows, v4) = if address.is_ipv4() { (&self.v4, true) } else { (&self.v6, false) };
@@ -74,7 +74,7 @@ impl Networks {
         .map(move |row| (Network::from_key((row.start, row.bits), v4), row.value))
     }
 
-    /// All networks in order, IPv4 first.
+    /// Returns all networks in order, IPv4 first.
     pub(crate) fn all(&self) -> impl Iterator<Item = (Network, u32)> + use<'_> {
         let family = |rows: &'_ [Row], v4| {
             rows.iter().map(move |row| (Network::from_key((row.start, row.bits), v4), row.value)).collect::<Vec<_>>()

@@ -204,7 +204,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// Fault of a token after the end of a test that no operator joins.
+    /// Returns the fault of a token after the end of a test that no operator joins.
     fn unjoined(&self, token: Token<'_>, span: Range<usize>) -> Fault {
         let near = if let Token::Word(word) = token { did_you_mean(word, ["and", "or"]) } else { None };
         let cure = near.unwrap_or_else(|| "write `and` or `or` before it, or remove it".into());
@@ -240,7 +240,7 @@ impl<'t> Parser<'t> {
         Fault::new(span, message, cure)
     }
 
-    /// The token as a sentence names it.
+    /// Returns the token as a sentence names it.
     pub(crate) fn named(&self, span: &Range<usize>) -> String {
         if span.is_empty() { "the end".into() } else { format!("`{}`", &self.text[span.clone()]) }
     }
@@ -268,7 +268,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// Span of a part; the length of a condition fits 32 bits.
+/// Returns the span of a part; the length of a condition fits 32 bits.
 fn part(span: Range<usize>) -> Range<u32> {
     let short = |at| u32::try_from(at).expect("a condition is short");
     short(span.start)..short(span.end)

@@ -36,12 +36,12 @@ impl Pattern {
             );
             Fault::new(span.clone(), "this pattern is too large", cure)
         };
-        // The first end of a match suffices.
+        // The end of the first match is sufficient.
         let table = table(std::slice::from_ref(&read), MatchKind::LeftmostFirst).ok_or_else(too_large)?;
         Ok(Self { table, text: pattern.into(), prefixes: prefixes(&read) })
     }
 
-    /// True if the pattern matches somewhere in the text.
+    /// Tells whether the pattern matches somewhere in the text.
     pub(crate) fn is_in(&self, text: &[u8]) -> bool {
         let found = self.table.try_search_fwd(&Input::new(text).earliest(true));
         // A search cannot fail: the table has no quit octets and supports this kind of search.
@@ -87,7 +87,7 @@ impl Patterns {
         table(&read, MatchKind::All).map(Self)
     }
 
-    /// Patterns that match somewhere in the text, by index.
+    /// Returns the patterns that match somewhere in the text, by index.
     pub(crate) fn found(&self, text: &[u8]) -> Found {
         let (table, mut found) = (&self.0, Found::default());
         // The start cannot fail: the table has no quit octets and supports this kind of search.
@@ -129,13 +129,13 @@ impl std::fmt::Debug for Pattern {
     }
 }
 
-/// Position of `^+`: a valid pattern, but not the meaning that the author of `^+49` has in mind.
+/// Returns the position of `^+`, which is a valid pattern but does not mean what the author of `^+49` intends.
 fn repeated_start(pattern: &str) -> Option<usize> {
     let mut found = pattern.match_indices("^+").map(|(at, _)| at);
     found.find(|at| !pattern[..*at].ends_with(['[', '\\']))
 }
 
-/// Prefixes of every match, for a pattern that matches only at the start of the text.
+/// Returns the prefixes of every match, for a pattern that matches only at the start of the text.
 fn prefixes(read: &Hir) -> Option<Vec<Box<[u8]>>> {
     if !read.properties().look_set_prefix().contains(Look::Start) {
         return None;
@@ -146,7 +146,7 @@ fn prefixes(read: &Hir) -> Option<Vec<Box<[u8]>>> {
     Some(found.literals()?.iter().map(|literal| literal.as_bytes().into()).collect())
 }
 
-/// Fault of a malformed pattern, at the octets concerned.
+/// Returns the fault of a malformed pattern, at the octets concerned.
 fn unread(error: &regex_syntax::Error, span: &Range<usize>) -> Fault {
     let (what, at) = match error {
         regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span()),
@@ -184,7 +184,7 @@ mod tests {
         assert!(found(".", Case::Exact, b"\xff"));
     }
 
-    /// The table of many patterns agrees with the table of each pattern.
+    /// Checks that the table of many patterns agrees with the table of each pattern.
     #[test]
     fn many_patterns_are_found_as_each_is() {
         let all = [

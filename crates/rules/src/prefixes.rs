@@ -30,8 +30,8 @@ impl TrieNode {
     const EMPTY: Self = Self { children: 0, value: NO_PREFIX, symbols: 0, skipped: Skipped(0) };
 }
 
-/// Up to three symbols between the symbol that leads to a node and the node: no prefix ends among them, and there is no
-/// other branch. The top four bits are their count; the first symbol is the lowest.
+/// Up to three symbols between the symbol that selects a node and the node itself: no prefix ends among them, and there
+/// is no other branch. The top four bits are their count; the first symbol is in the lowest bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Skipped(u16);
 
@@ -82,8 +82,8 @@ impl Alphabet {
         Some(Box::new(Self { symbols, octets }))
     }
 
-    /// Symbol at a position of a text, by the alphabet or as half an octet. `None` at its end, and for an octet that no
-    /// prefix has.
+    /// Returns the symbol at a position of a text, by the alphabet or as half an octet. `None` at its end, and for an
+    /// octet that no prefix has.
     fn symbol(narrow: Option<&Self>, text: &[u8], at: usize) -> Option<u8> {
         match narrow {
             Some(alphabet) => {
@@ -102,15 +102,15 @@ impl Prefixes {
     /// Builds a trie of sorted, distinct prefixes in lower case, with numbers below `u32::MAX`.
     pub(crate) fn new(prefixes: &[(&[u8], u32)]) -> Self {
         let narrow = Alphabet::of(prefixes);
-        // `None` at the end of a prefix.
+        // The symbol is `None` at the end of a prefix.
         let symbol = |row: &(&[u8], u32), at| Alphabet::symbol(narrow.as_deref(), row.0, at);
         let mut nodes = vec![TrieNode::EMPTY];
         // A node, its prefixes, and the number of symbols that lead to it.
         let mut queue = VecDeque::from([(0, prefixes, 0)]);
         while let Some((node, mut rest, mut at)) = queue.pop_front() {
             let mut made = TrieNode { children: u32::try_from(nodes.len()).expect("nodes are few"), ..TrieNode::EMPTY };
-            // A prefix that ends here comes first, so if the first and the last have the same next symbol, all have.
-            // The root skips nothing.
+            // A prefix that ends here is the first one, so if the first and the last prefix have the same next symbol,
+            // all have. The root skips no symbols.
             while let Some((first, last)) = rest.first().zip(rest.last())
                 && let Some(same) = symbol(first, at).filter(|same| symbol(last, at) == Some(*same))
                 && node != 0
@@ -136,7 +136,7 @@ impl Prefixes {
         Self { nodes: nodes.into(), narrow }
     }
 
-    /// The longest prefix of the text: its length and its number.
+    /// Returns the longest prefix of the text: its length and its number.
     pub(crate) fn longest(&self, text: &[u8]) -> Option<(usize, u32)> {
         let mut longest = None;
         self.each(text, |length, number| longest = Some((length, number)));
@@ -165,7 +165,7 @@ impl Prefixes {
         }
     }
 
-    /// Child for this symbol.
+    /// Returns the child for this symbol.
     fn child(&self, node: &TrieNode, symbol: u8) -> Option<&TrieNode> {
         let bit = 1u16 << symbol;
         if node.symbols & bit == 0 {
@@ -175,7 +175,7 @@ impl Prefixes {
         self.nodes.get((node.children + before) as usize)
     }
 
-    /// Prefixes that begin with this text, in order.
+    /// Returns the prefixes that begin with this text, in order.
     pub(crate) fn beginning(&self, beginning: &str) -> Beginning<'_> {
         let mut all =
             Beginning { prefixes: self, left: Vec::new(), wanted: beginning.to_ascii_lowercase().into_bytes() };
@@ -197,7 +197,7 @@ pub(crate) struct Beginning<'a> {
 }
 
 impl Beginning<'_> {
-    /// Octets of these symbols; a trailing upper half gives one octet.
+    /// Returns the octets of these symbols; a trailing upper half gives one octet.
     fn octets(&self, symbols: &[u8]) -> Vec<u8> {
         match &self.prefixes.narrow {
             Some(alphabet) => symbols.iter().map(|symbol| alphabet.octets[usize::from(*symbol)]).collect(),
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The number of a prefix is its index here.
+    /// Builds a trie in which the number of a prefix is its index here.
     fn prefixes(texts: &[&str]) -> Prefixes {
         let rows: Vec<(&[u8], u32)> = texts.iter().zip(0..).map(|(text, n)| (text.as_bytes(), n)).collect();
         assert!(rows.is_sorted());

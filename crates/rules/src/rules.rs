@@ -51,7 +51,8 @@ impl<A> Rules<A> {
         ControlFlow::Continue(())
     }
 
-    /// Acts as [`Rules::walk`] without the index: evaluates each rule. For tests, and to measure the gain of the index.
+    /// Acts as [`Rules::walk`] without the index: evaluates each rule. To be used in tests, and to measure the gain by
+    /// the index.
     pub fn walk_each<'a, F: Facts + ?Sized, B>(
         &'a self,
         facts: &F,
@@ -81,22 +82,22 @@ impl<A> Rules<A> {
         Explanation { verdicts: first.map(|rule| RuleVerdict::of(&rule.name, &rule.condition, &input)).collect() }
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub const fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// True if there is no rule.
+    /// Tells whether there is no rule.
     pub const fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// All rules in order.
+    /// Returns all rules in order.
     pub fn iter(&self) -> std::slice::Iter<'_, Rule<A>> {
         self.rules.iter()
     }
 
-    /// Number of properties of a request that the index looks up before rules are evaluated.
+    /// Returns the number of properties of a request that the index looks up before rules are evaluated.
     pub const fn questions(&self) -> usize {
         self.index.questions()
     }

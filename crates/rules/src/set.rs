@@ -12,7 +12,7 @@ use std::net::IpAddr;
 /// Kind of look-up in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupKind {
-    /// The whole text: numbers, users, domains. Case counts as in the field that is looked up.
+    /// The key is the whole text: numbers, users, domains. Case is compared as for the field that is looked up.
     Texts,
     /// The longest prefix of the text; the case of letters is ignored.
     Prefixes,
@@ -21,7 +21,7 @@ pub enum LookupKind {
 }
 
 impl LookupKind {
-    /// Plural name of the keys in a sentence.
+    /// Returns the plural name of the keys in a sentence.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Texts => "texts",
@@ -138,7 +138,8 @@ enum Keys {
     Networks(Networks),
 }
 
-/// Number of the value of a key without value: no set has so many values, and prefixes accept numbers below `u32::MAX`.
+/// Number that stands for the value of a key without a value. No set has so many values, and prefixes accept numbers
+/// below `u32::MAX`.
 const NO_VALUE: u32 = u32::MAX - 1;
 
 impl Set {
@@ -176,7 +177,7 @@ impl Set {
         })
     }
 
-    /// Kind of the set.
+    /// Returns the kind of the set.
     pub const fn kind(&self) -> LookupKind {
         match self.keys {
             Keys::Texts(..) => LookupKind::Texts,
@@ -185,17 +186,17 @@ impl Set {
         }
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// True if there is no key.
+    /// Tells whether there is no key.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Memory use in bytes.
+    /// Returns the memory use in bytes.
     pub fn memory(&self) -> usize {
         let keys = match &self.keys {
             Keys::Texts(texts, values_of) => texts.memory() + size_of_val(&**values_of),
@@ -229,7 +230,8 @@ impl Set {
         }
     }
 
-    /// Entries whose displayed key begins with this text, in order, for paged output; all entries for an empty text.
+    /// Returns the entries whose displayed key begins with this text, in order, for paged output; all entries for an
+    /// empty text.
     pub fn list(&self, beginning: &str) -> Box<dyn Iterator<Item = Entry> + '_> {
         match &self.keys {
             Keys::Texts(texts, values_of) => {
@@ -248,27 +250,27 @@ impl Set {
         }
     }
 
-    /// True if a text is in it; false for a set of networks.
+    /// Tells whether a text is in the set; false for a set of networks.
     pub(crate) fn has_text(&self, text: &[u8], case: Case) -> bool {
         self.number_of_text(text, case).is_some()
     }
 
-    /// Value of a text; in a set of prefixes, of its longest prefix; `None` in a set of networks.
+    /// Returns the value of a text; in a set of prefixes, of its longest prefix; `None` in a set of networks.
     pub fn text_value(&self, text: &[u8], case: Case) -> Option<&[u8]> {
         self.value(self.number_of_text(text, case)?)
     }
 
-    /// True if an address is in it; false unless it is a set of networks.
+    /// Tells whether an address is in the set; false unless it is a set of networks.
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         self.number_of_address(address).is_some()
     }
 
-    /// Value of an address.
+    /// Returns the value of an address.
     pub fn address_value(&self, address: IpAddr) -> Option<&[u8]> {
         self.value(self.number_of_address(address)?)
     }
 
-    /// Number of the value of a text.
+    /// Returns the number of the value of a text.
     fn number_of_text(&self, text: &[u8], case: Case) -> Option<u32> {
         match &self.keys {
             Keys::Texts(texts, values_of) => texts.find(text, case).map(|place| values_of[place as usize]),
@@ -277,7 +279,7 @@ impl Set {
         }
     }
 
-    /// Number of the value of an address.
+    /// Returns the number of the value of an address.
     fn number_of_address(&self, address: IpAddr) -> Option<u32> {
         match &self.keys {
             Keys::Networks(networks) => networks.longest(address),
@@ -285,7 +287,7 @@ impl Set {
         }
     }
 
-    /// Value with this number.
+    /// Returns the value with this number.
     fn value(&self, number: u32) -> Option<&[u8]> {
         (number != NO_VALUE).then(|| self.values.text(number).as_bytes())
     }
@@ -335,7 +337,7 @@ impl Builder {
         let key = match self.kind {
             LookupKind::Texts | LookupKind::Prefixes => self.keys.push(key),
             LookupKind::Networks => match Network::read(key) {
-                // One spelling for each network.
+                // Each network has only one spelling.
                 Ok(network) => self.keys.push(&network.to_string()),
                 Err(refusal) => return Err(EntryFault::new(place, refusal.message, refusal.cure)),
             },

@@ -42,29 +42,29 @@ impl SetNames {
         Ok(id)
     }
 
-    /// Set with this name.
+    /// Returns the set with this name.
     pub fn id(&self, name: &str) -> Option<SetId> {
         let place = self.0.iter().position(|(known, _)| **known == *name)?;
         u32::try_from(place).ok().map(SetId)
     }
 
-    /// Name and kind of a set.
+    /// Returns the name and kind of a set.
     pub fn of(&self, id: SetId) -> Option<(&str, LookupKind)> {
         self.0.get(id.0 as usize).map(|(name, kind)| (&**name, *kind))
     }
 
-    /// All sets, with name and kind.
+    /// Returns all sets, with name and kind.
     pub fn iter(&self) -> impl Iterator<Item = (SetId, &str, LookupKind)> {
         self.0.iter().zip(0..).map(|((name, kind), id)| (SetId(id), &**name, *kind))
     }
 
-    /// Question with the nearest name.
+    /// Returns a question with the nearest name.
     pub(crate) fn nearest(&self, written: &str) -> Option<String> {
         did_you_mean(written, self.0.iter().map(|(name, _)| &**name))
     }
 }
 
-/// True for a character of a name. Unlike a word, a name contains neither `:` nor `/`.
+/// Tells whether a name may contain this character. Unlike a word, a name contains neither `:` nor `/`.
 const fn in_name(c: char) -> bool {
     in_word(c) && !matches!(c, ':' | '/')
 }

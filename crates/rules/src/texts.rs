@@ -23,7 +23,7 @@ impl Arena {
         Some(id)
     }
 
-    /// Text with a number that [`Self::push`] returned.
+    /// Returns the text with a number that [`Self::push`] returned.
     pub(crate) fn text(&self, id: u32) -> &str {
         let id = id as usize;
         let start = if id == 0 { 0 } else { self.ends[id - 1] as usize };
@@ -77,12 +77,13 @@ impl Texts {
         Self { keys, places }
     }
 
-    /// All texts in order.
+    /// Returns all texts in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.keys.len()).map(|id| self.keys.text(id))
     }
 
-    /// Number of a text. If case is ignored, several may be equal: the first of them in order.
+    /// Returns the number of a text. If case is ignored, several texts may be equal: the result is the first of them in
+    /// order.
     pub(crate) fn find(&self, text: &[u8], case: Case) -> Option<u32> {
         let hash = hash(text);
         match case {
@@ -98,7 +99,7 @@ impl Texts {
         &self.keys
     }
 
-    /// Numbers of the texts that begin with this text.
+    /// Returns the numbers of the texts that begin with this text.
     pub(crate) fn beginning(&self, beginning: &str) -> impl Iterator<Item = u32> + use<'_> {
         let (mut low, mut high) = (0, self.keys.len());
         while low < high {
@@ -114,10 +115,10 @@ impl Texts {
     }
 }
 
-/// Hash that is equal for texts that differ only in case, so that one table serves both comparisons. The seed is not
-/// secret: the entries of a table come from the operator, and a peer's text is only looked up.
+/// Returns a hash that is equal for texts that differ only in case, so that one table serves both comparisons. The seed
+/// is not secret: the entries of a table come from the operator, and a peer's text is only looked up.
 pub(crate) fn hash(text: &[u8]) -> u64 {
-    /// The bit that makes letters of both cases equal; that other octets become equal too does no harm.
+    /// The bit that makes letters of both cases equal. Other octets become equal too, which does no harm.
     const LOWER: u64 = 0x2020_2020_2020_2020;
     let mut hasher = FixedState::with_seed(0x5e75).build_hasher();
     let (words, rest) = text.as_chunks::<8>();

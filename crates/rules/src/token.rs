@@ -43,12 +43,12 @@ pub(crate) enum Token<'t> {
     End,
 }
 
-/// True for a character of a word; `:` and `/` occur in addresses.
+/// Tells whether a word may contain this character; `:` and `/` occur in addresses.
 pub(crate) const fn in_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/')
 }
 
-/// The token that begins at `at` or after the blanks there, and its span.
+/// Returns the token that begins at `at` or after the blanks there, and its span.
 pub(crate) fn next(text: &str, at: usize) -> Result<(Token<'_>, Range<usize>), Fault> {
     let rest = text[at..].trim_start_matches([' ', '\t', '\r', '\n']);
     let start = text.len() - rest.len();
@@ -83,7 +83,7 @@ pub(crate) fn next(text: &str, at: usize) -> Result<(Token<'_>, Range<usize>), F
     Err(unknown(rest, first, start))
 }
 
-/// Cures for the signs of other languages from `at` on: a text with one of them usually has more.
+/// Returns the cures for the operators of other languages from `at` on: a text with one of them usually has more.
 pub(crate) fn foreign_signs(text: &str, mut at: usize) -> Vec<String> {
     let mut cures: Vec<String> = Vec::new();
     loop {
@@ -103,7 +103,7 @@ pub(crate) fn foreign_signs(text: &str, mut at: usize) -> Vec<String> {
     }
 }
 
-/// Fault of an unknown sign; for signs of other languages the cure names ours.
+/// Returns the fault of an unknown sign; for operators of other languages the cure names the operator of this language.
 fn unknown(rest: &str, first: char, start: usize) -> Fault {
     let foreign = [
         ("=~", "write `matches`"),

@@ -52,7 +52,7 @@ impl Text {
         }
     }
 
-    /// Visits the sets in which it is looked up.
+    /// Visits the sets in which the value is looked up.
     pub(crate) fn each_set(&self, visit: &mut dyn FnMut(SetId)) {
         if let Self::Of(set, _, key) = self {
             visit(*set);
@@ -62,7 +62,7 @@ impl Text {
         }
     }
 
-    /// True if `is_one` returns true for a part without which this value is absent.
+    /// Tells whether `is_one` returns true for a part without which this value is absent.
     pub(crate) fn needs(&self, is_one: &dyn Fn(Test) -> bool) -> bool {
         match self {
             Self::Field(field) => is_one(Test::There(*field)),
@@ -91,7 +91,7 @@ impl Value {
         }
     }
 
-    /// Formats the value for people: text in quotes, its control octets escaped and a long one truncated.
+    /// Formats the value for operators: text in quotes, with control octets escaped and a long text truncated.
     pub(crate) fn shown<F: Facts + ?Sized>(&self, input: &Input<'_, F>) -> String {
         let found = match self {
             Self::Text(text) => text.of(input).map(shown),

@@ -1,4 +1,5 @@
-//! Accounting: calls that have an account, and the facts that their rows get from the policy. The table of calls keeps the accounts.
+//! Accounting: decides which calls have an account, and collects the facts that the policy adds to their rows. The
+//! table of calls keeps the accounts.
 
 use crate::decider::Decider;
 use crate::engine::Engine;
@@ -24,12 +25,12 @@ impl Decider<'_> {
         handling.progress.decision.as_ref()?.account_as.as_deref()
     }
 
-    /// Returns the facts for the account of a call that begins with this request. `refusal`: reason for its refusal; empty: it is not
-    /// refused.
+    /// Returns the facts for the account of a call that begins with this request. `refusal`: reason for the refusal of
+    /// the call; empty if the call is not refused.
     pub(crate) fn account_facts(&self, handling: &Handling<'_, '_>, refusal: &str) -> AccountFacts {
         let (request, config) = (handling.request, &self.policy.config);
         let masks = config.accounting_masks();
-        // Not To: any caller writes it as it likes.
+        // Not from To, because a caller can write any text into it.
         let ((caller, _), callee) = (parties(request), request.message.request_uri());
         let dialled = handling.progress.decision.as_ref().and_then(|decision| decision.dialled.as_deref());
         let fields = config.accounting.fields.iter().filter_map(|field| {
@@ -63,8 +64,8 @@ impl Decider<'_> {
 }
 
 impl Engine {
-    /// Accounts the call of an admitted INVITE that this server answers itself. An INVITE that proved nothing, and
-    /// whose source may be forged, gets no row: each copy of it would make one.
+    /// Accounts the call of an admitted INVITE that this server answers itself. An INVITE without proof whose source
+    /// may be forged gets no row, because each copy of the INVITE would add a row.
     pub(crate) fn account_refusal(&mut self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;
         let is_admitted = matches!(handling.progress.stage, Stage::Decide | Stage::Route);

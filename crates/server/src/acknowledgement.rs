@@ -1,4 +1,5 @@
-//! Stage of an ACK for a 2xx: forwarded without a transaction, under the rules of other requests; never answered.
+//! Stage of an ACK for a 2xx. The ACK is forwarded without a transaction, under the rules of other requests, and never
+//! answered.
 
 use crate::contacts::Contacts;
 use crate::decider::Decider;
@@ -20,7 +21,8 @@ impl Decider<'_> {
         contacts: &mut Contacts,
     ) -> Verdict {
         let request = handling.request;
-        // By its To tag the ACK is for a response of this server, with any branch: this server is its destination.
+        // The To tag shows that the ACK, with any branch, is for a response of this server: this server is its
+        // destination.
         let is_ours = self.policy.router.own_tag().is(request.to_tag, request.call_id);
         if is_ours || request.max_forwards == Some(0) || matches!(request.uri, Uri::Other(_)) {
             return Verdict::Drop;
@@ -36,8 +38,8 @@ impl Decider<'_> {
         if local && request.to_tag.is_empty() {
             return Verdict::Drop;
         }
-        // If this server is in the Record-Route of a call, its route token is in the ACK. Otherwise the ACK for a 2xx
-        // whose Contact is the user's own address comes here all the same.
+        // If this server is in the Record-Route of a call, the ACK has a route token of this server. Otherwise the ACK
+        // for a 2xx whose Contact is the user's own address arrives here nevertheless.
         let passes = routing.in_dialog
             || (local && !self.policy.config.proxy.record_route)
             || match self.policy.config.proxy.relay_for {
@@ -45,7 +47,7 @@ impl Decider<'_> {
                 RelayFor::LocalDomains => !self.policy.config.auth.calls && self.is_local(&request.mandatory.from.uri),
                 RelayFor::Authenticated => false,
             };
-        // A rule that answers or drops other requests drops an ACK, but not one of an admitted call.
+        // A rule that answers or drops other requests drops an ACK, unless the ACK belongs to an admitted call.
         let passes = passes && (routing.in_dialog || self.refused_by_rules(handling, routing).is_none());
         if routing.malformed || !passes || self.is_unknown_here(routing) {
             self.counters().relay_denied.one();

@@ -1,4 +1,4 @@
-//! Way of a request through its stages: verdicts are carried out, questions asked.
+//! Passage of a request through its stages: the engine carries out the verdicts and asks the questions of the stages.
 
 use crate::contacts::Contacts;
 use crate::decision::Decision;
@@ -71,8 +71,8 @@ impl Engine {
         }
     }
 
-    /// Starts a request again without the Routes that name this server by names that were looked up. Kept out of line:
-    /// most requests have no use for the room that it needs.
+    /// Starts a request again without the Routes that name this server by names that were looked up. The function is
+    /// not inlined: most requests do not need its stack frame.
     #[inline(never)]
     fn take_off_routes(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
         let request = handling.request;
@@ -98,7 +98,7 @@ impl Engine {
         self.advance(&mut Handling { now, request: &request, server: *server, progress, out });
     }
 
-    /// Continues a request by this decision: from the stage of routes on, with the new user part of its Request-URI.
+    /// Continues a request by this decision, from the routing stage on, with the new user part of its Request-URI.
     #[inline(never)]
     pub(crate) fn go_on_by(
         &mut self,
@@ -127,7 +127,8 @@ impl Engine {
     }
 
     /// Runs the only stage of a registration. A REGISTER that began as a transaction, before this server was known to
-    /// be its registrar, loses the transaction: an equal REGISTER gets an equal response.
+    /// be its registrar, loses the transaction: a retransmission of the REGISTER is processed again and gets an equal
+    /// response.
     fn run_registration(&mut self, handling: &mut Handling<'_, '_>) {
         if let Some(server) = handling.server.take() {
             self.stack.core.transactions.abandon(handling.now, server);

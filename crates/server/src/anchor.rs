@@ -40,25 +40,27 @@ pub struct AnchoredInvite<'a, 'm> {
 /// Order of the table of calls to the role that anchors a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegOrder {
-    /// Request to a party. The role emits its result with the context of the order.
+    /// Sends a request to a party. The role emits the result with the context of the order.
     Send {
         /// Party to which the request goes.
         party: Party,
         /// Kind of the request.
         kind: OwnRequest,
     },
-    /// End of the INVITE with this context, if it has no final response: the callee gets a CANCEL, the caller 487.
+    /// Ends the INVITE with this context, if the INVITE has no final response: the callee gets a CANCEL, the caller
+    /// 487.
     Cancel,
 }
 
 /// Role that anchors calls.
 pub trait Anchor: Send {
-    /// Takes an INVITE that the rules have led to it.
+    /// Takes an INVITE for which the rules selected this role.
     fn invite(&mut self, round: &mut Round<'_>, invite: AnchoredInvite<'_, '_>);
 
     /// Carries out an order about a leg of a call.
     fn order(&mut self, round: &mut Round<'_>, context: u64, order: LegOrder);
 
-    /// Moves the notices since the last time to the end of `notices`. The responses that they name are in the outbox.
+    /// Moves the notices since the last call to the end of `notices`. The responses that the notices name are in the
+    /// outbox.
     fn take_notices(&mut self, notices: &mut Vec<Notice>);
 }

@@ -11,7 +11,7 @@ use strowger_calls::{Context, Legs, LimitedTargets};
 use strowger_core::routing::Routing;
 use strowger_core::{Now, Outbox, Round};
 
-/// Applies the role that the rules name to the verdict about a request whose destination is known.
+/// Changes the verdict about a request whose destination is known to the verdict of the role that the rules name.
 pub(crate) fn by_role(handling: &Handling<'_, '_>, verdict: Verdict) -> Verdict {
     let decision = handling.progress.decision.as_deref();
     let is_anchored = decision.is_some_and(|decision| decision.role == ServerRole::Anchor);
@@ -22,7 +22,7 @@ pub(crate) fn by_role(handling: &Handling<'_, '_>, verdict: Verdict) -> Verdict 
 }
 
 impl Engine {
-    /// Lets the role of this server anchor a call.
+    /// Hands a call to the role of this server that anchors calls.
     pub(crate) fn anchor_call(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -67,7 +67,7 @@ impl Engine {
         !notices.is_empty()
     }
 
-    /// Works with the role that anchors calls. Returns whether there is one.
+    /// Runs `work` with the role that anchors calls. Returns whether there is such a role.
     fn with_anchor(&mut self, now: Now, out: &mut Outbox, work: impl FnOnce(&mut dyn Anchor, &mut Round<'_>)) -> bool {
         let Some(role) = &mut self.anchor else { return false };
         work(&mut **role, &mut Round { now, tx: &mut self.stack.core.transactions, out });

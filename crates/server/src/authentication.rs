@@ -72,7 +72,8 @@ impl Decider<'_> {
             algorithms: policy.algorithms(request.arrival.listener),
         };
         let refusal = Refusal { header, credentials: &credentials, realm, party };
-        // The nonce was to be fresh when the request came, however long the request has waited since.
+        // The nonce had to be fresh when the request arrived; the time for which the request has waited since does not
+        // count.
         let checked = policy
             .authenticator
             .check(handling.progress.began, realm.as_bytes(), &attempt, &credentials)
@@ -80,7 +81,7 @@ impl Decider<'_> {
         let sent = refusal.user();
         let account = self.account(&sent, realm);
         if policy.bans.is_suspect(request.arrival.remote.ip(), account, handling.now.mono) {
-            // The sender cannot tell this from a stale nonce.
+            // The sender cannot distinguish this answer from the answer to a stale nonce.
             if self.may_say(handling, LogSubject::Authentication) {
                 let (call_id, source) = (shown(request.call_id), request.arrival.remote);
                 tracing::info!(%call_id, %source, user = %shown(&sent), %realm, "not judged: this source failed while the user's password is being guessed");
@@ -88,7 +89,7 @@ impl Decider<'_> {
             return Err(Reply::challenge(header, true).into());
         }
         let whose = Whose { username: &sent, realm: realm.as_bytes() };
-        // The database verifies a REGISTER. If registered users are in a cache, the cache verifies all else.
+        // The database verifies a REGISTER. If registered users are in a cache, the cache verifies all other requests.
         let cache = self.credentials();
         let only_cache = cache.filter(|_| header == ChallengeHeader::ProxyAuthenticate);
         let found = match only_cache {
@@ -111,8 +112,8 @@ impl Decider<'_> {
                 return Err(Reply { why: Why::Logged, ..Reply::new(500) }.into());
             }
         };
-        // A password may be left from a time when the domain of its user had this realm. Now it proves nothing to the
-        // users of another domain.
+        // The password may date from a time when the domain of its user had this realm. Now the password proves nothing
+        // to the users of another domain.
         let subscriber = found.view(scratch, whose);
         let is_missing = only_cache.is_some() && subscriber.is_none();
         let domain = subscriber.as_ref().map(|found| identity.canonical_domain(found.domain.as_bytes()));
@@ -121,8 +122,9 @@ impl Decider<'_> {
         let subscriber = subscriber.filter(|_| !is_elsewhere);
         let secrets = subscriber.as_ref().map(ha1_set);
         let verdict = policy.authenticator.decide(handling.now, &checked, &attempt, &credentials, secrets.as_ref());
-        // A REGISTER has no transaction, so this may be a copy of an answered one, which gets the response again. Only
-        // by UDP: a stream delivers no copies, and a nonce that comes over it may have been issued to another source.
+        // A REGISTER has no transaction, so this request may be a copy of an answered REGISTER; a copy gets the
+        // response again. This holds only for UDP: a stream delivers no copies, and a nonce that arrives over a stream
+        // may have been issued to another source.
         let replayed = verdict == digest::Authentication::Replay
             && header == ChallengeHeader::WwwAuthenticate
             && !request.arrival.transport.is_reliable();
@@ -152,8 +154,8 @@ impl Decider<'_> {
         Ok((Proof { user: Some(user), replayed, in_dialog: false }, registrant))
     }
 
-    /// Returns the account of credentials with this user name, whether or not it exists. The name may be an address:
-    /// its domain, in upper or lower case, then only repeats the realm.
+    /// Returns the account that credentials with this user name are for, whether or not such a user exists. The name
+    /// may be an address whose domain, in upper or lower case, repeats the realm.
     pub(crate) fn account<'a>(&self, username: &'a [u8], realm: &'a str) -> Account<'a> {
         let (name, domain) = parts_of(username);
         let is_of_realm = |domain: &[u8]| {
@@ -186,9 +188,9 @@ impl Decider<'_> {
         }))
     }
 
-    /// Challenges a user again whose credentials are not in the cache of registered users, as an unknown user. No
-    /// failure is counted: the cache may have lost them, and a phone with the right password must not be banned for
-    /// that.
+    /// Challenges a user again whose credentials are not in the cache of registered users, as an unknown user is
+    /// challenged. No failure is counted: the cache may have lost the credentials, and a phone with the right password
+    /// must not be banned for that.
     fn not_registered(&self, handling: &Handling<'_, '_>, refusal: &Refusal<'_>) -> Reply {
         let request = handling.request;
         self.counters().credentials_missing.one();
@@ -203,7 +205,7 @@ impl Decider<'_> {
         Reply::challenge(refusal.header, false)
     }
 
-    /// Challenges again after a verdict. `why`: fault of a response that was judged.
+    /// Replies with a new challenge after a verdict. `why`: fault of a response that was judged.
     fn deny(
         &self,
         handling: &Handling<'_, '_>,
@@ -298,7 +300,7 @@ impl Decider<'_> {
     ) -> Reply {
         let reply = Reply::refused(403);
         let identity = self.policy.router.identity();
-        // The phone has a wrong domain: no setting of this server about users would help it.
+        // The domain that is configured in the phone is wrong: no setting of this server about users would help.
         let is_register = handling.request.method == Method::Register;
         let is_domain = party.sip().is_some_and(|uri| {
             (is_register || identity.is_own_host(uri.host)) && identity.domain_of(uri.host).is_none()
@@ -358,7 +360,7 @@ impl Refusal<'_> {
     }
 }
 
-/// Reason for a password that may be right, but whose user is of a domain with another realm.
+/// Reason for the failure of a password that may be right, but whose user is of a domain with another realm.
 const OF_ANOTHER_DOMAIN: &str = "the user who has this realm is of another domain (strowger user list)";
 
 /// Returns the fault of a response that was judged.

@@ -1,4 +1,4 @@
-//! Second stage: right of the sender to have a request forwarded.
+//! Second stage: decides whether the sender has the right to have a request forwarded.
 
 use crate::decider::Decider;
 use crate::dialog_access::DialogAccess;
@@ -41,9 +41,9 @@ impl Decider<'_> {
         Verdict::Admit(Proof::default())
     }
 
-    /// Checks whether a request may go to places of a rule outside the local domains; `None`: it may. `relay_for`:
-    /// setting of the rule. A local domain in the Request-URI, which needs no password, says nothing about the places
-    /// of a rule.
+    /// Checks whether a request may go to places of a rule outside the local domains; returns `None` if so.
+    /// `relay_for`: setting of the rule. A local domain in the Request-URI, for which no password is needed, gives no
+    /// right to the places of a rule.
     pub(crate) fn authorize_places(
         &self,
         handling: &Handling<'_, '_>,
@@ -60,7 +60,7 @@ impl Decider<'_> {
             || handling.progress.proof.user.is_some()
             || !to.iter().any(is_outside)
             || self.is_trusted(request.arrival.remote.ip())
-            // Where such a caller needs a password, it has shown one.
+            // Wherever such a caller needs a password, the caller has proved it by now.
             || (relay_for == RelayFor::LocalDomains && self.is_from_local(request));
         if may_go {
             return None;
@@ -73,9 +73,10 @@ impl Decider<'_> {
         Some(shown.map_or_else(Verdict::from, |(proof, _)| Verdict::Admit(proof)))
     }
 
-    /// Tells whether From names a local user. The port does not matter: a person who reads it looks at the name before
-    /// it. But an address with a foreign port is another program if the request comes from that address. So is a
-    /// loopback address without a port, from loopback, unless it is a local domain.
+    /// Tells whether From names a local user. The port is ignored, because a person who reads the address looks at the
+    /// name before the port. There are two exceptions: an address with a foreign port is another program if the request
+    /// comes from that address, and so is a loopback address without a port, if the request comes from loopback and the
+    /// address is no local domain.
     pub(crate) fn is_from_local(&self, request: &Request<'_>) -> bool {
         let Some(uri) = request.mandatory.from.uri.address() else { return false };
         let (identity, source) = (self.policy.identity(), request.arrival.remote.ip().to_canonical());

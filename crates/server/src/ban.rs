@@ -1,9 +1,9 @@
 //! Bans: sources that fail to authenticate too often, and scanners, are ignored for a while.
 //!
-//! Many sources may guess the password of one account, none of which fails too often. Then the account itself is
-//! noticed, and each source that fails for it once is not judged again for it until the guessing has been over for a
-//! while. A right password is always accepted from a source that has not failed, so no user can be locked out of an
-//! account this way.
+//! Many sources may guess the password of one account without failing often enough for a ban of any one of them. Then
+//! the account itself is marked as guessed: from a source that has failed once for the account, no further password is
+//! judged until the guessing has been over for a while. A right password is always accepted from a source that has not
+//! failed, so no user can be locked out of an account this way.
 
 use crate::failure_threshold::{Count, FailureCounter, Rule};
 use aho_corasick::AhoCorasick;
@@ -31,10 +31,10 @@ struct Counts {
     hasher: foldhash::quality::RandomState,
 }
 
-/// Account whose password a source tried to show. Unknown users are treated like existing ones.
+/// Account for which a source tried to prove a password. Unknown users are treated like existing ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Account<'a> {
-    /// User name of the credentials, without a domain of this realm behind it: all spellings are one account.
+    /// User name of the credentials, without a domain of this realm after it: all spellings of a name are one account.
     pub name: &'a [u8],
     /// Realm of the password. Each realm may have a user of this name.
     pub realm: &'a str,
@@ -52,12 +52,12 @@ pub struct Failure {
     pub guessed: bool,
 }
 
-/// Bytes of a User-Agent in which a scanner is looked for: scanners have their names in front.
+/// Number of bytes of a User-Agent in which a scanner's name is searched: scanners write their names first.
 const LOOKED_AT: usize = 256;
 
 impl Bans {
-    /// Creates an empty list that watches this number of sources, and as many users. `ipv6_prefix`: bits of an IPv6
-    /// address that make a source.
+    /// Creates an empty list that watches this number of sources, and as many users. `ipv6_prefix`: length in bits of
+    /// the IPv6 prefix that counts as one source.
     pub fn new(settings: config::Ban, entries: usize, ipv6_prefix: u8) -> Self {
         let counts = Counts {
             ipv6_prefix,
@@ -69,7 +69,8 @@ impl Bans {
         Self::of(settings, Arc::new(counts))
     }
 
-    /// Returns the same list under other settings. A banned source stays banned, as long as was set then.
+    /// Returns the same list under other settings. A banned source remains banned for the duration that was set when
+    /// its ban began.
     #[must_use]
     pub fn with_settings(&self, settings: config::Ban) -> Self {
         Self::of(settings, self.counts.clone())
@@ -78,7 +79,7 @@ impl Bans {
     fn of(settings: config::Ban, counts: Arc<Counts>) -> Self {
         let names: Vec<&String> = settings.scanners.iter().filter(|name| !name.is_empty()).collect();
         let scanners = AhoCorasick::builder().ascii_case_insensitive(true).build(&names);
-        // No names to look for, or more than an automaton can hold.
+        // There are no names to search for, or more names than an automaton can hold.
         let scanners = scanners.ok().filter(|_| settings.enabled && !names.is_empty());
         Self { settings, scanners, counts }
     }
@@ -90,7 +91,8 @@ impl Bans {
         self.counts.sources.is_held(&counted(source, self.counts.ipv6_prefix), now) && !self.is_exempt(source)
     }
 
-    /// Tells whether this source failed for this account, which is being guessed: it is not to be judged again.
+    /// Tells whether this source has failed for this account while the account is being guessed, so that its next
+    /// password is not to be judged.
     #[inline]
     pub fn is_suspect(&self, source: IpAddr, account: Account<'_>, now: u64) -> bool {
         let key = || (counted(source, self.counts.ipv6_prefix), self.key(account));
@@ -134,8 +136,8 @@ impl Bans {
         self.counts.sources.len()
     }
 
-    /// Lists the banned sources by address, with the moments ([`Now::mono`](strowger_core::Now)) at which their bans
-    /// end: the first `most` from `from` on. An IPv6 network is listed by its first address.
+    /// Returns at most `most` banned sources in the order of their addresses, beginning with `from`, with the moments
+    /// ([`Now::mono`](strowger_core::Now)) at which their bans end. An IPv6 network is listed by its first address.
     pub fn list(&self, now: u64, from: Option<IpAddr>, most: usize) -> Vec<(IpAddr, u64)> {
         self.counts.sources.list(now, from, most)
     }
@@ -228,7 +230,7 @@ mod tests {
             bans.failed(of(address), BOB, 0);
         }
         assert!(bans.is_banned(of("2001:db8::4"), 1) && !bans.is_banned(of("2001:db8:0:1::1"), 1));
-        // An IPv4 address as a socket for both families shows it.
+        // A socket for both families shows an IPv4 address in this form.
         for _ in 0..3 {
             bans.failed(of("::ffff:192.0.2.1"), BOB, 0);
         }
@@ -268,7 +270,7 @@ mod tests {
         assert!(!none.is_scanner(b"sipcli"));
     }
 
-    /// Lets each of many sources guess: together they get little more than one guess each, and no user is locked out.
+    /// Checks that many guessing sources together get little more than one guess each, and that no user is locked out.
     #[test]
     fn an_account_that_many_sources_guess_hears_each_of_them_once() {
         let bans = bans(config::Ban { failures: 10, account_failures: 20, ..config::Ban::default() });

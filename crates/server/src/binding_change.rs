@@ -23,7 +23,7 @@ use strowger_store::ticket::Ticket;
 enum Here {
     /// Local user: calls are forwarded to it.
     User,
-    /// Server itself: it would get back each request that it sends there.
+    /// The contact names the server itself, which would get back each request that it sends there.
     Server,
 }
 
@@ -31,9 +31,9 @@ enum Here {
 #[derive(Debug)]
 pub(crate) enum RegistrationError {
     Registrar(Refusal),
-    /// Contact or Path that names this server: requests to it would come back.
+    /// Contact or Path that names this server: requests to it would return to this server.
     LeadsHere,
-    /// Credentials that were used before, in a request that is no copy of the one that used them.
+    /// The credentials were used before, and the request is no copy of the request that used them.
     Replayed,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Changed {
 }
 
 impl<'m> BindingChange<'_, 'm> {
-    /// Changes the location table. `lines`: memory for the header lines of the 200.
+    /// Changes the location table as a REGISTER asks. `lines`: memory for the header lines of the 200.
     ///
     /// # Errors
     /// Nothing was changed.
@@ -98,7 +98,7 @@ impl<'m> BindingChange<'_, 'm> {
         Changed { keeping, ..changed }
     }
 
-    /// Lets the registrar decide, and turns its plan into steps of the location table.
+    /// Asks the registrar for its plan, and translates the plan into steps of the location table.
     fn decide<'c>(
         &self,
         registrar: &'c mut Registrar,
@@ -136,8 +136,8 @@ impl<'m> BindingChange<'_, 'm> {
         let arrival = request.arrival;
         // If another proxy forwarded the REGISTER, the Path or the Contact tells where the device is (RFC 3327 section 1).
         let direct = is_first_hop(&message);
-        // This server is the first hop of a flow, and answers the keep-alives of streams (RFC 5626 sections 3.5.1 and 6).
-        // It knows no STUN, so a datagram is no flow.
+        // This server is the first hop of a flow, and answers the keep-alives of streams (RFC 5626 sections 3.5.1 and
+        // 6). This server does not implement STUN, so datagrams do not make a flow.
         let keeps_flow = if direct { arrival.transport.is_reliable() } else { edge_keeps_flows(&message) };
         if keeps_flow && registrar.upserts().iter().any(|upsert| upsert.reg_id != 0) {
             lines.extend_from_slice(b"Require: outbound\r\n");
@@ -174,10 +174,10 @@ impl<'m> BindingChange<'_, 'm> {
             _ => false,
         };
         let is_repaired = direct && (arrival.transport.is_reliable() || (config.nat.contact_repair && moved));
-        // An address that reaches less far than the source belongs to the network of the device, though this server may
-        // have the same address in its own network.
+        // An address of a narrower scope than the source belongs to the network of the device, even if this server has
+        // the same address in its own network.
         let is_elsewhere = is_repaired && matches!(&parsed, Some(Uri::Sip(uri)) if is_narrower(uri, &arrival.remote));
-        // Along the Path another proxy takes requests to the address of the contact.
+        // With a Path, another proxy forwards requests to the address of the contact.
         let names_here = |_: &Uri<'_>| path.is_empty() && !is_elsewhere;
         let here = parsed.filter(names_here).and_then(|uri| self.leads_here(&uri));
         if here == Some(Here::Server) {
@@ -210,7 +210,8 @@ impl<'m> BindingChange<'_, 'm> {
         })
     }
 
-    /// Returns where a contact leads that names a user of this server, or this server; `None`: it leads elsewhere.
+    /// Returns which user of this server, or whether this server itself, is named by a contact; `None` if the contact
+    /// leads elsewhere.
     fn leads_here(&self, uri: &Uri<'_>) -> Option<Here> {
         if !self.decider.names_user(uri) {
             let is_server = |sip| self.decider.policy.router.leads_here(sip);
@@ -222,13 +223,13 @@ impl<'m> BindingChange<'_, 'm> {
     }
 }
 
-/// Tells whether this very request made one of the bindings, and names contacts.
+/// Tells whether this very request, which must name contacts, made one of the bindings.
 fn is_of(request: &Request<'_>, current: &ExistingBindings<'_>) -> bool {
     request.message.has(Name::Contact)
         && current.iter().any(|binding| binding.call_id() == request.call_id && binding.cseq() == request.cseq)
 }
 
-/// Tells whether a proxy on the way promises by `ob` to keep the flows of its devices alive (RFC 5626 section 5.1).
+/// Tells whether a proxy on the path promises by `ob` to keep the flows of its devices alive (RFC 5626 section 5.1).
 fn edge_keeps_flows(message: &Message<'_>) -> bool {
     message.paths().flatten().any(|hop| hop.uri.sip().is_some_and(|uri| uri.params.find(b"ob").is_some()))
 }

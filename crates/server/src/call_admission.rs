@@ -56,8 +56,8 @@ impl Admission for InvitePolicy<'_, '_, '_> {
 }
 
 impl Engine {
-    /// Returns the context of a request that is about to be forwarded, to its target or to the first of these ways that
-    /// has room.
+    /// Returns the context of a request that is about to be forwarded to its target, or to the first of these targets
+    /// whose limits have room.
     pub(crate) fn context_of(&mut self, handling: &Handling<'_, '_>, limited: &mut LimitedTargets<'_>) -> Context {
         if handling.begins_call() {
             let legs = if self.decider().stays(handling) { Legs::Proxied } else { Legs::Passing };
@@ -71,7 +71,7 @@ impl Engine {
         })
     }
 
-    /// Enters an INVITE into the table of calls. `legs`: part of this server in its dialogs.
+    /// Enters an INVITE into the table of calls. `legs`: part that this server takes in the dialogs of the call.
     pub(crate) fn begin_call(
         &mut self,
         handling: &Handling<'_, '_>,
@@ -126,7 +126,8 @@ impl Decider<'_> {
         [caller, hash(b"callee", &self.aor_of(&request.uri))]
     }
 
-    /// Returns an emergency place for a call that has no other; `None`: it is no emergency, or no such place is free.
+    /// Returns a place among the emergency calls for a call that has no other place; `None` if the call is no emergency
+    /// call, or no such place is free.
     fn emergency_place(&self, handling: &Handling<'_, '_>) -> Option<Parties> {
         if !self.is_emergency_of(handling) {
             return None;

@@ -20,7 +20,7 @@ impl Engine {
     /// Carries out the effects of the table of calls, in order.
     pub(crate) fn carry_out(&mut self, now: Now, out: &mut Outbox) {
         while !self.calls.effects().is_empty() {
-            // A request that is sent may have effects of its own: they wait in another list.
+            // A request that is sent may have further effects: they wait in another list.
             let mut effects = std::mem::take(self.calls.effects());
             for effect in effects.drain(..) {
                 self.carry_out_effect(now, effect, out);
@@ -70,8 +70,8 @@ impl Engine {
         }
     }
 
-    /// Sends a request of the server as if a peer had sent it: the stages lead it to the next hop. Its response goes
-    /// nowhere. `context`: context of the proxy's notices about it.
+    /// Processes a request of the server as if a peer had sent it: the stages determine the next hop. The response is
+    /// not forwarded. `context`: context of the proxy's notices about the request.
     pub(crate) fn send_own(&mut self, now: Now, bytes: &[u8], context: u64, out: &mut Outbox) {
         let mut index = Index::new();
         if index.parse(bytes, &self.policy.limits).is_err() {
@@ -92,13 +92,15 @@ impl Engine {
         self.advance(&mut Handling { now, request: &request, server: Some(server), progress: &mut progress, out });
     }
 
-    /// Reports a final response of this server to its own request, as the proxy reports one of a peer.
+    /// Reports a final response of this server to a request of its own in the way in which the proxy reports the
+    /// response of a peer.
     pub(crate) fn refuse_own(&mut self, context: u64, status: u16) {
         let event = NoticeEvent::Exhausted { status, bytes: 0..0 };
         self.stack.proxy.reports().push(Report::Notice(Notice { context, event }));
     }
 
-    /// Gives the state of kept calls that have changed to the owner, who calls this at the end of a round.
+    /// Emits an effect with the state of each kept call that has changed. The owner of the engine calls this at the end
+    /// of a round.
     #[inline]
     pub fn keep_changed(&mut self, now: Now) {
         self.calls.keep_changed(now);
@@ -106,9 +108,9 @@ impl Engine {
         self.carry_out(now, &mut Outbox::new());
     }
 
-    /// Continues the calls of an earlier process, and asks their parties about them soon. Returns the number of calls
-    /// that have another secret: no request of their parties is admitted as one within a dialog, so their end is not
-    /// seen.
+    /// Continues the calls of an earlier process, and asks their parties soon whether the calls still exist. Returns
+    /// the number of calls that were written under another secret: no request of their parties is admitted as a request
+    /// within a dialog, so this server does not see their end.
     pub fn take_over(&mut self, now: Now, calls: Vec<Call>) -> usize {
         let strange = self.calls.take_over(now, calls, self.shared.call_secret);
         self.carry_out(now, &mut Outbox::new());
@@ -122,8 +124,8 @@ impl Engine {
         self.carry_out(now, &mut Outbox::new());
     }
 
-    /// Lists tracked calls from this slot on, `most` of them at most. A page may be short though more follow. `party`:
-    /// text that the URI of the caller or callee must contain.
+    /// Returns a page of at most `most` tracked calls, beginning with this slot. A page may be short although more
+    /// calls follow. `party`: text that the URI of the caller or callee must contain.
     pub fn list_calls(&self, now: Now, from: u32, most: usize, party: Option<&[u8]>) -> CallPage {
         self.calls.list_calls(now, from, most, party)
     }
@@ -133,8 +135,8 @@ impl Engine {
         self.calls.show_call(now, id)
     }
 
-    /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. False: no call
-    /// has this id.
+    /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. Returns whether a
+    /// call has this id.
     pub fn end_call(&mut self, now: Now, id: u64, out: &mut Outbox) -> bool {
         let (calls, mut env) = self.calls_at(now);
         let is_there = calls.end_call(&mut env, id);

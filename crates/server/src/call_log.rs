@@ -1,6 +1,7 @@
-//! Log of calls: the beginning.
+//! Beginning of a call in the log.
 //!
-//! A call is logged whole or not at all: `log.calls_per_minute` decides when it begins. The table of calls writes its further lines.
+//! A call is logged whole or not at all: `log.calls_per_minute` decides when it begins. The table of calls writes its
+//! further lines.
 
 use crate::decider::Decider;
 use crate::handling::Handling;

@@ -1,4 +1,5 @@
-//! Reports of the proxy about the requests of calls: notices go to the table of calls, questions are decided by limits.
+//! Reports of the proxy about the requests of calls: notices are given to the table of calls, and the limits decide
+//! questions.
 
 use crate::decider::Decider;
 use crate::decision::Question;
@@ -11,10 +12,10 @@ use strowger_core::transaction::ServerId;
 use strowger_core::{Now, Outbox, Round};
 
 impl Engine {
-    /// Handles the notices since the last time. The responses that they name are in the outbox.
+    /// Handles the notices since the last call. The responses that the notices name are in the outbox.
     pub(crate) fn process_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
-        // A decision about one notice may cause others.
+        // A decision about one notice may cause further notices.
         while !self.stack.proxy.reports().is_empty() || self.take_anchor_notices(now, out) {
             self.take_reports(now, out);
         }
@@ -58,14 +59,14 @@ impl Engine {
         let (key, server) = (self.calls.key_of(question.context), question.server);
         match &question.choice {
             Choice::Failing { plan: Some(claims), .. } => self.consider(now, key, server, claims, out),
-            // No plan of this server asks as a whole.
+            // No plan of this server has a question for the plan as a whole.
             Choice::Failing { plan: None, .. } => (),
             Choice::Choosing { before, next } => self.choose(now, key, server, [before, next], out),
         }
     }
 
-    /// Decides whether a failure rule, which the proxy found for the outcome of an INVITE, leads the INVITE on: it does
-    /// unless one of its limits is full. `key`: call of the INVITE, if that is in the table.
+    /// Decides whether a failure rule, which the proxy found for the outcome of an INVITE, is applied: it is unless one
+    /// of its limits is full. `key`: call of the INVITE, if the call is in the table.
     #[inline(never)]
     pub(crate) fn consider(&mut self, now: Now, key: Option<u64>, server: ServerId, claims: &[u8], out: &mut Outbox) {
         let is_counted = key.zip(Question::read(claims)).is_some_and(|(key, Question { claims, places })| {
@@ -79,15 +80,15 @@ impl Engine {
         self.answer_proxy(now, server, is_counted, out);
     }
 
-    /// Moves an INVITE to its next target of rules, if that has room. The call counts under limits at this place, or did
-    /// at the one before.
+    /// Moves an INVITE to its next target of rules, if the limits of the target have room. The call counts under limits
+    /// at this target, or did at the target before.
     fn choose(&mut self, now: Now, key: Option<u64>, server: ServerId, places: [&[u8]; 2], out: &mut Outbox) {
         let [before, next] = places.map(Claim::read_all);
         let is_chosen = next.is_some_and(|next| self.calls.change_target(key, &before.unwrap_or_default(), &next));
         self.answer_proxy(now, server, is_chosen, out);
     }
 
-    /// Answers a question of the proxy: it carries its plan out, or passes it over.
+    /// Answers a question of the proxy: the proxy then carries its plan out, or skips it.
     fn answer_proxy(&mut self, now: Now, server: ServerId, is_so: bool, out: &mut Outbox) {
         let round = &mut Round { now, tx: &mut self.stack.core.transactions, out };
         if is_so {

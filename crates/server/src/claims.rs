@@ -1,4 +1,4 @@
-//! Claims of a call: the limits under which it would count by rules, and at their places.
+//! Claims of a call: the limits under which the call would count by rules, and the limits at the places of the rules.
 
 use crate::call_settings::claim;
 use crate::gateways::gateway;
@@ -17,8 +17,8 @@ pub(crate) fn claims_by(facts: &RequestFacts<'_, '_>, limits: &[Arc<CallLimitTab
     claims
 }
 
-/// Returns the claims of a request's call at each of these targets: under those of `limits` that count for each
-/// gateway, and under the limits of groups. Empty: there are none at any target.
+/// Returns the claims of a request's call at each of these targets: its claims under those of `limits` that count for
+/// each gateway, and under the limits of groups. The result is empty if no target has claims.
 pub(crate) fn claims_at(
     facts: &RequestFacts<'_, '_>,
     targets: &Targets,

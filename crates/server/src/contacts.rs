@@ -1,5 +1,5 @@
-//! Contacts of a user: its own bindings and, in place of an address of this server (a user who forwards calls by
-//! registering another one), the contacts of the user there.
+//! Contacts of a user: the bindings of the user. A binding to an address of this server (by which a user forwards
+//! calls) is replaced by the contacts of the user at that address.
 
 use crate::decider::Decider;
 use crate::methods::takes;
@@ -11,7 +11,8 @@ use strowger_core::routing::{Identity, Scope};
 use strowger_core::{ListenerId, Now, Target};
 use strowger_message::{Method, SipUri, Uri};
 
-/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the contact names a local user, whose contacts stand for it.
+/// Bit of [`Binding::flags`](strowger_store::binding::Binding::flags): the contact names a local user, and is replaced
+/// by the contacts of that user.
 pub(crate) const LEADS_ON: u32 = 2;
 
 /// Contacts collected for one request. The memory is kept between requests.
@@ -68,7 +69,7 @@ impl Contacts {
         })
     }
 
-    /// Returns the first URI of the contact's Path, or its own.
+    /// Returns the first URI of the contact's Path, or the URI of the contact if it has no Path.
     pub(crate) fn uri(&self, contact: &Contact) -> Option<Uri<'_>> {
         let path = &self.text[contact.path.clone()];
         let own = Uri::parse(&self.text[contact.uri.clone()]).ok();
@@ -186,8 +187,8 @@ impl Decider<'_> {
     }
 }
 
-/// Merges the contacts of a device with several flows. It gets a request by one of them: the newest, or another if that
-/// fails (RFC 5626 section 7).
+/// Merges the contacts of a device with several flows. The device gets a request by the newest flow, or by another flow
+/// if the newest fails (RFC 5626 section 7).
 fn ring_once(text: &[u8], first: usize, entries: &mut Vec<Contact>) {
     let mut n = first + 1;
     while n < entries.len() {
@@ -207,7 +208,7 @@ fn ring_once(text: &[u8], first: usize, entries: &mut Vec<Contact>) {
     }
 }
 
-/// Returns the first URI of a Path as the registrar stores it: each in angle brackets.
+/// Returns the first URI of a Path in the form in which the registrar stores it: each URI is in angle brackets.
 pub(crate) fn first_hop(path: &[u8]) -> Option<Uri<'_>> {
     let open = path.iter().position(|&b| b == b'<')? + 1;
     let close = path[open..].iter().position(|&b| b == b'>')? + open;

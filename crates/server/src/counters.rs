@@ -10,7 +10,7 @@ strowger_metrics::metrics! {
     of = "server";
     /// Counters of one shard since its start.
     pub struct Counters;
-    /// The values of [`Counters`] at one moment, of one shard or of all together.
+    /// Values of [`Counters`] at one moment, of one shard or the sums of all shards.
     pub struct Counts;
 
     /// Messages that could not be parsed and not be answered.
@@ -30,7 +30,8 @@ strowger_metrics::metrics! {
     challenges: Counter;
     /// Wrong passwords and unknown users.
     failed_authentications: Counter;
-    /// Right responses challenged again because no more used nonces can be remembered, of all users or of that one.
+    /// Right responses challenged again because no more used nonces can be remembered, either of all users or of the
+    /// user of the response.
     nonces_refused: Counter;
     /// Requests that no rule lets their sender relay there: most are answered 403, an ACK is dropped.
     relay_denied: Counter as "requests_relay_denied";
@@ -38,7 +39,8 @@ strowger_metrics::metrics! {
     not_found: Counter as "requests_not_found";
     /// Times that a request began to wait for a look-up.
     parked: Counter as "requests_suspended";
-    /// Messages that were to wait behind others of their call and found no room: dropped, requests over connections answered 503.
+    /// Messages that had to wait behind others of their call and found no room: datagrams are dropped, requests over
+    /// connections answered 503.
     held_dropped: Counter as "messages_held_dropped";
     /// Requests answered 500 because a look-up of a subscriber failed or was late.
     failed_lookups: Counter;
@@ -48,7 +50,8 @@ strowger_metrics::metrics! {
     credentials_missing: Counter;
     /// Registrations whose credentials could not be stored in their cache.
     credentials_not_stored: Counter;
-    /// Refused calls that have no row of accounting: their source, or all callers without a password, had as many in this minute as they may.
+    /// Refused calls that have no row of accounting, because their source, or all callers without a password together,
+    /// had reached the maximum of rows a minute.
     refusals_unaccounted: Counter;
     /// Requests answered 503 because a bound was reached.
     overloaded: Counter as "requests_overloaded";
@@ -60,7 +63,8 @@ strowger_metrics::metrics! {
     pings: Counter as "pings_sent";
     /// Keep-alive requests without a final response in time (64*T1).
     pings_unanswered: Counter;
-    /// Keep-alive requests sent outside a transaction, and so never repeated, because an eighth of `limits.transactions` had no response.
+    /// Keep-alive requests sent outside a transaction, and so never retransmitted, because an eighth of
+    /// `limits.transactions` had no response.
     pings_unrepeated: Counter;
     /// Keep-alive requests that wait for a final response.
     pings_pending: Gauge;
@@ -97,16 +101,18 @@ strowger_metrics::metrics! {
     waiting: Gauge as "requests_waiting";
     /// Bytes of messages kept for retransmission.
     kept_bytes: Gauge in Bytes;
-    /// Bytes that sources are charged for, kept for requests without a final response or waiting for a look-up.
+    /// Bytes that are charged to sources, for messages kept for requests without a final response or waiting for a
+    /// look-up.
     charged_bytes: Gauge in Bytes;
-    /// Messages of which not all was kept: they and their branches take more than 64 KiB, or their source has no room for them or may
-    /// be forged. They are sent once.
+    /// Messages that were not kept in full, because they and their branches take more than 64 KiB, or their source has
+    /// no room for them or may be forged. Such a message is sent once.
     kept_abridged: Counter as "messages_kept_abridged";
     /// Requests and responses sent again by timers or on request.
     retransmissions: Counter;
     /// Transactions that ended without an answer, except keep-alive requests.
     timeouts: Counter as "transaction_timeouts";
-    /// Times that a next hop was set aside: it was not reached, was silent, or answered 503 with Retry-After.
+    /// Number of times that a next hop was set aside because it was not reached, did not answer, or answered 503 with
+    /// Retry-After.
     set_aside: Counter as "target_failures";
 }
 

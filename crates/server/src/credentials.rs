@@ -25,7 +25,7 @@ pub(crate) enum Found {
     Absent,
     /// Credential of the database.
     Credential(Arc<Credential>),
-    /// Credential of the cache: its value is in the scratch.
+    /// Credential from the cache; its value is in the scratch buffer.
     InScratch,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Keeping {
     Later {
         /// True for a store, false for a removal.
         stores: bool,
-        /// Number of answers: one for each name that is removed.
+        /// Number of answers that are to come: one for each name that is removed.
         answers: u8,
     },
     /// Finished store or removal.
@@ -94,7 +94,7 @@ impl Decider<'_> {
             Some(Err(error)) => Err(*error),
             None if cache.is_local() => match cache.fetch(whose, Ticket::NONE, handling.now.mono, scratch) {
                 CacheReply::Now(answer) => answer.map(|answer| answer == CacheAnswer::Found),
-                // A cache in this process answers a fetch at once.
+                // A cache in this process answers a fetch immediately.
                 CacheReply::Later => Err(CacheError::Unavailable),
             },
             None => {
@@ -102,7 +102,7 @@ impl Decider<'_> {
                 return Err(Unproven::Ask(Question::Registered { username, realm }));
             }
         };
-        // There is no entry for a name that is too long for a key.
+        // The cache has no entry for a name that is too long for a key.
         let is_found = if is_found == Err(CacheError::Refused) { Ok(false) } else { is_found };
         Ok(is_found.map(|is_found| match is_found && read(&scratch.value, whose).is_some() {
             true => Found::InScratch,
@@ -167,10 +167,10 @@ impl Engine {
 
 /// Storage of credentials.
 impl Decider<'_> {
-    /// Has the cache store the credentials of a registrant until its last binding ends, and remove those by any of its
-    /// names when a change of its own address of record leaves no binding. The caller holds the lock of the bindings,
-    /// so that the cache gets registrations in order. `bindings`: end of the last one, and whether the request
-    /// names any.
+    /// Has the cache store the credentials of a registrant until its last binding ends. If a change of the registrant's
+    /// own address of record leaves no binding, has the cache remove the credentials under each of its names instead.
+    /// The caller holds the lock of the bindings, so that the cache gets registrations in order. `bindings`: end of the
+    /// last binding, and whether the request names any.
     pub(crate) fn keep_credentials(
         &self,
         now: Now,
@@ -207,8 +207,8 @@ impl Decider<'_> {
         keeping
     }
 
-    /// Counts that the credentials of a registration are not in the cache. A warning for each phone would bury the
-    /// cache's own lines.
+    /// Counts a registration whose credentials are not in the cache. There is no warning for each phone, because the
+    /// warnings would bury the cache's own lines.
     pub(crate) fn credentials_not_kept(&self, aor: &str, error: CacheError) {
         self.counters().credentials_not_stored.one();
         tracing::debug!(aor, %error, "credentials not stored");

@@ -1,7 +1,7 @@
-//! Part of the engine that decides: it reads, and changes nothing.
+//! Part of the engine that decides: it reads the state of the engine, and changes nothing.
 //!
 //! A stage is a function of the request, the policy and the answers so far ([`crate::stage`]), so it is a method of
-//! [`Decider`]. Transactions, response contexts and waiting requests are out of its reach.
+//! [`Decider`]. Transactions, response contexts and waiting requests are not accessible to it.
 
 use crate::counters::{Counters, Messages};
 use crate::policy::ActivePolicy;

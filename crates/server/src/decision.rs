@@ -18,7 +18,7 @@ use strowger_message::{Edit, Name};
 pub(crate) struct Decision {
     /// Places to which the request goes; empty: the rules name none.
     pub(crate) to: RuleTargets,
-    /// Setting that says which callers may reach these places; `None` once it was checked.
+    /// Setting that says which callers may reach these places; `None` after the setting was checked.
     #[serde(skip)]
     pub(crate) relay_for: Option<RelayFor>,
     pub(crate) try_next: Option<Vec<u16>>,
@@ -30,11 +30,11 @@ pub(crate) struct Decision {
     pub(crate) limited_failure: Option<Box<LimitedFailure>>,
     /// Role of this server for the request.
     pub(crate) role: ServerRole,
-    /// New user part of the Request-URI; `None`: unchanged, or already replaced.
+    /// New user part of the Request-URI; `None` if the user part is unchanged, or already replaced.
     pub(crate) user: Option<Vec<u8>>,
     /// True if the Request-URI was changed.
     pub(crate) has_other_uri: bool,
-    /// Request-URI before rules changed it. A request that moves to another process while it waits loses it.
+    /// Request-URI before rules changed it. A request that moves to another process while it waits loses this URI.
     #[serde(skip)]
     pub(crate) dialled: Option<Box<[u8]>>,
     /// Header lines to be added.
@@ -42,10 +42,12 @@ pub(crate) struct Decision {
     /// Header fields to be removed.
     #[serde(with = "header_names")]
     pub(crate) remove: Vec<Name>,
-    /// List of `rule.identity`, which adds to the identities of the account. A request that moves to another process while it waits loses it.
+    /// List of `rule.identity`, which adds to the identities of the account. A request that moves to another process
+    /// while it waits loses this list.
     #[serde(skip)]
     pub(crate) identity: Option<IdentitySource>,
-    /// Octets of `add` and number of names in `remove` that come from rules. The rest comes from the failure in use.
+    /// Number of octets of `add` and number of names in `remove` that come from rules. The following octets and names
+    /// come from the failure in use.
     pub(crate) own_edits: (usize, usize),
     record_route: Option<bool>,
     pub(crate) track: Option<bool>,
@@ -62,11 +64,11 @@ pub(crate) struct Decision {
 pub(crate) struct FailureDecision {
     /// First and last status code of each range to which the action applies.
     pub(crate) statuses: Vec<(u16, u16)>,
-    /// Places to which the request goes after the failure; empty: it is answered.
+    /// Places to which the request goes after the failure; empty if the request is answered.
     pub(crate) to: RuleTargets,
     /// Status of the response in place of the failure.
     pub(crate) answer: Option<u16>,
-    /// Statuses at which the next place is tried; `None`: any but 6xx.
+    /// Statuses after which the next place is tried; `None` means any status but 6xx.
     pub(crate) try_next: Option<Vec<u16>>,
     /// New user part of the Request-URI after the failure; `None`: unchanged.
     pub(crate) user: Option<Vec<u8>>,
@@ -102,7 +104,7 @@ impl FailureDecision {
             to: RuleTargets::of(&action.to, places),
             answer: action.answer,
             try_next: action.try_next.as_ref().map(|statuses| statuses.to_vec()),
-            // The user is taken from the joint result of all rules, which is known later.
+            // The user is taken from the joint result of all rules, which is not known yet.
             user: None,
             add: action.add.to_vec(),
             remove: action.remove.to_vec(),
@@ -121,8 +123,8 @@ impl FailureDecision {
         !self.claims.is_empty() || self.to.may_count()
     }
 
-    /// Encodes the limits of the failure for [`Engine::consider`](crate::engine::Engine::consider), which checks them before the
-    /// failure is used. Empty: no limits.
+    /// Encodes the limits of the failure for [`Engine::consider`](crate::engine::Engine::consider), which checks them
+    /// before the failure is used. The result is empty if there are no limits.
     pub(crate) fn question(&self) -> Vec<u8> {
         if !self.may_count() {
             return Vec::new();
@@ -180,8 +182,8 @@ impl Decision {
         self.own_edits = (self.add.len(), self.remove.len());
     }
 
-    /// Returns the next step if the target fails with this status before the request is forwarded. `from`: index of the
-    /// first failure to consider. `None`: no failure applies.
+    /// Returns the next step if the target fails with this status before the request is forwarded; `None` if no failure
+    /// applies. `from`: index of the first failure to consider.
     pub(crate) fn after_failure(
         &self,
         status: u16,
@@ -190,7 +192,7 @@ impl Decision {
     ) -> Option<AfterFailure> {
         let is_used = |failure: &FailureDecision| failure.is_for(status) && has_room(failure);
         let place = (from..self.on_failure.len()).find(|place| is_used(&self.on_failure[*place]))?;
-        // The targets of the earlier failure had no address: its limits are not taken.
+        // The targets of the earlier failure had no address, so its limits do not count the call.
         let mut next = Self { limited_failure: None, ..self.clone() };
         let failure = next.on_failure.remove(place);
         if let Some(status) = failure.answer {
@@ -226,7 +228,7 @@ impl Decision {
         Cow::Owned(all)
     }
 
-    /// Tells whether the call counts under limits, or may count later. Then it is tracked.
+    /// Tells whether the call counts under limits, or may count later. Such a call is tracked.
     pub(crate) fn may_count(&self) -> bool {
         !self.claims.is_empty()
             || self.to.may_count()
@@ -239,8 +241,8 @@ impl Decision {
         self.to.may_count() || self.on_failure.iter().any(|failure| failure.to.may_count())
     }
 
-    /// Tells whether later requests of the call pass this server; `None`: no rule decides. A call that counts under limits is
-    /// followed to its end.
+    /// Tells whether later requests of the call pass this server; `None` if no rule decides. A call that counts under
+    /// limits is tracked to its end.
     pub(crate) fn stays(&self) -> Option<bool> {
         if self.may_count() { Some(true) } else { self.record_route }
     }
@@ -296,7 +298,7 @@ impl Decision {
         self.user.is_some()
     }
 
-    /// Returns the statuses at which the next place is tried; `None`: any but 6xx.
+    /// Returns the statuses after which the next place is tried; `None` means any status but 6xx.
     pub(crate) fn statuses(&self) -> Option<&[u16]> {
         self.try_next.as_deref()
     }
@@ -306,7 +308,7 @@ impl Decision {
     }
 }
 
-/// Silence, in milliseconds, after which the next of several targets of an emergency call is tried.
+/// Time without a response, in milliseconds, after which the next of several targets of an emergency call is tried.
 const EMERGENCY_ANSWER: u64 = 4_000;
 
 fn milliseconds(time: Option<Duration>) -> Option<u64> {

@@ -28,7 +28,7 @@ pub(crate) struct UserContact {
     pub(crate) path: Vec<u8>,
     /// Targets, at least one.
     pub(crate) targets: Targets,
-    /// Position in the order of trying; equal ones are tried together.
+    /// Position in the order of trying; targets of equal position are tried together.
     pub(crate) rank: u16,
     pub(crate) account: AccountHash,
     /// True if the device sends from another address than that of its Contact.
@@ -74,7 +74,7 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
-    /// Returns the status of the response if no target has an address; `None`: one has.
+    /// Returns the status of the response if no target has an address; `None` if a target has one.
     pub(crate) fn unreachable(&self) -> Option<u16> {
         match self {
             Self::Contacts(targets) => targets.iter().all(|targets| targets.is_empty()).then_some(480),
@@ -88,7 +88,7 @@ impl Destination {
         }
     }
 
-    /// Returns all addresses in the order of trying, of places from the one with this index on.
+    /// Returns all addresses in the order of trying. Of places, only those with this index or a higher one are used.
     pub(crate) fn targets_from(&self, first: usize) -> Vec<Target> {
         match self {
             Self::Contacts(targets) => targets.iter().flatten().copied().collect(),

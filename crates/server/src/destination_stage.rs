@@ -38,8 +38,8 @@ impl From<Question> for NoHop {
 }
 
 impl Decider<'_> {
-    /// Returns the destination of an admitted request, and its destinations after a failure. `contacts` gets those of a
-    /// local user.
+    /// Returns the destination of an admitted request, and its destinations after a failure. The contacts of a local
+    /// user are written to `contacts`.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
         let first = self.first_destination(handling, routing, contacts);
         let failed = if let Verdict::Reply(reply) = &first { Some(reply.status) } else { None };
@@ -88,11 +88,12 @@ impl Decider<'_> {
             return self.route_to_user(handling, routing, contacts);
         }
         let otherwise = match routing.uri.sip() {
-            // A number or a service that no setting routes has no next hop.
+            // A number or a service for which no setting names a route has no next hop.
             None if routing.route.is_none() => 404,
-            // The party of a call has lost its connection, and may come back.
+            // The party of a call has lost its connection, and may reconnect.
             _ if routing.device.is_some() => 480,
-            // An unreachable next hop counts as one that answers 503, which goes upstream as 500 (section 16.7 step 6).
+            // An unreachable next hop is treated like one that answers 503, which is forwarded upstream as 500 (section
+            // 16.7 step 6).
             _ => 500,
         };
         let targets = match self.next_hop(handling, routing, &mut contacts.text) {
@@ -163,7 +164,8 @@ impl Decider<'_> {
         Ok(targets)
     }
 
-    /// Answers a request to an address without contacts: 404 if there is no such user, 480 if its phones are away.
+    /// Answers a request to an address without contacts: 404 if there is no such user, 480 if no phone of the user is
+    /// reachable.
     fn without_contact(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let Uri::Sip(uri) = &routing.uri else { return Reply::not_found(404).into() };
         let known = match self.exists(handling, uri, Ok(subscriber::SubscriberAnswer::Exists)) {
@@ -186,7 +188,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the target that the URI of a contact names, if that needs no look-up.
+    /// Returns the target that the URI of a contact names, if no look-up is needed.
     pub(crate) fn contact_target(&self, contacts: &Contacts, contact: &Contact) -> Option<Target> {
         match self.policy.router.next_hop(&contacts.uri(contact)?, contact.listener) {
             NextHop::Known(target) => Some(target).filter(|target| self.policy.may_name(contact.sender, target)),
@@ -195,7 +197,8 @@ impl Decider<'_> {
     }
 
     /// Returns the targets of a phone that registered from `from`: its connection while that is open, older
-    /// connections, and the address where it listens. Empty: the phone is away (section 21.4.18).
+    /// connections, and the address where the phone accepts connections. The result is empty if the phone is
+    /// unreachable (section 21.4.18).
     fn targets_of_contact(&self, contacts: &Contacts, contact: &Contact, from: Target) -> Targets {
         let flows = &self.shared.flows;
         let own = contacts.uri(contact).and_then(|uri| listens_at(&self.policy.router, &uri, contact.listener, &from));
@@ -224,10 +227,10 @@ impl Decider<'_> {
         self.named_by(routing.scope.unwrap_or_else(|| self.policy.scope_of_sender(request)), targets)
     }
 
-    /// Returns the targets of a party whose messages do not come from the address of its Contact. First comes the
-    /// source of that Contact, while the connection is open; then a binding with this Contact that the party has made
-    /// since, after it reconnected or this server restarted; finally the address of the Contact, if the party may
-    /// listen there.
+    /// Returns the targets of a party whose messages do not come from the address of its Contact, in this order: the
+    /// source of that Contact, while the connection is open; a binding with this Contact that the party has made since,
+    /// after a reconnection or a restart of this server; the address of the Contact, if the party may accept
+    /// connections there.
     fn targets_of_party(
         &self,
         handling: &Handling<'_, '_>,
@@ -241,8 +244,8 @@ impl Decider<'_> {
         }
         let Uri::Sip(contact) = &routing.uri else { return Ok(targets) };
         targets.extend(self.target_of_binding(handling, contact, scratch).filter(|other| *other != target));
-        // A sips Contact is reached by TLS only (section 26.2.2). A WebSocket may be secure up to a server in front of
-        // this one.
+        // A sips Contact is reached by TLS only (section 26.2.2). A WebSocket may be secure up to a proxy in front of
+        // this server.
         targets.retain(|target| !contact.secure || target.transport.is_secure() || is_web(target.transport));
         if !target.transport.is_reliable() {
             return Ok(targets);
@@ -311,15 +314,15 @@ impl Decider<'_> {
         }
     }
 
-    /// Tells whether a user subscribes to its own state (for example RFC 3842), or publishes it (RFC 3903). That is a
-    /// question to a server, and would be routed to the user's own phones.
+    /// Tells whether a user subscribes to its own state (for example RFC 3842), or publishes it (RFC 3903). Such a
+    /// request is for a server, but would be routed to the user's own phones.
     fn asks_itself(&self, request: &Request<'_>, uri: &Uri<'_>) -> bool {
         matches!(request.method, Method::Subscribe | Method::Publish)
             && request.to_tag.is_empty()
             && self.aor_of(&request.mandatory.from.uri) == self.aor_of(uri)
     }
 
-    /// Keeps the targets of a next hop that a peer of this scope may name; an error if none is left.
+    /// Removes the targets of a next hop that a peer of this scope may not name. Returns an error if no target remains.
     fn named_by(&self, sender: Scope, mut targets: Targets) -> Result<Targets, NoHop> {
         let is_refused = self.policy.keep_out(&mut targets, sender);
         if is_refused && targets.is_empty() { Err(NoHop::Denied) } else { Ok(targets) }

@@ -1,11 +1,12 @@
 //! Access by dialog: requests pass without a password if they belong to a dialog that this server admitted.
 //!
-//! The proof is a route token or a seal, whose usage must fit the method. An INVITE needs more. If its call is tracked, the table of calls
-//! must have an answered dialog with its tags. If not, the token must state an answered INVITE. Any other INVITE begins a call, with
-//! any To tag: the server authenticates, limits and records it.
+//! The proof is a route token or a seal, whose usage must fit the method. For an INVITE this proof is not enough. If
+//! the call is tracked, the table of calls must also have an answered dialog with the tags of the INVITE. If the call
+//! is not tracked, the token must state an answered INVITE. Any other INVITE begins a call, with any To tag: the server
+//! authenticates, limits and records it.
 //!
-//! An INVITE of a call that an earlier process tracked needs no password, since its token proves its party. It begins a call in the table
-//! all the same: the server limits and records it.
+//! An INVITE of a call that an earlier process tracked needs no password, since its token proves its party. The INVITE
+//! nevertheless begins a call in the table: the server limits and records the call.
 
 use crate::decider::Decider;
 use crate::decision::Decision;
@@ -37,8 +38,8 @@ const fn age(now: Now, made: u32) -> i32 {
 }
 
 impl Handling<'_, '_> {
-    /// Returns whether the request begins a call: an INVITE that did not pass as one within a dialog, or that resumes a call. Within a dialog
-    /// only that has a decision.
+    /// Returns whether the request begins a call: an INVITE that did not pass as a request within a dialog, or that
+    /// resumes a call. Within a dialog only an INVITE that resumes a call has a decision.
     pub(crate) fn begins_call(&self) -> bool {
         let is_within = self.progress.proof.in_dialog && self.progress.decision.is_none();
         self.request.method == Method::Invite && !is_within
@@ -46,7 +47,7 @@ impl Handling<'_, '_> {
 }
 
 impl Decider<'_> {
-    /// Returns whether the dialog of a request is proved, and by a usage that fits its method (RFC 5057).
+    /// Returns whether the dialog of a request is proved by a usage that fits the method of the request (RFC 5057).
     pub(crate) fn is_within_dialog(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         routing.in_dialog
             && match request.method {
@@ -55,7 +56,7 @@ impl Decider<'_> {
             }
     }
 
-    /// Returns whether an INVITE passes as one within its proved dialog.
+    /// Returns whether an INVITE passes as a request within its proved dialog.
     fn opens_invite(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         match routing.usage {
             Usage::Call => true,
@@ -67,13 +68,15 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns whether an earlier process tracked the call of a request, and this process does not know it. Without `dialogs.folder` or
-    /// `dialogs.database` the table has no calls from before the start. Their INVITEs refresh sessions (RFC 4028), so they pass.
+    /// Returns whether an earlier process tracked the call of a request, and this process does not know the call.
+    /// Without `dialogs.folder` or `dialogs.database` the table has no calls from before the start. INVITEs within such
+    /// calls refresh sessions (RFC 4028), so they pass.
     fn is_of_earlier_process(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         self.is_made_before_start(now, routing) && !self.is_known_here(request)
     }
 
-    /// Returns whether this process has an answered call with this dialog or saw its end, or has an early one and its callee sent the request.
+    /// Returns whether this process has an answered call with this dialog, or saw the end of the call, or has an early
+    /// call whose callee sent the request.
     fn is_known_here(&self, request: &Request<'_>) -> bool {
         let has_ended = |tag| self.shared.ended_calls.is_there(self.calls.key_of_call(request.call_id, tag));
         self.calls.is_of_begun_dialog(request) || has_ended(request.from_tag) || has_ended(request.to_tag)
@@ -86,8 +89,8 @@ impl Decider<'_> {
             && !self.calls.is_of_answered_dialog(&self.policy.router, request)
     }
 
-    /// Resumes a call that an earlier process tracked. Rules count and record it. No rule answers it or changes its target, which its dialog
-    /// determines.
+    /// Resumes a call that an earlier process tracked. Rules count and record it. No rule answers the request or
+    /// changes its target, which the dialog determines.
     ///
     /// # Errors
     /// A limit is full.
@@ -105,7 +108,8 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Returns the user that From names, if the route token states the account of that user. None where calls need no password.
+    /// Returns the user that From names, if the route token states the account of that user; `None` if calls need no
+    /// password.
     fn user_of_token(&self, request: &Request<'_>, routing: &Routing<'_>) -> Option<User> {
         let (from, router) = (&request.mandatory.from.uri, &self.policy.router);
         let is_stated = routing.account.is_some_and(|account| account != AccountHash::NONE)
@@ -121,14 +125,15 @@ impl Decider<'_> {
     }
 
     fn is_made_before_start(&self, now: Now, routing: &Routing<'_>) -> bool {
-        // Start of the process by the current wall clock, which may have been stepped since.
+        // Start of the process by the current wall clock, which may have been stepped since the start.
         let began = Now { wall: now.wall.wrapping_sub(now.mono.saturating_sub(self.shared.began.mono)), ..now };
         let before = seconds(began).wrapping_sub(routing.renewed).cast_signed();
         before > 0 && !self.calls.are_kept()
     }
 
-    /// Returns the refusal of a request in a tracked dialog that has ended or is about to: of an INVITE or UPDATE also while a BYE is under way. A
-    /// peer that has taken the BYE could take an INVITE behind it for a new call (RFC 3261 section 12.2.2).
+    /// Returns the refusal of a request in a tracked dialog that has ended or is about to end. An INVITE or UPDATE is
+    /// also refused while a BYE is under way: a peer that has received the BYE could take an INVITE after it for a new
+    /// call (RFC 3261 section 12.2.2).
     pub(crate) fn refusal_at_end(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Option<Reply> {
         if self.is_of_ended_call(handling, routing) {
             return Some(Reply::refused(481).because("the call has ended"));
@@ -139,9 +144,9 @@ impl Decider<'_> {
         is_late.then(|| Reply::refused(491).because("a BYE of its dialog is under way"))
     }
 
-    /// Returns whether a request belongs to a tracked dialog that has ended, or that this server ends. Nothing but the BYE of the other party
-    /// passes then. SUBSCRIBE and NOTIFY are another usage of the dialog, which may last longer (RFC 5057). An INVITE after the end begins a
-    /// call.
+    /// Returns whether a request belongs to a tracked dialog that has ended, or that this server ends. Only the BYE of
+    /// the other party passes then. SUBSCRIBE and NOTIFY are another usage of the dialog, which may last longer (RFC
+    /// 5057). An INVITE after the end begins a call.
     fn is_of_ended_call(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> bool {
         let request = handling.request;
         let is_exempt = matches!(request.method, Method::Ack | Method::Bye | Method::Subscribe | Method::Notify);
@@ -159,8 +164,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns whether the dialog of a request has ended here. Otherwise another server with the same secret tracks it, or a process tracked it that
-    /// ended before it could keep the call.
+    /// Returns whether the dialog of a request has ended in this process. If not, the dialog is tracked by another
+    /// server with the same secret, or was tracked by a process that ended before it could keep the call.
     fn has_ended_here(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         let is_tracked = routing.usage == Usage::TrackedCall;
         let age = seconds(now).wrapping_sub(routing.made).cast_signed().max(0).cast_unsigned();
@@ -178,8 +183,8 @@ impl Decider<'_> {
         })
     }
 
-    /// Returns the account of the sender of a request, for the route token of the dialog that it makes: the account
-    /// whose password the sender has shown, or that its route token states, else the user in From.
+    /// Returns the account of the sender of a request, for the route token of the dialog that the request makes: the
+    /// account whose password the sender has proved, or that the sender's route token states, else the user in From.
     pub(crate) fn account_of_sender(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> AccountHash {
         let (proof, router) = (&handling.progress.proof, &self.policy.router);
         match &proof.user {
@@ -205,8 +210,8 @@ impl Decider<'_> {
         self.access_of_user(handling, routing)
     }
 
-    /// Tells whether a request may use the reserve: it ends, renews or serves a dialog that this server admitted, as
-    /// its route token, its seal or the table of calls shows.
+    /// Tells whether a request may use the reserve because it ends, renews or serves a dialog that this server
+    /// admitted. The route token, the seal or the table of calls proves the dialog.
     pub(crate) fn proves_dialog(&self, now: Now, request: &Request<'_>) -> bool {
         let is_reserved =
             matches!(request.method, Method::Bye | Method::Prack | Method::Update | Method::Notify | Method::Invite);
@@ -216,8 +221,8 @@ impl Decider<'_> {
                 || self.calls.is_of_tracked_dialog(request))
     }
 
-    /// Decides by the account that the route token states. From counts only where it names that account: a sender may change it within a dialog.
-    /// Kept out of line: few requests get here.
+    /// Decides by the account that the route token states. From is used only if it names that account, because a sender
+    /// may change From within a dialog. Not inlined: few requests reach this function.
     #[inline(never)]
     fn access_of_user(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> DialogAccess {
         let (request, config) = (handling.request, &self.policy.config);
@@ -227,7 +232,7 @@ impl Decider<'_> {
         if self.shared.removed_users.is_removed(routing.account, handling.now, age(handling.now, routing.made)) {
             return DialogAccess::Refused;
         }
-        // A subscriber can renew a subscription for ever, so each renewal asks for its user.
+        // A subscriber can renew a subscription for ever, so each renewal asks whether the user still exists.
         let is_asked = request.method == Method::Subscribe && config.registrar.authenticate;
         if !is_asked || self.shared.subscribers.is_none() {
             return DialogAccess::Granted;

@@ -23,8 +23,8 @@ impl Edits {
         Self { add, remove }
     }
 
-    /// Returns these changes with the changes of a failure. They replace the last `added` octets and `removed` names, which
-    /// come from the failure in use ([`crate::decision::Decision::of_failure`]).
+    /// Returns these changes with the changes of a failure, which replace those of the failure in use: the last `added`
+    /// octets and `removed` names ([`crate::decision::Decision::of_failure`]).
     pub(crate) fn with(&self, (added, removed): (usize, usize), failure: &FailureDecision) -> Self {
         let add = &self.add[..self.add.len() - added];
         let remove = &self.remove[..self.remove.len() - removed];

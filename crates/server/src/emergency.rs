@@ -19,8 +19,8 @@ use strowger_core::{Arrival, Now};
 use strowger_message::uri::sip::unescaped;
 use strowger_message::{Form, Host, Index, Message, Method, SipUri, Uri};
 
-/// Returns whether a URI has nothing behind its number but `phone-context` (RFC 3966 section 5.1.5). A gateway may dial
-/// or route by other parameters, such as `rn` (RFC 4694).
+/// Returns whether a URI has no parameter after its number except `phone-context` (RFC 3966 section 5.1.5). A gateway
+/// may dial or route by other parameters, such as `rn` (RFC 4694).
 fn is_bare_number(uri: &Uri<'_>) -> bool {
     let is_context = |parameter: &[u8]| parameter.to_ascii_lowercase().starts_with(b"phone-context=");
     match uri {
@@ -40,15 +40,15 @@ const OF_CALLS: [&[u8]; 7] = [b"INVITE ", b"ACK ", b"CANCEL ", b"BYE ", b"PRACK 
 
 impl Decider<'_> {
     /// Returns whether a request is an emergency call: a request for an emergency service URN (RFC 5031), or an INVITE
-    /// of a known caller for one of `emergency.numbers`. A CANCEL, and the ACK of a failure, have the Request-URI of
-    /// their INVITE and count as well.
+    /// of a known caller for one of `emergency.numbers`. A CANCEL and the ACK of a failure have the Request-URI of
+    /// their INVITE and are treated like the INVITE.
     pub(crate) fn is_emergency(&self, now: Now, request: &Request<'_>, routing: &Routing<'_>) -> bool {
         let is_set = !self.policy.config.decisions.emergency.uris.is_empty();
         if !is_set || routing.route.is_some() || routing.device.is_some() {
             return false;
         }
         match &routing.uri {
-            // A MESSAGE: RFC 8876. Other methods would make a dialog without a password.
+            // MESSAGE is in RFC 8876. Other methods would make a dialog without a password.
             Uri::Urn(urn) => {
                 matches!(request.method, Method::Invite | Method::Ack | Method::Cancel | Method::Message)
                     && urn.is_emergency()
@@ -108,8 +108,8 @@ impl Decider<'_> {
         is_there
     }
 
-    /// Returns whether the source of an emergency call is genuine, as far as can be seen: it has a connection, is
-    /// trusted, or is a registered phone.
+    /// Returns whether the source of an emergency call is probably genuine: the source has a connection, is trusted, or
+    /// is a registered phone.
     pub(crate) fn is_known_source(&self, now: Now, request: &Request<'_>) -> bool {
         let arrival = request.arrival;
         arrival.transport.is_reliable() || self.is_trusted(arrival.remote.ip()) || self.is_from_binding(now, request)

@@ -56,7 +56,7 @@ pub enum EngineInput {
     Subscribers(Vec<(u64, Result<subscriber::SubscriberAnswer, StoreError>)>),
     /// Answers of the credential cache.
     Credentials(Vec<Answered>),
-    /// News for the first shard: there are new bindings that need pings.
+    /// Message for the first shard: there are new bindings that need pings.
     Pings,
     /// Resolved name, without targets if the look-up failed.
     Resolved {
@@ -106,11 +106,11 @@ pub enum Effect {
         /// State, read by [`read_kept`](strowger_calls::read_kept).
         state: Box<[u8]>,
     },
-    /// End of a call that may have been kept. Its rows are on their way to the writer.
+    /// End of a call that may have been kept. The rows of the call have been sent to the writer.
     FinishCall {
         /// Key of the call.
         call: u64,
-        /// Copy of the rows, in case they are lost on their way; read by [`Row::read_all`].
+        /// Copy of the rows, in case the sent rows are lost; read by [`Row::read_all`].
         rows: Box<[u8]>,
     },
     /// End of a kept call.
@@ -118,7 +118,7 @@ pub enum Effect {
         /// Key of the call.
         call: u64,
     },
-    /// Hint that memory may go back to the system: the load has dropped much.
+    /// Hint that memory may be returned to the operating system, because the load has dropped much.
     GiveBack,
 }
 
@@ -126,7 +126,7 @@ pub enum Effect {
 pub struct Engine {
     /// State that the engines of the process share.
     pub shared: Arc<ProcessState>,
-    /// Policy of new requests. While an earlier request is handled: the policy of that request.
+    /// Policy of new requests; while an earlier request is handled, the policy of that request.
     pub(crate) policy: Arc<ActivePolicy>,
     /// Number of the shard, and the state of the process around it.
     pub shard: ShardState,
@@ -140,10 +140,10 @@ pub struct Engine {
     pub(crate) waiting: Waiting,
     /// Scratch memory.
     pub(crate) buffers: Buffers,
-    /// Actions that the calls so far requested, in order. The owner takes them out.
+    /// Actions that the calls of the engine so far requested, in order. The owner takes them out.
     pub effects: Vec<Effect>,
-    /// Reports of the proxy, for an owner that sets this. The owner takes them out after each call of
-    /// the engine, while the messages of that call are still in the outbox.
+    /// Reports of the proxy, for an owner that sets this field. The owner takes the reports out after each call of the
+    /// engine, while the messages of that call are still in the outbox.
     pub heard: Option<Vec<Report>>,
     /// Role that anchors calls; none: this server anchors no call.
     pub anchor: Option<Box<dyn Anchor>>,
@@ -168,7 +168,7 @@ impl Engine {
         self.decider().messages()
     }
 
-    /// Counts the responses that leave with a round.
+    /// Counts the responses that are sent with a round.
     pub fn count_sent(&self, out: &Outbox) {
         let sent = &self.messages().sent;
         for send in out.sends() {
@@ -178,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// Returns the transaction table, for a look at its counts.
+    /// Returns the transaction table, so that the owner can read its counts.
     pub fn transactions(&self) -> &Transactions {
         &self.stack.core.transactions
     }
@@ -188,7 +188,7 @@ impl Engine {
         self.stack.proxy.contexts()
     }
 
-    /// Returns the number of places that its calls take under limits.
+    /// Returns the number of places under limits that the calls of this engine take.
     pub fn counted(&self) -> usize {
         self.calls.counts().counted
     }
@@ -202,8 +202,8 @@ impl Engine {
 /// Gauges.
 impl Engine {
     /// Updates the gauges of this engine, which the metrics show and the shutdown waits for. A round calls this at its
-    /// end, before its messages leave: a peer that has a response finds it counted. Inputs after the end of a round
-    /// call it themselves.
+    /// end, before its messages are sent, so that a peer that has a response is counted. Inputs after the end of a
+    /// round call this themselves.
     pub fn show_gauges(&self) {
         let counters = self.counters();
         counters.unanswered.set(self.stack.proxy.unanswered() as u64);
@@ -235,7 +235,7 @@ fn status_code(bytes: &[u8]) -> Option<u16> {
 
 /// Inputs of the engine.
 impl Engine {
-    /// Handles a whole message of a call whose bucket this shard owns.
+    /// Handles a complete message of a call whose bucket this shard owns.
     pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.read(now, arrival, bytes, out);
         self.process_notices(now, out);
@@ -288,8 +288,8 @@ impl Engine {
         self.process_notices(now, out);
     }
 
-    /// Handles the failure to send the message with this token. `by_peer`: the peer took no connection; otherwise this
-    /// machine could not send.
+    /// Handles the failure to send the message with this token. `by_peer`: whether the peer refused the connection; if
+    /// not, this machine could not send.
     pub fn unsent(&mut self, now: Now, token: u64, reason: &str, by_peer: bool, out: &mut Outbox) {
         self.stack.core.failed(now, token, out);
         self.run_events(now, reason, out);
@@ -300,12 +300,12 @@ impl Engine {
         self.show_gauges();
     }
 
-    /// Handles the end of the connection that carried the message with this token: no response arrives by it (RFC 3261
-    /// section 18.4).
+    /// Handles the end of the connection that carried the message with this token: no response can arrive over it (RFC
+    /// 3261 section 18.4).
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox) {
         self.stack.core.cut_off(now, token, out);
         self.run_events(now, "connection lost", out);
-        // The peer took the connection, and may have closed it because of the request.
+        // The peer accepted the connection, and may have closed it because of the request.
         self.excuse_targets();
         self.process_notices(now, out);
         self.show_gauges();
@@ -321,7 +321,7 @@ impl Engine {
         }
     }
 
-    /// Notes that a connection of this shard has closed: no binding is reachable by it any more.
+    /// Notes that a connection of this shard has closed: no binding is reachable over the connection any more.
     pub fn closed(&self, flow: Flow) {
         self.shared.flows.closed(flow);
     }

@@ -1,7 +1,7 @@
 //! Explanation of a request: it passes the same stages as any other request, but has no effect.
 //!
-//! The load of limits is not known in advance. So a request that counts under limits is followed again for each of
-//! them, as if it were full.
+//! The load of limits is not known in advance. So a request that counts under limits is evaluated again for each of
+//! these limits, as if that limit were full.
 
 use crate::contacts::Contacts;
 use crate::decider::Decider;
@@ -42,7 +42,7 @@ pub struct Explained {
     pub more: bool,
 }
 
-/// Course of a request if these limits are full, and the others that it meets have room.
+/// Course of a request if these limits are full, and all other limits that the request meets have room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct IfFull {
     /// Names of the limits.
@@ -115,7 +115,7 @@ struct Asked<'a> {
     users: Users<'a>,
 }
 
-/// Function that tells whether a domain has a user, by the names of user and domain; `None`: it is not known.
+/// Function that tells whether a domain has a user, by the names of user and domain; `None` if this is not known.
 pub type Users<'a> = &'a dyn Fn(&[u8], &[u8]) -> Option<bool>;
 
 impl Engine {
@@ -146,7 +146,7 @@ impl Decider<'_> {
         Ok(explained)
     }
 
-    /// Follows a request again with each of these limits full in turn. `full`: limits that are full in any case.
+    /// Evaluates a request again with each of these limits full in turn. `full`: limits that are full in any case.
     /// `free`: limits that have room.
     fn explain_full(
         &self,
@@ -303,7 +303,7 @@ impl Decider<'_> {
                 }
                 Verdict::Forward(destination) | Verdict::Anchor(destination) => {
                     let onward = match self.onward(&handling, &routing, &destination) {
-                        // A name that was not looked up may have an address, and a user a phone.
+                        // A name that was not looked up may have an address, and a user may have a phone.
                         Onward::Reply(_) | Onward::Decide(..)
                             if lacks_names(course, &destination) || leads_to_user(&destination) =>
                         {
@@ -338,7 +338,7 @@ impl Decider<'_> {
                     };
                     return Ok(());
                 }
-                // No name was looked up, so no Route leads here by a name.
+                // No name was looked up, so no Route names this server by a looked-up name.
                 Verdict::TakeOffRoutes | Verdict::Drop => return Ok(()),
             }
         }
@@ -361,7 +361,7 @@ impl Decider<'_> {
         User { name: name.into(), domain: self.policy.identity().canonical_domain(&domain[1..]).into() }
     }
 
-    /// Returns the outcome for a request whose sender has shown the password of this user, and names another.
+    /// Returns the outcome for a request whose sender has proved the password of this user, but names another user.
     fn claims_another(&self, request: &Request<'_>, user: &User) -> Option<ExplainedOutcome> {
         if !self.policy.config.auth.user_must_match {
             return None;
@@ -373,7 +373,7 @@ impl Decider<'_> {
         Some(ExplainedOutcome::Answer { status: 403, because })
     }
 
-    /// Evaluates the filters. Returns the outcome if one ends the request.
+    /// Evaluates the filters. Returns the outcome if a filter ends the request.
     fn explain_filters(
         &self,
         filters: &mut Vec<RuleResult>,
@@ -473,7 +473,7 @@ impl fmt::Display for Explained {
                 others => (format!("{} and {last}", others.join(", ")), "are"),
             };
             writeln!(f, "\nif {all} {verb} full:")?;
-            // The rules before the first difference are the same.
+            // The rules before the first difference are the same in both courses.
             let is_same = |(rule, other): &(&RuleResult, &RuleResult)| rule == other;
             course.write(f, course.rules.iter().zip(&self.course.rules).take_while(is_same).count())?;
         }

@@ -13,7 +13,7 @@ pub(crate) struct FailureCounter<K> {
     hasher: foldhash::quality::RandomState,
     /// Maximum number of entries in each part.
     most: usize,
-    /// Number of held entries. Without any, a look-up costs one load.
+    /// Number of held entries. If it is zero, a look-up costs one load.
     held: AtomicUsize,
 }
 
@@ -102,7 +102,7 @@ impl<K: Hash + Eq + Copy> FailureCounter<K> {
     pub(crate) fn fails(&self, key: K, now: u64, rule: Rule) -> Count {
         let mut part = self.part(&key);
         if part.len() >= self.most && !part.contains_key(&key) {
-            // The table is full: the oldest count goes, a held entry only if there is no other.
+            // The table is full: the oldest count is evicted, and a held entry only if there is no other.
             if let Some(oldest) = part.iter().min_by_key(|(_, r)| (r.until > now, r.since)).map(|(k, _)| *k)
                 && part.remove(&oldest).is_some_and(|r| r.until > 0)
             {
@@ -126,7 +126,7 @@ impl<K: Hash + Eq + Copy> FailureCounter<K> {
         if goes { Count::Goes } else { Count::Begins }
     }
 
-    /// Lists held entries, with the ends of their holds: the first `most` from `from` on, in their order.
+    /// Lists at most `most` held entries in their order, beginning with `from`, with the ends of their holds.
     pub(crate) fn list(&self, now: u64, from: Option<K>, most: usize) -> Vec<(K, u64)>
     where
         K: Ord,
@@ -147,7 +147,7 @@ impl<K: Hash + Eq + Copy> FailureCounter<K> {
         held.into_sorted_vec()
     }
 
-    /// Forgets all of these entries. Returns how many of them were held.
+    /// Forgets all entries for which `is_meant` returns true. Returns how many of them were held.
     pub(crate) fn forget(&self, is_meant: impl Fn(&K) -> bool, now: u64) -> usize {
         let mut lifted = 0;
         for part in &self.parts {

@@ -1,8 +1,8 @@
 //! Closed connections of registered phones (RFC 5626 section 3.2: a flow that failed is not used).
 //!
-//! A binding outlives its connection. Its flow then leads nowhere: no peer listens on the source port of the
-//! connection. So each shard notes here which of its connections have closed. Open connections are not noted: another
-//! shard may handle the REGISTER when its connection has closed already.
+//! A binding outlives its connection. The flow of such a binding is unusable: no peer listens on the source port of the
+//! connection. So each shard notes here which of its connections have closed. Open connections are not noted, because
+//! another shard may handle the REGISTER after its connection has closed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::Flow;
@@ -23,7 +23,7 @@ impl Flows {
         Self { node, process, shards: (0..shards).map(|_| Mutex::default()).collect() }
     }
 
-    /// Notes that this connection has closed. The earlier ones of its slot have closed before.
+    /// Notes that this connection has closed. Earlier connections in the same slot have closed before.
     pub(crate) fn closed(&self, flow: Flow) {
         let Some(mut slots) = self.shard(flow) else { return };
         let slot = flow.slot as usize;
@@ -33,12 +33,12 @@ impl Flows {
         slots[slot] = flow.generation;
     }
 
-    /// Tells whether the connection of a request is still open. Those of another process are closed: of this server
-    /// before its restart.
+    /// Tells whether the connection of a request is still open. Connections of another process, that is, of this server
+    /// before its restart, count as closed.
     pub(crate) fn is_open(&self, flow: Flow) -> bool {
         let Some(slots) = self.shard(flow) else { return false };
         let ended = slots.get(flow.slot as usize).copied().unwrap_or(0);
-        // Generations start again after four thousand million connections.
+        // The numbers of generations wrap around after four thousand million connections.
         flow.generation.wrapping_sub(ended).cast_signed() > 0
     }
 
@@ -68,7 +68,7 @@ mod tests {
         }
         flows.closed(flow);
         assert!(!flows.is_open(flow), "also for the first look after it has ended");
-        // The slot serves another connection; the generation between the two was never used.
+        // The slot serves another connection; the generation between these two was never used.
         let next = Flow { generation: 3, ..flow };
         assert!(flows.is_open(next) && !flows.is_open(flow));
         flows.closed(next);

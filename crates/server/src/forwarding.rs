@@ -30,7 +30,8 @@ pub(crate) enum Onward {
     Reply(Reply),
     /// Redirection to the destination.
     Redirect,
-    /// Continuation by a decision of rules, since the destination has no address; without it this reply is sent.
+    /// Continuation by a decision of rules, because the destination has no address; without such a decision this reply
+    /// is sent.
     Decide(Box<Decision>, Reply),
     /// Forwarding to the destination.
     Forward(SessionTimer),
@@ -128,7 +129,7 @@ impl Engine {
                 }
                 let is_ack = handling.request.method == Method::Ack;
                 if routing.device.is_none() {
-                    // An ACK has no response that would tell whether its target lives.
+                    // An ACK has no response that would show whether its target is reachable.
                     self.decider().order_targets(handling, &mut targets, !is_ack);
                 }
                 if is_ack {
@@ -146,7 +147,7 @@ impl Engine {
                     remove: &edits.remove,
                     fixed: routing.device.is_some(),
                     translated: routing.device.is_some(),
-                    // A party of a call that is no next hop of this server has no other address.
+                    // A party of a call that is no next hop of this server has no alternative address.
                     watched: routing.device.is_none(),
                     rerouting: Rerouting::None,
                     asks: b"",
@@ -206,7 +207,8 @@ impl Engine {
         self.send(handling, routing, &candidates, &[], timer.session, &edits);
     }
 
-    /// Sends a request to these candidates. `places`: their numbers as places of rules; empty: they are none.
+    /// Sends a request to these candidates. `places`: the numbers of the candidates among the places of rules; empty if
+    /// the candidates are no such places.
     pub(crate) fn send(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -241,11 +243,12 @@ impl Engine {
             Context::Notices(context) => context,
             refused => return self.refuse_entry(handling, routing, refused),
         };
-        // The candidates before it have no room.
+        // The candidates before this one have no room under their limits.
         let (mut candidates, mut places) = (&candidates[first..], places.get(first..).unwrap_or_default());
         let tracked = self.calls.begins_tracked_call(context);
         if tracked && !handling.request.to_tag.is_empty() {
-            // Two callees that answer would have the tag that the caller has chosen, and one dialog in the table.
+            // The dialogs of two callees that answer would have the same tag, which the caller has chosen, and so would
+            // be one dialog in the table.
             (candidates, places) = (candidates.get(..1).unwrap_or_default(), places.get(..1).unwrap_or_default());
         }
         self.trying(handling);
@@ -277,13 +280,14 @@ impl Engine {
         }
     }
 
-    /// Takes a reserved entry for the transaction of an emergency call. False if none is left.
+    /// Takes a reserved entry for the transaction of an emergency call. Returns false if no entry is left.
     fn holds_emergency(&mut self, now: Now, request: &Request<'_>, server: ServerId) -> bool {
         let is_known = self.decider().is_known_source(now, request);
         self.stack.core.transactions.hold_emergency(server, request.arrival, is_known, request.message.bytes().len())
     }
 
-    /// Returns the session timer of a request that goes on to its destination; none: it was answered, redirected or led elsewhere.
+    /// Returns the session timer of a request that continues to its destination; `None` if the request was answered,
+    /// redirected or sent elsewhere.
     pub(crate) fn goes_on(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -342,7 +346,7 @@ impl Engine {
         }
     }
 
-    /// Forwards the request without identities that its sender may not show. False: nothing was sent.
+    /// Forwards the request without identities that its sender may not show. Returns false if nothing was sent.
     pub(crate) fn forward_concealed(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -358,7 +362,8 @@ impl Engine {
         sent.unwrap_or(false)
     }
 
-    /// Calls `pass` with the request without identities that its sender may not show. None: the request has become too large.
+    /// Calls `pass` with the request without identities that its sender may not show. Returns `None` if the request has
+    /// become too large.
     #[inline]
     fn pass_concealed<'m, T>(
         &mut self,
@@ -373,7 +378,8 @@ impl Engine {
         self.conceal_and_pass(handling, routing, pass)
     }
 
-    /// Kept out of line: most requests have nothing to conceal, and need no room for a second message.
+    /// Calls `pass` with a second message from which identities are removed. Not inlined: most requests have nothing to
+    /// conceal, and do not need the stack frame of a second message.
     #[inline(never)]
     fn conceal_and_pass<'m, T>(
         &mut self,
@@ -400,7 +406,7 @@ impl Engine {
         passed
     }
 
-    /// Sends a 100 at once: the caller need not send again (section 17.2.1).
+    /// Sends a 100 at once, so that the caller need not retransmit the request (section 17.2.1).
     pub(crate) fn trying(&mut self, handling: &mut Handling<'_, '_>) {
         let request = handling.request;
         if request.method != Method::Invite || handling.progress.trying {
@@ -416,8 +422,8 @@ impl Engine {
     }
 
     /// Answers a CANCEL, and cancels each branch (section 16.10). A CANCEL that matches nothing is answered 481, or
-    /// dropped: an INVITE that this server forwards has a branch of its own, which no stateless copy of the CANCEL
-    /// would match.
+    /// dropped. It is not forwarded: an INVITE that this server forwards has a branch of its own, which no stateless
+    /// copy of the CANCEL would match.
     pub(crate) fn cancel(&mut self, handling: &mut Handling<'_, '_>, invite: Option<ServerId>) {
         let Some(invite) = invite else {
             if self.policy.config.proxy.unmatched_cancel == UnmatchedCancel::Answer {

@@ -1,8 +1,8 @@
 //! Gateways of rules in the metrics: their calls by outcome, and their addresses that are set aside.
 //!
 //! A gateway is the host and port of a URI in `to` of a rule, a failure or a `[[gateway_group]]`, unless the host is a
-//! local domain. Its addresses are those that its name had when a call was sent there. An address of two gateways counts
-//! for the first gateway.
+//! local domain. The addresses of a gateway are those to which its name resolved when a call was sent there. An address
+//! of two gateways counts for the first gateway.
 
 use crate::counters::{CODES, OTHER, place_of};
 use crate::destination::Targets;
@@ -15,7 +15,7 @@ use strowger_config::{Action, Config};
 use strowger_message::Uri;
 use strowger_message::status::KNOWN;
 
-/// Maximum number of addresses of gateways: names may lead to other addresses with each look-up.
+/// Maximum number of addresses of gateways, which is needed because each look-up of a name may return other addresses.
 const MOST_ADDRESSES: usize = 4_096;
 
 /// Label value of a call without a response of its gateway.
@@ -24,15 +24,16 @@ const NONE: &str = "none";
 /// Length of [`Calls`]: one element for each known status code, one for other codes, one for calls without a response.
 const OUTCOMES: usize = CODES + 2;
 
-/// Calls of one gateway by outcome. Shards share them: each adds atomically.
+/// Calls of one gateway by outcome. The counters are shared by all shards and atomic.
 type Calls = [AtomicU64; OUTCOMES];
 
 /// Gateways of a process.
 #[derive(Debug, Default)]
 pub struct Gateways {
-    /// Calls by address. Read for each outcome of a call, written when a call is sent to an address for the first time.
+    /// Calls by address. The table is read for each outcome of a call, and written when a call is sent to an address
+    /// for the first time.
     addresses: RwLock<HashMap<SocketAddr, Gateway>>,
-    /// Number of addresses. Without any, an outcome costs one load.
+    /// Number of addresses. If it is zero, an outcome costs one load.
     count: AtomicU64,
 }
 
@@ -45,7 +46,7 @@ struct Gateway {
 /// Calls and addresses of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayCalls {
-    /// Calls by outcome: a status code, [`OTHER`] or "none". Zeros are left out, except for "none".
+    /// Calls by outcome: a status code, [`OTHER`] or "none". Outcomes without calls are omitted, except for "none".
     pub calls: Vec<(String, u64)>,
     /// Addresses of the gateway to which calls were sent.
     pub addresses: Vec<SocketAddr>,
@@ -78,10 +79,10 @@ impl Gateways {
         self.count.store(known.len() as u64, Relaxed);
     }
 
-    /// Counts the outcome of a call at a next hop, if that is a gateway. None: it sent no response.
+    /// Counts the outcome of a call at a next hop, if the next hop is a gateway. `None`: the next hop sent no response.
     #[inline]
     pub(crate) fn count(&self, address: SocketAddr, status: Option<u16>) {
-        // The caller comes again with credentials.
+        // The caller sends the request again with credentials.
         if self.count.load(Relaxed) > 0 && !matches!(status, Some(401 | 407)) {
             self.count_known(address, status);
         }
@@ -95,7 +96,7 @@ impl Gateways {
         }
     }
 
-    /// Lists gateways by name: all of this configuration, and used ones of earlier configurations.
+    /// Lists gateways by name: all of the current configuration, and those of earlier configurations that were used.
     pub fn list(&self, config: &Config) -> BTreeMap<String, GatewayCalls> {
         let configured = names(config).map(|name| (name, [0; OUTCOMES], Vec::new()));
         let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner);

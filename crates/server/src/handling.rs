@@ -1,4 +1,4 @@
-//! Request in the hands of an engine, and its progress.
+//! Request that an engine is processing, and its progress.
 
 use crate::decision::Decision;
 use crate::policy::ActivePolicy;
@@ -28,8 +28,8 @@ pub(crate) struct Handling<'t, 'm> {
 pub struct Progress {
     /// Current stage.
     pub(crate) stage: Stage,
-    /// Moment when the first stage began. It decides whether a route token or seal is too old, however long the request
-    /// waits. It moves as an age ([`crate::engine::EngineRecord::Suspended`]).
+    /// Moment when the first stage began. The age of a route token or seal is measured at this moment, however long the
+    /// request waits. The moment moves to another shard as an age ([`crate::engine::EngineRecord::Suspended`]).
     #[serde(skip)]
     pub(crate) began: Now,
     pub(crate) answers: Answers,
@@ -47,7 +47,7 @@ pub struct Progress {
     /// of its new engine.
     #[serde(skip)]
     pub(crate) policy: Option<Arc<ActivePolicy>>,
-    /// Trace for a person: the request is only explained, and nothing is carried out.
+    /// Trace for an operator: the request is only explained, and nothing is carried out.
     #[serde(skip)]
     pub(crate) trace_request: Option<Box<TraceRequest>>,
 }
@@ -68,14 +68,14 @@ impl Progress {
         }
     }
 
-    /// Takes the progress out, and leaves that of a new request.
+    /// Takes the progress out, and leaves the progress of a new request in its place.
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(self.began))
     }
 }
 
 impl Handling<'_, '_> {
-    /// Tells whether the sender is known to be at its source address.
+    /// Tells whether the sender is known to be at the source address of the request.
     pub(crate) fn is_proven(&self) -> bool {
         self.request.arrival.transport.is_reliable() || self.progress.proof.is_any()
     }

@@ -1,8 +1,8 @@
 //! Identities in From and in the header fields of RFC 3325 (RFC 3261 section 22.1, RFC 3323).
 //!
-//! An untrusted sender shows its account or a number that the account may show (`auth.identities`), and no other identity. A request with
-//! another From is refused. Other identities in the header fields of [`NAMING`] are removed or replaced, unless the rule of the call lets them
-//! pass (`rule.identity`).
+//! An untrusted sender may show only its account, or a number that the account may show (`auth.identities`). A request
+//! with another From is refused. Other identities in the header fields of [`NAMING`] are removed or replaced, unless
+//! the rule of the call lets them pass (`rule.identity`).
 
 use crate::decider::Decider;
 use crate::handling::Handling;
@@ -20,7 +20,7 @@ use strowger_rules::Case;
 /// Identity in a header field that is not the user's own.
 pub(crate) struct Claim {
     pub(crate) header: Name,
-    /// Address of record that it names, or the value itself if that cannot be read.
+    /// Address of record that the claim names, or the value itself if it cannot be parsed.
     pub(crate) names: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ impl Account<'_> {
 
 /// Sender of a request, by the identities that it may show.
 enum Sender<'a> {
-    /// Any identity: a trusted source, or any sender where the configuration asks for no password.
+    /// Any identity may be shown: by a trusted source, or by any sender if the configuration asks for no password.
     Trusted,
     /// Identities of this account, whose password it has shown.
     Account(Account<'a>),
@@ -88,8 +88,8 @@ enum Sender<'a> {
 impl Decider<'_> {
     /// Verifies that the request names no other user than this subscriber.
     ///
-    /// To of a REGISTER must name the user. So must From of any other request, unless From says that the caller
-    /// withholds its identity (RFC 3323 section 4.1.1.3), or names a number that the account may show.
+    /// To of a REGISTER must name the user. From of any other request must name the user too, unless From says that the
+    /// caller withholds its identity (RFC 3323 section 4.1.1.3), or names a number that the account may show.
     pub(crate) fn claims_only(&self, header: ChallengeHeader, party: &Uri<'_>, user: &User) -> Result<(), Claim> {
         let (name, domain, own) = (&user.name[..], &user.domain[..], self.policy.identity());
         if header == ChallengeHeader::WwwAuthenticate {
@@ -101,10 +101,11 @@ impl Decider<'_> {
         if may_show { Ok(()) } else { Err(Claim::of(Name::From, party)) }
     }
 
-    /// Writes the request without identities that its sender may not show. False: nothing changes.
+    /// Writes the request without identities that its sender may not show. Returns false, and writes nothing, if there
+    /// is no such identity.
     ///
-    /// P-Preferred-Identity is for the first proxy (RFC 3325 section 5). With `Privacy: id` (section 7) identities leave with an emergency
-    /// call only: no other next hop is known to be trusted here.
+    /// P-Preferred-Identity is for the first proxy (RFC 3325 section 5). With `Privacy: id` (section 7) identities are
+    /// sent with an emergency call only, because no other next hop is known to be trusted here.
     pub(crate) fn conceal(
         &self,
         handling: &Handling<'_, '_>,
@@ -138,8 +139,8 @@ impl Decider<'_> {
         conceals
     }
 
-    /// Removes identities that neither this account nor the list of the rule may show. P-Asserted-Identity gets one
-    /// that may be shown.
+    /// Removes identities that neither this account nor the list of the rule may show. P-Asserted-Identity gets an
+    /// identity that may be shown.
     fn conceal_others(
         &self,
         message: &Message<'_>,
@@ -198,8 +199,8 @@ impl Decider<'_> {
         Sender::Account(Account { name, domain, list: self.list_of(name, domain) })
     }
 
-    /// Tells whether identities in messages from this source are trusted (RFC 3325 section 5): it is a trusted
-    /// `[[source]]`, or calls need no password.
+    /// Tells whether identities in messages from this source are trusted (RFC 3325 section 5). They are if the source
+    /// is a trusted `[[source]]`, or if calls need no password.
     pub(crate) fn believes(&self, source: std::net::IpAddr) -> bool {
         !self.policy.config.auth.calls || self.is_trusted(source)
     }
@@ -219,8 +220,8 @@ impl Decider<'_> {
         std::str::from_utf8(text).ok().map(IdentityList::of)
     }
 
-    /// Returns the URI to assert for an identity: the address of record of this account, or an entry of the list, a
-    /// number with this domain. `None`: the identity is neither.
+    /// Returns the URI to assert for an identity: the address of record of this account, or a number from the list of
+    /// the account with this domain. Returns `None` if the identity is neither.
     fn identity_of(
         &self,
         list: IdentityList<'_>,
@@ -248,7 +249,7 @@ impl Decider<'_> {
         })
     }
 
-    /// Returns the list of a rule for an account; `None`: its set has none for that account.
+    /// Returns the list of a rule for an account; `None` if the data set of the rule has no list for that account.
     fn list_by<'a>(&'a self, source: &'a IdentitySource, account: Option<Account<'_>>) -> Option<IdentityList<'a>> {
         match source {
             IdentitySource::List(text) => Some(IdentityList::of(text)),
@@ -256,8 +257,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the URI to assert by a rule; `None`: its list has none for this sender. `may_choose`:
-    /// P-Preferred-Identity, P-Asserted-Identity or From of the request chooses from the list.
+    /// Returns the URI to assert by a rule; `None` if the list of the rule has no identity for this sender.
+    /// `may_choose`: whether P-Preferred-Identity, P-Asserted-Identity or From of the request chooses from the list.
     pub(crate) fn identity_by(
         &self,
         request: &Request<'_>,

@@ -88,34 +88,39 @@
 //!
 //! # Waiting
 //!
-//! A stage that lacks an answer (subscriber, name, cache) asks with a ticket, and the request is *suspended*: its bytes and progress go
-//! into a slot, and the shard works on other calls. The answer resumes the request at the same stage; no earlier stage runs twice.
-//! Later messages of the same call and sender are held back up to a bound, copies are absorbed. The caller gets no 100 before it has
-//! proved itself, since that would show who is in the cache.
+//! A stage that lacks an answer (subscriber, name, cache) asks with a ticket, and the request is *suspended*: its bytes
+//! and progress go into a slot, and the shard works on other calls. The answer resumes the request at the same stage;
+//! no earlier stage runs twice. Later messages of the same call and sender are held back up to a bound, copies are
+//! absorbed. The caller gets no 100 before it has proved its identity, since a 100 would reveal which users are in the
+//! cache.
 //!
 //! # Authentication
 //!
-//! Without credentials a request of a local user gets a challenge for each algorithm; the nonce is stored nowhere. The nonce is
-//! verified before the user is looked up: key, age, by UDP the source; and the Request-URI must be that of the credentials. Afterwards
-//! the nonce count is entered into a table of the process, so it is accepted once.
+//! Without credentials a request of a local user gets a challenge for each algorithm; the nonce is stored nowhere.
+//! Before the user is looked up, the server verifies the key and the age of the nonce, over UDP also the source, and
+//! that the Request-URI is that of the credentials. Afterwards the nonce count is entered into a table of the process,
+//! so that each count is accepted once.
 //!
 //! # Calls
 //!
-//! Each shard has a table of its tracked and logged calls ([`strowger_calls`]), which hears the notices of the role that carries them, and
-//! whose effects the engine carries out (`call_effects.rs`). The policy of an INVITE is asked as it enters (`call_admission.rs`). Requests of
-//! the server within a dialog pass the stages as if a peer had sent them. Rows and kept state become effects, which writer threads take.
+//! Each shard has a table of its tracked and logged calls ([`strowger_calls`]), which gets the notices of the role that
+//! carries them, and whose effects the engine carries out (`call_effects.rs`). The policy decides whether an INVITE
+//! enters the table (`call_admission.rs`). Requests of the server within a dialog pass the stages as if a peer had sent
+//! them. Rows and kept state become effects, which writer threads take.
 //!
 //! # Contacts
 //!
-//! A contact is reached by the connection of its REGISTER (a flow: node, process, shard, slot, generation), by the source address of
-//! its REGISTER (NAT), by its Path or by its URI. A contact that is another local user stands for the contacts of that user, and so
-//! does a user whom a rule names. A contact that leads to this server is refused at REGISTER.
+//! A contact is reached by the connection of its REGISTER (a flow: node, process, shard, slot, generation), by the
+//! source address of its REGISTER (NAT), by its Path or by its URI. A contact that is another local user is replaced by
+//! the contacts of that user, and so is a user whom a rule names. A contact that leads to this server is refused at
+//! REGISTER.
 //!
 //! # Policy
 //!
-//! A policy is a compiled configuration, an immutable snapshot. A shard takes a new one at the end of a round; requests in progress
-//! keep theirs, so a policy lives until its last request has ended. Nonces, bans and log quotas belong to the process and survive.
-//! Names of earlier listeners stay names of this server, because Routes of calls have them.
+//! A policy is a compiled configuration, an immutable snapshot. A shard takes a new one at the end of a round; requests
+//! in progress keep their policy, so a policy exists until its last request has ended. Nonces, bans and log quotas
+//! belong to the process and survive. Names of earlier listeners stay names of this server, because Routes of calls
+//! have them.
 //!
 //! # Moves
 //!

@@ -1,29 +1,30 @@
-//! Choice among several listeners for a next hop: the one at the address that the kernel's routes would send from.
+//! Choice among several listeners for a next hop: the listener at the source address that the kernel's routes select
+//! for the next hop.
 //!
-//! A request from a phone of the local network need not leave by the listener that it came by: the trunk is in another
-//! network.
+//! A request from a phone of the local network need not be sent from the listener that received it, because the trunk
+//! may be in another network.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use strowger_core::routing::Identity;
 use strowger_core::{ListenerId, Target};
 
-/// Time for which an answer of the kernel is used, in milliseconds: routes change seldom.
+/// Time for which an answer of the kernel is used, in milliseconds: routes change rarely.
 const FRESH: u64 = 5_000;
 /// Maximum number of cached answers.
 const MOST: usize = 8_192;
 
 /// Routes of this machine, as the kernel knows them.
 pub trait Routes: Send + Sync {
-    /// Returns the address that the kernel would send from to this one. Shards call this, so it must not wait for
-    /// anything.
+    /// Returns the source address that the kernel would select for this destination. Shards call this function, so it
+    /// must not block.
     fn source(&self, to: IpAddr) -> Option<IpAddr>;
 
     /// Returns the number of the interface that has this address.
     fn interface(&self, own: IpAddr) -> Option<u32>;
 }
 
-/// Routes of a server without a kernel: one listener is always the right one. For tests, examples and benches.
+/// Routes of a server without a kernel: the listener is never changed. For tests, examples and benches.
 #[derive(Clone, Copy, Debug)]
 pub struct OneWay;
 
@@ -40,13 +41,13 @@ impl Routes for OneWay {
 /// Cached answers of the kernel about its routes. Each shard has its own.
 #[derive(Debug, Default)]
 pub(crate) struct LocalAddresses {
-    /// Local address to send from, by the remote address, and the moment until which it is used.
+    /// Local source address by remote address, and the moment until which the entry is used.
     known: HashMap<IpAddr, (Option<IpAddr>, u64)>,
 }
 
 impl LocalAddresses {
-    /// Returns the target with the listener of the interface by which it is reached, if there are several to choose
-    /// from. If several listeners are at that interface, the one of `target` stays.
+    /// Returns the target with the listener at the interface through which the target is reached, if the server has
+    /// several listeners. If several listeners are at that interface, the listener of `target` is kept.
     pub(crate) fn settle(&mut self, routes: &dyn Routes, identity: &Identity, target: Target, now: u64) -> Target {
         let to = target.address.ip();
         if to.is_loopback() || !identity.has_choice(&target) {

@@ -1,4 +1,5 @@
-//! Rate limit of log lines about successful work: a number of lines per minute, spread over it, and a burst.
+//! Rate limit of log lines about successful work: a maximum number of lines per minute, evenly spread over the minute,
+//! and a burst.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +14,8 @@ pub(crate) struct LineRate {
 
 #[derive(Debug)]
 struct State {
-    /// Tokens in parts, 60,000 to a token: each millisecond returns as many parts as lines per minute are allowed.
+    /// Fill of the bucket, in units of which a token has 60,000: each millisecond adds as many units as lines per
+    /// minute are allowed.
     parts: u64,
     /// Moment of the last refill, in milliseconds of [`strowger_core::Now::mono`].
     at: u64,
@@ -28,7 +30,7 @@ const MINUTE: u64 = 60_000;
 const FULL: u64 = MINUTE / 6;
 
 impl LineRate {
-    /// Allows this many lines per minute, a sixth of them at once.
+    /// Creates a limit of this many lines per minute, of which a sixth may be written in a burst.
     pub(crate) fn new(per_minute: u32) -> Self {
         let per_minute = u64::from(per_minute);
         Self {
@@ -41,7 +43,7 @@ impl LineRate {
         (per_minute * FULL).max(MINUTE)
     }
 
-    /// Tells whether there are lines at all.
+    /// Tells whether any lines are written.
     pub(crate) fn is_on(&self) -> bool {
         self.per_minute() > 0
     }
@@ -60,7 +62,8 @@ impl LineRate {
         self.take(now, 0)
     }
 
-    /// Tells the same for lines that any peer can cause: half a bucket stays for others.
+    /// Tells the same for lines that any peer can cause. Such lines use at most half of the bucket, so that tokens
+    /// remain for other lines.
     pub(crate) fn may_log_of_unproven(&self, now: u64) -> bool {
         self.take(now, Self::full(self.per_minute()) / 2)
     }
@@ -82,7 +85,8 @@ impl LineRate {
         true
     }
 
-    /// Returns the number of lines without a token since the last report, once a minute; 0: there is nothing to report.
+    /// Returns once a minute the number of lines that were suppressed since the last report; 0 if there is nothing to
+    /// report.
     pub(crate) fn suppressed(&self, now: u64) -> u64 {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if now < state.reported.saturating_add(MINUTE) {

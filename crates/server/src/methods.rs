@@ -1,4 +1,4 @@
-//! Methods that a device takes, as its REGISTER says: by the `methods` parameter of its Contact (RFC 3840 section
+//! Methods that a device accepts according to its REGISTER: by the `methods` parameter of its Contact (RFC 3840 section
 //! 10.1), else by Allow.
 
 use std::ops::Range;
@@ -9,7 +9,8 @@ use strowger_message::{Message, Method};
 const KNOWN: u32 = 4;
 const FIRST: u32 = 8;
 
-/// Returns the flags of a binding for the methods of its contact. `uri`: place of its URI in this REGISTER.
+/// Returns the flags of a binding for the methods of its contact. `uri`: position of the contact's URI in this
+/// REGISTER.
 pub(crate) fn flags(register: &Message<'_>, uri: &Range<usize>) -> u32 {
     let contact = register.contacts().flatten().find(|contact| register.range_of(contact.addr.uri_text) == *uri);
     let listed = contact.and_then(|contact| contact.addr.params.find(b"methods")).and_then(|methods| methods.value);
@@ -24,8 +25,8 @@ pub(crate) fn flags(register: &Message<'_>, uri: &Range<usize>) -> u32 {
     if methods == 0 { 0 } else { KNOWN | methods }
 }
 
-/// Tells whether a device of a binding with these flags takes this method. A device that has not listed its methods may
-/// take each. The flags have no methods that this server does not know.
+/// Tells whether a device of a binding with these flags accepts this method. A device that has not listed its methods
+/// is assumed to accept each. The flags have no bits for methods that this server does not know.
 pub(crate) fn takes(flags: u32, method: Method) -> bool {
     let bit = bit(method);
     flags & KNOWN == 0 || bit == 0 || flags & bit != 0

@@ -15,7 +15,7 @@ pub(crate) fn user_part<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Adds the parts of a further edit that the rules so far have not set. A set without a value for this user part adds
+/// Adds the parts of a further edit that earlier rules have not set. A data set without a value for this user part adds
 /// nothing.
 pub(crate) fn join(edit: &mut UserEdit, more: &UserEdit, part: &[u8], sets: &Sets) {
     if edit.translate.is_none() {
@@ -29,19 +29,19 @@ pub(crate) fn join(edit: &mut UserEdit, more: &UserEdit, part: &[u8], sets: &Set
     }
 }
 
-/// Returns a user part as rules see it: the number, or the text.
+/// Returns a user part in the form that rules see: the number, or the text.
 fn as_dialled(part: &[u8]) -> Vec<u8> {
     dialled(part).map_or_else(|| unescaped(part).collect(), Iterator::collect)
 }
 
-/// Returns the replacement of this user in a set.
+/// Returns the replacement of this user from a data set.
 fn translated<'a>(user: &[u8], set: SetId, sets: &'a Sets) -> Option<&'a [u8]> {
     let text = sets.set(set)?.text_value(user, strowger_rules::Case::Exact)?;
     (!text.is_empty() && is_user_text(text)).then_some(text)
 }
 
-/// Edits a user part; `None`: it is unchanged. A number is edited as rules see it, and keeps its parameters (RFC 3966
-/// section 3) unless it is translated.
+/// Edits a user part; returns `None` if it is unchanged. A number is edited in the form that rules see, and keeps its
+/// parameters (RFC 3966 section 3) unless it is translated.
 pub(crate) fn edited(part: &[u8], edit: &UserEdit, sets: &Sets) -> Option<Vec<u8>> {
     let is_number = dialled(part).is_some();
     let parameters = part.iter().position(|byte| *byte == b';').filter(|_| is_number).unwrap_or(part.len());

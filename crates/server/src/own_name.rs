@@ -2,8 +2,8 @@
 //! 16.4).
 //!
 //! Phones put the name of their outbound proxy into a Route of each request, before they have shown a password. An
-//! unknown peer must not choose which names are looked up. So before that only names below a local domain are; others
-//! once the request may be forwarded.
+//! unknown peer must not choose which names are looked up. So only names below a local domain are looked up before the
+//! password is proved; other names are looked up once the request may be forwarded.
 
 use crate::handling::Handling;
 use crate::policy::Policy;
@@ -41,7 +41,7 @@ impl Policy {
         }
         let Some(key) = self.key_of(handling.request, routing, uri) else { return OwnName::No };
         if answers.name(&key).is_none() && may_ask {
-            // If all names of a domain lead here, so may each of these.
+            // If all names of a domain resolve to this server, each of these names may resolve to it too.
             return match answers.names.len() < most_names {
                 true => OwnName::Ask(Question::Name(key)),
                 false => OwnName::TooMany,

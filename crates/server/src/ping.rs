@@ -1,8 +1,9 @@
 //! Keep-alive of the flows of phones behind NAT or on a stream (RFC 5626 section 4.4, RFC 3261 section 11).
 //!
-//! An OPTIONS is a client transaction of [`Role::Ping`]: over UDP, Timer E repeats it until a final response or Timer F (RFC 3261 section
-//! 17.1.2.2). The end of a flow ends its transaction. Neither a response nor its absence changes a binding, and the next round asks again.
-//! A pending ping takes less than 1,000 bytes, of which half are its text. Nothing of it remains after its final response.
+//! An OPTIONS is a client transaction of [`Role::Ping`]: over UDP, Timer E retransmits the OPTIONS until a final
+//! response or Timer F (RFC 3261 section 17.1.2.2). The end of a flow ends its transaction. Neither a response nor its
+//! absence changes a binding, and the next round asks again. A pending ping takes less than 1,000 bytes, half of them
+//! for its text. All of its memory is freed after the final response.
 
 use crate::decider::Decider;
 use crate::reachability::{is_gone, target_of};
@@ -22,7 +23,8 @@ use strowger_store::location::Cursor;
 /// Flag of a binding whose flow this server must keep open.
 pub(crate) const NEEDS_PING: u32 = 1;
 
-/// State of the rounds of pings. Only the first shard pings; its messages for flows of other shards reach them.
+/// State of the rounds of pings. Only the first shard pings; it sends messages for flows of other shards through those
+/// shards.
 #[derive(Debug)]
 pub(crate) struct Pings {
     /// Time between two pings of a binding, in milliseconds; `None`: there are no pings.
@@ -32,22 +34,23 @@ pub(crate) struct Pings {
     cursor: Option<Cursor>,
     /// Start of the round; the next one begins an interval later.
     began: u64,
-    /// Number of complete walks through the table, which the pings of a round bear.
+    /// Number of complete walks through the table. The pings of a round contain this number.
     round: u32,
     /// Pings without a final response, by [`number`].
     pending: HashSet<Id>,
-    /// Buckets that have not left the first shard, which has all of them at first. Some never leave it.
+    /// Buckets that have never left the first shard, which has all buckets at first. Some buckets never leave it.
     buckets: BucketSet,
 }
 
 /// Time between two steps of a round, in milliseconds.
 const STEP: u64 = 1_000;
 
-/// Divisor of `limits.transactions` that gives the maximum of pending pings. A ping beyond it is sent once, without a transaction: the flow
-/// stays open.
+/// Divisor of `limits.transactions` that gives the maximum of pending pings. Further pings are sent once, without a
+/// transaction, which still keeps the flow open.
 const SHARE: usize = 8;
 
-/// Maximum of Call-IDs that are tried for one in a bucket of this shard. The first of 64 shards needs 64 on average.
+/// Maximum number of Call-IDs that are tried to find one in a bucket of this shard. The first of 64 shards needs 64 on
+/// average.
 const TRIES: u64 = 4_096;
 
 impl Pings {
@@ -89,7 +92,7 @@ impl Pings {
         std::mem::replace(&mut self.interval, interval) != interval
     }
 
-    /// Begins another round, for another interval.
+    /// Begins a new round, for a new interval.
     pub(crate) fn begin_again(&mut self, now: Now) {
         (self.at, self.cursor) = (None, None);
         self.wake(now);
@@ -99,7 +102,7 @@ impl Pings {
         self.at
     }
 
-    /// Begins the rounds if they rest, since bindings were added.
+    /// Begins the rounds if none is running, since bindings were added.
     pub(crate) fn wake(&mut self, now: Now) {
         if self.interval.is_some() {
             self.at.get_or_insert(now.mono + STEP);
@@ -123,8 +126,9 @@ fn number(target: &Target, uri: &[u8], path: &[u8]) -> Id {
 }
 
 impl Pings {
-    /// Notes that the shard with this number has new bindings that need pings. Returns whether the first shard must be told: another shard
-    /// leaves them to the first, which finds them at its next step. `awake`: set while rounds run.
+    /// Notes that the shard with this number has new bindings that need pings. Returns whether a message must be sent
+    /// to the first shard. Other shards leave such bindings to the first, which finds them at its next step. `awake`:
+    /// flag that is set while rounds run.
     pub(crate) fn note_new(&mut self, now: Now, shard: usize, awake: &AtomicBool) -> bool {
         if shard == 0 {
             awake.store(true, Relaxed);
@@ -135,7 +139,7 @@ impl Pings {
         !awake.swap(true, AcqRel)
     }
 
-    /// Pings its share of the table: all of it in one interval, and no binding twice in it.
+    /// Pings the part of the table that is due: the whole table in one interval, and no binding twice in an interval.
     pub(crate) fn send_due(
         &mut self,
         now: Now,
@@ -150,7 +154,7 @@ impl Pings {
         let mut bindings = shared.location.gauges().bindings;
         if bindings == 0 {
             shared.pings_awake.swap(false, AcqRel);
-            // A binding that came to another shard meanwhile found this one awake, and woke nothing.
+            // A binding that another shard added meanwhile found the rounds running, and so did not start them.
             bindings = shared.location.gauges().bindings;
             if bindings == 0 {
                 self.at = None;
@@ -164,7 +168,7 @@ impl Pings {
         });
         let mut left = bindings.div_ceil((interval / STEP).max(1) as usize);
         let mut due: Vec<(Target, Vec<u8>, Vec<u8>)> = Vec::new();
-        // A walk ends with its partition of the table.
+        // A walk ends with the end of a partition of the table.
         loop {
             let mut seen = 0;
             let next = shared.location.walk(cursor, left, &mut |binding| {
@@ -206,8 +210,8 @@ impl Pings {
         }
     }
 
-    /// Sends an OPTIONS, unless one is pending. Along its Path it reaches a phone behind another proxy, which has this connection (RFC 3327
-    /// section 5.3).
+    /// Sends an OPTIONS, unless one is pending. Along its Path the OPTIONS reaches a phone behind another proxy, to
+    /// which this connection leads (RFC 3327 section 5.3).
     fn send_options(
         &mut self,
         now: Now,
@@ -237,7 +241,8 @@ impl Pings {
         transactions.send(now, range, &branch, b"OPTIONS", target, call_hash, user, out);
     }
 
-    /// Returns a new Call-ID in a bucket of this shard, where its response arrives, and the hash of it.
+    /// Returns a new Call-ID whose bucket belongs to this shard, so that the response arrives here, and the hash of the
+    /// Call-ID.
     fn own_call_id(&self, secret: u32, first: u64) -> ([u8; 21], u32) {
         let mut call_id = *b"ping-0123456789abcdef";
         let mut hash = 0;
@@ -284,7 +289,7 @@ impl Pings {
         text.extend_from_slice(b" OPTIONS\r\nContent-Length: 0\r\n\r\n");
     }
 
-    /// Handles a response with this status to a ping. Any final one shows that the flow lives.
+    /// Handles a response with this status to a ping. Any final response shows that the flow works.
     pub(crate) fn response(&mut self, ping: Id, id: ClientId, status: u16, transactions: &mut Transactions) {
         if status >= 200 {
             self.pending.remove(&ping);

@@ -1,5 +1,5 @@
-//! Plan of a request, for people: its places, limits, edits, and actions after failures. The log at level debug and
-//! [`explain`](crate::explain) show this one view.
+//! Plan of a request, for operators: its places, limits, edits, and actions after failures. The log at level debug and
+//! [`explain`](crate::explain) show the same view.
 
 use crate::decider::Decider;
 use crate::decision::{Decision, FailureDecision};
@@ -26,7 +26,7 @@ pub struct PlanView {
     pub at_once: bool,
     /// Groups of some of these places, in order.
     pub groups: Vec<GroupView>,
-    /// Status codes after which the next place is tried; `None`: any but 6xx.
+    /// Status codes after which the next place is tried; `None` means any but 6xx.
     pub try_next: Option<Vec<u16>>,
     /// Limits under which its call counts.
     pub limits: Vec<LimitView>,
@@ -78,7 +78,7 @@ pub struct GroupView {
 pub struct LimitView {
     /// Name of the limit.
     pub name: String,
-    /// User, group or URI whose calls are counted; empty: all calls.
+    /// User, group or URI whose calls are counted; empty if all calls are counted.
     pub of: String,
     /// Maximum number of calls at a time.
     pub most: u32,
@@ -103,13 +103,13 @@ pub struct FailureView {
     pub groups: Vec<GroupView>,
     /// Status of the response in place of the failure.
     pub answer: Option<u16>,
-    /// Status codes after which the next of these places is tried; `None`: any but 6xx.
+    /// Status codes after which the next of these places is tried; `None` means any but 6xx.
     pub try_next: Option<Vec<u16>>,
     /// New user part of the Request-URI after the failure; `None`: unchanged.
     pub user: Option<String>,
-    /// Milliseconds that a place may ring after the failure; `None`: as before.
+    /// Milliseconds for which a place may ring after the failure; `None` if the time is unchanged.
     pub ring_timeout: Option<u64>,
-    /// Milliseconds that a place may be silent after the failure; `None`: as before.
+    /// Milliseconds for which a place may send no response after the failure; `None` if the time is unchanged.
     pub answer_timeout: Option<u64>,
     /// Header lines that are added after the failure.
     pub add: Vec<String>,

@@ -1,8 +1,8 @@
 //! Policy of the server: its compiled configuration.
 //!
 //! A process has one policy after the other. A new one reaches each engine between two messages
-//! ([`EngineInput::Policy`](crate::engine::EngineInput)). A request keeps the policy with which it came, however long it waits or
-//! rings.
+//! ([`EngineInput::Policy`](crate::engine::EngineInput)). A request keeps the policy that was current when it arrived,
+//! however long it waits or rings.
 
 use crate::ban::Bans;
 use crate::realm::Realms;
@@ -19,7 +19,7 @@ use strowger_core::{Arrival, ListenerId, Now, proxy, registrar};
 use strowger_message::Limits;
 use strowger_rules::Rule;
 
-/// Compiled configuration, by which requests are judged. All shards share one.
+/// Compiled configuration, by which requests are judged. All shards share it.
 pub struct Policy {
     /// Configuration as read, for the keys that the fields below do not compile.
     pub config: Config,
@@ -79,8 +79,8 @@ impl Policy {
         }
     }
 
-    /// Returns this policy with an identity that has other addresses of the machine, or of the services that the server
-    /// uses.
+    /// Returns this policy with a changed identity: with other addresses of the machine, or of the services that the
+    /// server uses.
     pub(crate) fn with_identity(&self, identity: Identity, secret: &[u8]) -> Self {
         let identity = Arc::new(identity.after(self.router.identity()));
         let router = Router::new(identity, secret, self.config.route_lifetime());
@@ -131,7 +131,7 @@ impl Policy {
     }
 }
 
-/// Turn of a group. All shards share it, so that even a few calls are spread evenly.
+/// Position of a group in its rotation. All shards share it, so that even a few calls are spread evenly.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     /// Turn of requests that go to the group.
@@ -146,8 +146,8 @@ impl fmt::Debug for Policy {
     }
 }
 
-/// Policy as one shard has it. Suspended requests refer to it. Each shard has its own, so no two threads share a
-/// reference count.
+/// Policy in use by one shard. Suspended requests refer to it. Each shard has a value of its own, so that no two
+/// threads share a reference count.
 #[derive(Debug)]
 pub(crate) struct ActivePolicy {
     policy: Arc<Policy>,

@@ -26,20 +26,20 @@ use strowger_store::credential_cache::CredentialCache;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
 
-/// Bound of [`ProcessState::refusal_rows`] per minute. A source gets a tenth of it, all sources about half, since all
-/// rows are of one kind.
+/// Bound of [`ProcessState::refusal_rows`] per minute. A source gets a tenth of the bound, all sources together about
+/// half, since all rows are of one kind.
 const REFUSAL_ROWS: u32 = 600;
 
 /// State that lives as long as the process, and belongs to no call.
 pub struct ProcessState {
-    /// Policy of new requests. Each shard gets it at its start, and after each change.
+    /// Policy of new requests. Each shard gets the policy at its start, and after each change.
     policy: Mutex<Arc<Policy>>,
     /// Number of policies since the first.
     reloads: AtomicU64,
     /// Number of those that brought another configuration.
     configurations: AtomicU64,
-    /// Earlier policies, each kept while a request uses it. A thread that makes a policy holds this lock, so policies
-    /// are made one at a time.
+    /// Earlier policies, each kept while a request uses it. A thread that builds a policy holds this lock, so policies
+    /// are built one at a time.
     retired: Mutex<Vec<Arc<Policy>>>,
     /// Key of the tokens, seals and tags that the server writes.
     secret: Vec<u8>,
@@ -89,8 +89,8 @@ pub struct ProcessState {
     pub durations: Vec<Durations>,
 }
 
-/// Part of [`ProcessContext::seed`] that is the key of the tables of calls. If calls are kept over a restart, it is
-/// derived from the secret, and so is `call_secret` ([`CallKeys::derive`](strowger_core::call::CallKeys::derive)).
+/// Part of [`ProcessContext::seed`] that is the key of the tables of calls. If calls are kept over a restart, this key
+/// and `call_secret` are derived from the secret ([`CallKeys::derive`](strowger_core::call::CallKeys::derive)).
 pub const CALL_SEED: Range<usize> = 16..24;
 
 /// Parts of a server that its configuration does not tell.
@@ -123,7 +123,7 @@ pub struct ProcessContext {
 
 impl ProcessState {
     /// Creates the state with the first policy of the process, from `config`.
-    /// [`Engine::new`](crate::engine::Engine::new) makes engines of it.
+    /// [`Engine::new`](crate::engine::Engine::new) creates engines from this state.
     pub fn new(now: Now, config: Config, surroundings: ProcessContext) -> Self {
         let ProcessContext {
             identity,
@@ -179,7 +179,7 @@ impl ProcessState {
         }
     }
 
-    /// Returns the settings of the table of calls of a shard. `keeps`: calls are kept over a restart.
+    /// Returns the settings of the table of calls of a shard. `keeps`: whether calls are kept over a restart.
     pub(crate) fn call_table(&self, keeps: bool) -> TableSettings {
         let seed = u64::from_le_bytes(self.seed[CALL_SEED].try_into().expect("eight of thirty-two bytes"));
         TableSettings { seed, keeps, limits: self.call_limits.clone(), ended: self.ended_calls.clone() }
@@ -190,8 +190,8 @@ impl ProcessState {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Invalidates the earlier route tokens of a user that was removed at `now`. Name and domain are as the database
-    /// spells them.
+    /// Invalidates the earlier route tokens of a user that was removed at `now`. Name and domain are spelled as in the
+    /// database.
     pub fn end_routes_of(&self, name: &[u8], domain: &[u8], now: Now) {
         self.removed_users.note(self.policy().router.account(name, domain), now);
     }
@@ -226,13 +226,13 @@ impl ProcessState {
         self.replace(|policy| policy.with_identity(identity, &self.secret))
     }
 
-    /// Returns the number of configurations since the first. Other data sets do not count.
+    /// Returns the number of configurations since the first. Changes of data sets alone are not counted.
     pub fn configurations(&self) -> u64 {
         self.configurations.load(Acquire)
     }
 
     fn replace(&self, next: impl FnOnce(&Policy) -> Policy) -> Arc<Policy> {
-        // Making a policy takes time, in which shards still use the current one.
+        // Building a policy takes time, during which shards still use the current policy.
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.policy();
         let next = Arc::new(next(&before));
@@ -247,8 +247,8 @@ impl ProcessState {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|policy| Arc::strong_count(policy) == 1)
     }
 
-    /// Frees the policies that no request uses any more. Rules and data sets are large, so the caller is a thread that
-    /// carries no messages: the one that makes policies.
+    /// Frees the policies that no request uses any more. Freeing rules and data sets takes long, because they are
+    /// large. So the caller is the thread that makes policies, which carries no messages.
     pub fn drop_retired(&self) {
         let unused = |policy: &mut Arc<Policy>| Arc::strong_count(policy) == 1;
         let unused: Vec<_> = {
@@ -268,12 +268,12 @@ impl ProcessState {
         self.set_aside.held()
     }
 
-    /// Returns the number of peers that lately took no TCP connection for large requests.
+    /// Returns the number of peers that recently accepted no TCP connection for large requests.
     pub fn udp_only_peers(&self) -> usize {
         self.udp_only.held()
     }
 
-    /// Lists next hops that are set aside, `most` of them at most.
+    /// Lists at most `most` next hops that are set aside.
     pub fn list_aside(&self, now: Now, most: usize) -> Vec<QuarantinedTarget> {
         self.set_aside.list(now.mono, most)
     }

@@ -17,12 +17,12 @@ pub(crate) struct Proof {
     pub(crate) user: Option<User>,
     /// Set if the credentials were right, but had been used before: the request must change nothing.
     pub(crate) replayed: bool,
-    /// Set if the route token or seal is right: the request goes to the other party of an admitted call.
+    /// Set if the route token or seal is right, so that the request goes to the other party of an admitted call.
     pub(crate) in_dialog: bool,
 }
 
 impl Proof {
-    /// Tells whether a password, a route token or a seal was shown.
+    /// Tells whether the sender proved a password, a route token or a seal.
     pub(crate) const fn is_any(&self) -> bool {
         self.user.is_some() || self.in_dialog
     }

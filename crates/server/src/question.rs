@@ -15,11 +15,11 @@ pub type HostKey = (Box<[u8]>, Option<u16>, Option<Transport>, bool);
 /// Result of a name look-up.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Resolved {
-    /// Addresses with their transports, in the order in which they are tried (RFC 3263 section 4); empty: the name
+    /// Addresses with their transports, in the order in which they are tried (RFC 3263 section 4); empty if the name
     /// has no address.
     pub targets: Vec<(Transport, SocketAddr)>,
-    /// Name that peers of secure transports must prove: the name that was looked up, not one found by the look-up (RFC 5922
-    /// section 7.2).
+    /// Name that the certificates of peers must prove on secure transports: the name that was looked up, not a name
+    /// found by the look-up (RFC 5922 section 7.2).
     pub name: Option<PeerName>,
 }
 
@@ -67,7 +67,7 @@ impl Question {
 pub(crate) struct Answers {
     #[serde(skip)]
     pub(crate) credential: Option<Result<subscriber::SubscriberAnswer, StoreError>>,
-    /// Answer of the cache of registered users; the inner `None`: no entry.
+    /// Answer of the cache of registered users; the inner `None` means that the cache has no entry.
     #[serde(skip)]
     pub(crate) registered: Option<Result<Option<Box<[u8]>>, CacheError>>,
     /// Answer about the user under the last queried name of the domain, with the number of that name.

@@ -1,12 +1,13 @@
-//! Reach: targets that a peer may name. Any other target counts as none, before the server sends or connects, so that
-//! no response tells an open port from a closed one.
+//! Reach: targets that a peer may name. Any other target is removed before the server sends or connects, so that no
+//! response shows whether a port is open.
 //!
 //! A target of a peer's choice reaches at least as far as the source address of the peer ([`Scope`]), or lies in a
-//! network of `proxy.reachable`. On this machine it is the port of a listener, unless the peer is on this machine too.
-//! The target is never a service that this server uses: a database, a cache, an address for control or metrics. The check
-//! judges addresses: it applies to each address of a name, as resolved for this request.
+//! network of `proxy.reachable`. A target on this machine must be the port of a listener, unless the peer is on this
+//! machine too. The target is never a service that this server uses: a database, a cache, an address for control or
+//! metrics. The check judges addresses: it applies to each address of a name, as resolved for this request.
 //!
-//! Targets of the configuration pass, and so do connections and source addresses of devices: traffic proves them.
+//! Targets of the configuration are not checked. Connections and source addresses of devices are not checked either,
+//! because traffic has proved them.
 
 use crate::destination::Targets;
 use crate::policy::Policy;
@@ -27,8 +28,8 @@ pub(crate) const fn flags(sender: Scope) -> u32 {
     KNOWN | (sender.bits() as u32) << FIRST
 }
 
-/// Returns the scope of the sender of the REGISTER that made a binding. A binding of an earlier version has only the
-/// source address of its device.
+/// Returns the scope of the sender of the REGISTER that made a binding. A binding that an earlier version stored has no
+/// scope, so the source address of its device is used.
 pub(crate) fn sender_of(binding: &BindingView<'_>) -> Scope {
     match binding.flags() {
         flags if flags & KNOWN != 0 => Scope::of_bits((flags >> FIRST) as u8),
@@ -50,7 +51,8 @@ impl Policy {
             return false;
         }
         let scope = machine.scope_of(ip);
-        // A network of other machines opens no port of this machine, even if this machine has an address in it.
+        // A configured network of other machines opens no port of this machine, even if this machine has an address in
+        // that network.
         let is_meant =
             |network: &Network| scope > Scope::Machine || network.is_loopback() || network.single().is_some();
         (is_host(ip) && scope >= sender)
@@ -59,20 +61,20 @@ impl Policy {
             || (Scope::of(ip) >= sender && self.listens(target))
     }
 
-    /// Tells whether a `[[source]]` names this address. A network wider than the private network of the address does
-    /// not name it.
+    /// Tells whether a `[[source]]` names this address. A `[[source]]` with a network wider than the private network of
+    /// the address does not name the address.
     fn is_of_source(&self, ip: IpAddr) -> bool {
         let is_as_narrow = |network: &Network| Scope::of(network.first()) == Scope::of(ip);
         self.source_networks.iter().any(|network| network.contains(ip) && is_as_narrow(network))
     }
 
-    /// Tells whether a listener takes requests to this target. A large request for UDP may leave by TCP.
+    /// Tells whether a listener accepts requests to this target. A large request for UDP may be sent by TCP.
     fn listens(&self, target: &Target) -> bool {
         let takes = |transport| self.router.identity().listens(transport, &target.address);
         takes(target.transport) && (target.transport != Transport::Udp || takes(Transport::Tcp))
     }
 
-    /// Takes out the targets that a peer of this scope may not name. Returns whether it took any.
+    /// Removes the targets that a peer of this scope may not name. Returns whether any were removed.
     pub(crate) fn keep_out(&self, targets: &mut Targets, sender: Scope) -> bool {
         let before = targets.len();
         targets.retain(|target| self.may_name(sender, target));

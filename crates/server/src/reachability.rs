@@ -1,4 +1,4 @@
-//! Ways to a registered phone: the connection of its REGISTER, or the address of its Contact.
+//! Ways to reach a registered phone: the connection of its REGISTER, or the address of its Contact.
 
 use crate::flows::Flows;
 use strowger_core::routing::contact_repair::is_private;
@@ -7,8 +7,8 @@ use strowger_core::{Flow, ListenerId, Target, Transport};
 use strowger_message::Uri;
 use strowger_store::binding::BindingView;
 
-/// Returns the target of a binding that is reached over its flow, at the source address of its REGISTER. `None`: it is
-/// reached at its Contact.
+/// Returns the target of a binding that is reached over its flow, at the source address of its REGISTER; `None` if the
+/// binding is reached at its Contact.
 pub(crate) fn target_of(binding: &BindingView<'_>, identity: &Identity) -> Option<Target> {
     let received = binding.received()?;
     let transport = *Transport::ALL.get(received.transport as usize)?;
@@ -24,10 +24,10 @@ pub(crate) fn is_gone(flows: &Flows, target: &Target) -> bool {
     target.transport.is_reliable() && !target.flow.is_some_and(|flow| flows.is_open(flow))
 }
 
-/// Returns the address at which a phone that registered over a connection takes connections itself, with the port of
-/// its Contact (RFC 3261 section 18.1.1). It is the way to the phone when its connection is gone, for example after a
-/// restart. It must be on the very machine that the connection came from: any other address in a Contact, of a phone
-/// behind NAT, leads nowhere.
+/// Returns the address at which a phone that registered over a connection accepts connections, with the port of its
+/// Contact (RFC 3261 section 18.1.1). The phone is reached there when its connection is gone, for example after a
+/// restart. The address must be on the machine from which the connection came: any other address in a Contact, for
+/// example of a phone behind NAT, is unreachable.
 pub(crate) fn listens_at(router: &Router, contact: &Uri<'_>, own: ListenerId, flow: &Target) -> Option<Target> {
     if !matches!(flow.transport, Transport::Tcp | Transport::Tls) {
         return None;
@@ -40,8 +40,9 @@ pub(crate) fn listens_at(router: &Router, contact: &Uri<'_>, own: ListenerId, fl
     }
 }
 
-/// Tells whether a party of a call that sends by a stream may take connections at the address of its Contact: on the
-/// very machine that it sends from, or where the whole world reaches it. A party that uses TLS is reached by TLS only.
+/// Tells whether a party of a call that sends over a stream may accept connections at the address of its Contact. The
+/// address must be on the machine from which the party sends, or be a public address. A party that uses TLS is reached
+/// by TLS only.
 pub(crate) fn may_listen(own: &Target, from: &Target) -> bool {
     let (ip, seen) = (own.address.ip(), from.address.ip());
     let is_there = ip == seen || !is_private(ip, seen);
@@ -53,8 +54,8 @@ pub(crate) const fn is_web(transport: Transport) -> bool {
     matches!(transport, Transport::Ws | Transport::Wss)
 }
 
-/// Tells whether no way leads to a binding: it was registered over a connection that has ended, and its phone takes
-/// none.
+/// Tells whether a binding is unreachable: it was registered over a connection that has ended, and its phone accepts no
+/// connections.
 pub(crate) fn is_unreachable(binding: &BindingView<'_>, identity: &Identity, flows: &Flows, router: &Router) -> bool {
     if !binding.path().is_empty() {
         return false;

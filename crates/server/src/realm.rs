@@ -1,5 +1,6 @@
-//! Realm in which a request is judged (RFC 3261 sections 22.1 and 22.3). A domain may have a realm of its own. Its
-//! users then differ from those of the same name elsewhere, and their credentials are valid in that realm alone.
+//! Realm in which a request is judged (RFC 3261 sections 22.1 and 22.3). A domain may have a realm of its own. Users of
+//! such a domain then differ from users of the same name in other domains, and their credentials are valid in that
+//! realm only.
 
 use crate::proof::User;
 use strowger_config::{Config, LocalDomain};
@@ -13,7 +14,7 @@ pub(crate) struct Realms {
     domains: Vec<(Box<[u8]>, Box<str>)>,
     /// Realm of parties outside the local domains.
     others: Box<str>,
-    /// Domain whose users are known by their name alone, if all domains share one realm.
+    /// Domain whose users are identified by their name without a domain, if all domains share one realm.
     named_alone: Option<Box<str>>,
 }
 
@@ -28,8 +29,8 @@ impl Realms {
     /// Returns the realm in which this request is challenged and judged.
     ///
     /// For a REGISTER to this server it is the realm of the domain in To, in which the user registers. For any other
-    /// request it is the realm of the domain in From. A caller whose From does not show its user, because it withholds
-    /// its identity (RFC 3323) or shows that of another (RFC 3325), names it in P-Preferred-Identity or
+    /// request it is the realm of the domain in From. From does not show the user if the caller withholds its identity
+    /// (RFC 3323) or shows another identity (RFC 3325). Such a caller names its user in P-Preferred-Identity or
     /// P-Asserted-Identity.
     pub(crate) fn judging(&self, identity: &Identity, request: &Request<'_>, header: ChallengeHeader) -> &str {
         if header == ChallengeHeader::WwwAuthenticate {
@@ -43,8 +44,9 @@ impl Realms {
         self.of_uri(identity, &request.mandatory.from.uri).or_else(stated).unwrap_or(&self.others)
     }
 
-    /// Appends its domain to the name of a user if that distinguishes it from users of the same name: if domains have
-    /// realms of their own, and for all but the first of the domains that share one.
+    /// Appends the domain of a user to the user's name if the domain distinguishes the user from others of the same
+    /// name. It does if domains have realms of their own, and for all domains but the first of those that share a
+    /// realm.
     pub(crate) fn with_domain(&self, user: &User, mut name: Vec<u8>) -> Vec<u8> {
         if self.named_alone.as_ref().is_none_or(|domain| *domain.as_bytes() != *user.domain) {
             name.push(b'@');
@@ -53,7 +55,8 @@ impl Realms {
         name
     }
 
-    /// Returns the realm of the users of a local domain. A port in the URI only says which listener was meant.
+    /// Returns the realm of the users of a local domain. A port in the URI is ignored, because it only selects a
+    /// listener.
     fn of_uri(&self, identity: &Identity, uri: &Uri<'_>) -> Option<&str> {
         self.of_domain(identity.domain_of(uri.sip()?.host)?)
     }

@@ -1,4 +1,4 @@
-//! Redirection: a response with the places where a request would go (RFC 3261 section 8.3).
+//! Redirection: the response has the places to which a request would go (RFC 3261 section 8.3).
 
 use crate::anchor::ServerRole;
 use crate::contacts::Contacts;
@@ -11,13 +11,13 @@ use strowger_core::routing::Routing;
 use strowger_core::shown::shown;
 
 impl Decision {
-    /// Tells whether a request is redirected to this destination. It is not if the request names the destination
-    /// itself.
+    /// Tells whether a request is redirected to this destination. A request that itself names the destination is not
+    /// redirected.
     pub(crate) fn redirects(&self, destination: &Destination) -> bool {
         self.role == ServerRole::Redirect
             && match destination {
                 Destination::Contacts(_) | Destination::Places(_) => true,
-                // Rules have made another URI than the caller's own.
+                // Rules have changed the URI, so it is not the caller's own.
                 Destination::NextHop { .. } => self.has_other_uri,
                 Destination::FirstContact(_) => false,
             }
@@ -25,7 +25,7 @@ impl Decision {
 }
 
 impl Engine {
-    /// Answers a request with the places where it would go: 302, for several targets 300.
+    /// Answers a request with the places to which it would go. The status is 302, or 300 for several targets.
     pub(crate) fn redirect(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -65,13 +65,14 @@ impl Engine {
     }
 }
 
-/// Writes a Contact. The groups of q are numbered from 0, the first to be tried, to `last`; a single group has no q.
+/// Writes a Contact. The groups of q have numbers from 0, which is tried first, to `last`; if there is only one group,
+/// no q is written.
 fn write_contact(lines: &mut Vec<u8>, uri: &[u8], group: u16, last: u16) {
     lines.extend_from_slice(b"Contact: <");
     lines.extend_from_slice(uri);
     lines.push(b'>');
     if last > 0 {
-        // Thousandths; groups beyond the thousandth share one value.
+        // In thousandths; all groups after the thousandth share one value.
         let q = 1_000 - (u32::from(group) * 1_000 / (u32::from(last) + 1)).min(999);
         let text = if q == 1_000 { ";q=1".to_owned() } else { format!(";q=0.{q:03}") };
         lines.extend_from_slice(text.as_bytes());

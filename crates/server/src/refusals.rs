@@ -1,6 +1,5 @@
 //! Log lines about requests and connections that were refused or failed.
-//! [`LogLimiter`](strowger_core::log_limiter::LogLimiter) bounds their number. Bans have lines of their own, which are
-//! few.
+//! [`LogLimiter`](strowger_core::log_limiter::LogLimiter) bounds their number. Bans are logged elsewhere, and are few.
 
 use crate::decider::Decider;
 use crate::handling::Handling;
@@ -41,7 +40,8 @@ pub(crate) fn log_lost(now: Now, event: &Event, reason: &str, transactions: &Tra
 }
 
 impl Decider<'_> {
-    /// Logs the refusal of a request with this status. Challenges are no refusals: the sender has shown nothing yet.
+    /// Logs the refusal of a request with this status. A challenge is not logged as a refusal, because the sender has
+    /// not sent credentials yet.
     pub(crate) fn log_refusal(&self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;
         let challenge = matches!(status, 401 | 407);
@@ -82,7 +82,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Logs a request that cannot be read, or violates the RFC, with the parts that can be read.
+    /// Logs a request that cannot be parsed, or violates the RFC, with the parts that can be parsed.
     #[cold]
     pub(crate) fn log_malformed(&self, now: Now, arrival: &Arrival, message: &Message<'_>, error: Error) {
         let source = arrival.remote;
@@ -105,8 +105,8 @@ impl Decider<'_> {
         );
     }
 
-    /// Logs that a request names a party of a domain that is not local. Most often this is a mistake: a phone takes its
-    /// name of the server for the domain. False: the domain is local.
+    /// Logs that a request names a party of a domain that is not local. Most often this is a mistake: a phone uses its
+    /// name of the server as the domain. Returns false if the domain is local.
     fn log_domain(&self, handling: &Handling<'_, '_>, party: Party) -> bool {
         let named = party.uri(handling.request);
         let Some((uri, reason)) = named.sip().and_then(|uri| Some((uri, self.foreign_domain(uri.host)?))) else {
@@ -133,7 +133,7 @@ impl Decider<'_> {
         true
     }
 
-    /// Returns why a host is no domain of this server, with the cure; `None`: it is one.
+    /// Returns why a host is no domain of this server, with the remedy; `None` if the host is one.
     pub(crate) fn foreign_domain(&self, host: Host<'_>) -> Option<&'static str> {
         let identity = self.policy.identity();
         if identity.domain_of(host).is_some() {

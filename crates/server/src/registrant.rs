@@ -19,8 +19,8 @@ impl Registrant {
         Whose { username: &self.username, realm: self.credential.realm.as_bytes() }
     }
 
-    /// Returns the names under which there may be credentials of this user: its own, if no user of another domain has
-    /// it, and its address.
+    /// Returns the names under which the cache may have credentials of this user: its name without a domain, unless a
+    /// user of another domain has that name, and its address.
     pub(crate) fn names(&self, config: &Config, identity: &Identity) -> impl Iterator<Item = Vec<u8>> {
         let Credential { username, realm, domain, .. } = &*self.credential;
         let domain = identity.canonical_domain(domain.as_bytes());
@@ -29,7 +29,7 @@ impl Registrant {
         let name = is_alone.then(|| username.as_bytes().to_vec());
         let (_, sent) = parts_of(&self.username);
         let address = |domain: &[u8]| [username.as_bytes(), b"@", domain].concat();
-        // Also a domain that only the machine knows, as the phone wrote it.
+        // The domain may also be one that only the machine knows, as the phone wrote it.
         let sent = sent.get(1..).filter(|sent| !sent.is_empty()).map(<[u8]>::to_ascii_lowercase);
         let mut names: Vec<_> = identity.names_of(domain).map(address).collect();
         names.extend(sent.as_deref().map(address).filter(|sent| !names.contains(sent)));

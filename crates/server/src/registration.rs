@@ -1,4 +1,4 @@
-//! REGISTER: from the request to the location table and back (RFC 3261 section 10.3).
+//! REGISTER: processing from the request to the change of the location table and the response (RFC 3261 section 10.3).
 
 use crate::binding_change::{BindingChange, Changed, RegistrationError};
 use crate::credentials::Keeping;
@@ -38,7 +38,7 @@ impl Decider<'_> {
 }
 
 impl Engine {
-    /// Changes the bindings, has the credentials of the registrant stored, and answers.
+    /// Changes the bindings, has the credentials of the registrant stored, and answers the REGISTER.
     pub(crate) fn register(&mut self, handling: &mut Handling<'_, '_>, registrant: Option<&Registrant>) {
         let mut aor = std::mem::take(&mut self.buffers.aor);
         aor.clear();
@@ -57,7 +57,7 @@ impl Engine {
         registrar: &mut Registrar,
         registrant: Option<&Registrant>,
     ) {
-        // The table may return the ticket, so it must exist before.
+        // The table may hand the ticket back, so the ticket must be created before.
         let durable = self.sinks.written;
         let may_wait = durable.is_some() || registrant.is_some();
         let id = may_wait.then(|| self.waiting.suspended.insert(Suspended::Registration(Box::default())));
@@ -78,8 +78,8 @@ impl Engine {
         }
     }
 
-    /// Answers a REGISTER whose change the table has taken, unless journal or cache are to answer first. `id`: place of
-    /// the registration among the suspended requests.
+    /// Answers a REGISTER whose change the table has accepted, unless the journal or the cache has to answer first.
+    /// `id`: place of the registration among the suspended requests.
     fn changed(
         &mut self,
         handling: &mut Handling<'_, '_>,
@@ -165,7 +165,7 @@ impl Engine {
                 Reply { why: Why::Logged, ..Reply::refused(403) }
             }
             UpdateError::TableFull | UpdateError::Refused(_) => {
-                // The store logs its failure once; a warning for each phone would bury that line.
+                // The store logs its failure once; a warning for each phone would hide that line.
                 tracing::debug!(%call_id, aor = %shown(aor), reason = %brief(&error), "registration refused");
                 Reply::overloaded()
             }
@@ -202,7 +202,7 @@ impl Engine {
         self.registered(ticket, fails, out);
     }
 
-    /// Counts one result of those that a registration waits for. With the last one its 200 or 500 leaves.
+    /// Counts one of the results for which a registration waits. After the last result the 200 or 500 is sent.
     fn registered(&mut self, ticket: u64, fails: bool, out: &mut Outbox) {
         let id = Id::from_u64(ticket);
         let Some(Suspended::Registration(waiting)) = self.waiting.suspended.get_mut(id) else { return };

@@ -11,8 +11,8 @@ use strowger_message::Name;
 use strowger_store::binding::BindingView;
 use tracing::level_filters::LevelFilter;
 
-/// Changes by one REGISTER, which are logged when they are stored. Without anything to log it is empty and has no
-/// memory.
+/// Changes by one REGISTER, which are logged when they are stored. If there is nothing to log, the value is empty and
+/// has allocated no memory.
 #[derive(Debug, Default)]
 pub(crate) struct Changes(Vec<Change>);
 
@@ -135,7 +135,7 @@ pub(crate) struct Expired {
 }
 
 impl Expired {
-    /// Copies an expired binding for the log. `None`: no line is wanted, or there are too many.
+    /// Copies an expired binding for the log; returns `None` if no line is wanted, or there are too many.
     pub(crate) fn of(binding: &BindingView<'_>, shared: &ProcessState, now: u64) -> Option<Self> {
         let lines = &shared.registration_lines;
         let wanted = LevelFilter::current() >= LevelFilter::INFO && lines.may_log(now) && is_wanted();

@@ -7,11 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use strowger_core::Now;
 use strowger_core::routing::AccountHash;
 
-/// Maximum number of entries. One more replaces the oldest.
+/// Maximum number of entries. A further entry replaces the oldest.
 const MOST: usize = 65_536;
 
-/// Removed users, each with the moment of the removal ([`Now::mono`]), which no step of the wall clock changes. Entries have no end: refreshes of a
-/// dialog keep its old route token in use for any time.
+/// Removed users, each with the moment of the removal ([`Now::mono`]), which does not change if the wall clock is
+/// stepped. Entries do not expire, because refreshes of a dialog can keep its old route token in use for any time.
 #[derive(Debug, Default)]
 pub struct RemovedUsers {
     /// Set once there was a removal. It is read without the lock.
@@ -45,9 +45,9 @@ impl RemovedUsers {
         !self.any.load(Relaxed)
     }
 
-    /// Returns whether this user was removed since a route token of this age (seconds) was written. A later account of the same name is a new
-    /// user. A negative age counts as removed: a clock was set back at an unknown moment. `None`: the proof states no account, so it may belong
-    /// to any removed user.
+    /// Returns whether this user was removed since a route token of this age (seconds) was written. A later account of
+    /// the same name is a new user. With a negative age the user counts as removed, because a clock was set back at an
+    /// unknown moment. If the account is `None`, the proof states no account and may belong to any removed user.
     pub(crate) fn is_removed(&self, account: Option<AccountHash>, now: Now, age: i32) -> bool {
         if self.is_empty() {
             return false;

@@ -95,7 +95,7 @@ impl Reply {
         Self { counted: Counted::Refused, ..Self::new(status) }
     }
 
-    /// Creates a reply about a user that does not exist, or cannot be reached.
+    /// Creates a reply about a user that does not exist, or is not reachable.
     pub(crate) const fn not_found(status: u16) -> Self {
         Self { counted: Counted::NotFound, ..Self::new(status) }
     }

@@ -35,7 +35,7 @@ pub(crate) struct RequestFacts<'a, 'm> {
 /// Text with room for most user parts and numbers.
 type ShortText = SmallVec<[u8; 64]>;
 
-/// Texts that rules see in another form than the request has, computed when a rule needs them.
+/// Texts that rules see in another form than that of the request; each is computed when a rule needs it.
 #[derive(Default)]
 struct Undone {
     from: OnceCell<ShortText>,
@@ -44,7 +44,7 @@ struct Undone {
     number: OnceCell<Option<ShortText>>,
 }
 
-/// Text of a request: part of the request, or written here.
+/// Text of a request: a part of the request, or a text written into this value.
 enum FactText<'a> {
     There(&'a [u8]),
     /// Address, which always has room.
@@ -52,8 +52,8 @@ enum FactText<'a> {
 }
 
 impl<'a> FactText<'a> {
-    /// Returns a host as it is written. A name has no dot at its end, with which it is the same name (RFC 1034 section
-    /// 3.1). The canonical name of a domain replaces its aliases.
+    /// Returns a host as it is written, without a dot at the end of a name, because the name with the dot is the same
+    /// name (RFC 1034 section 3.1). The canonical name of a domain replaces its aliases.
     fn of_host(identity: &'a Identity, uri: &Uri<'a>) -> Option<Self> {
         let Uri::Sip(SipUri { host, .. }) = uri else { return None };
         if let Some(domain) = identity.shown_domain(*host) {
@@ -117,7 +117,8 @@ impl<'a, 'm> RequestFacts<'a, 'm> {
 }
 
 impl RequestFacts<'_, '_> {
-    /// Returns the value of this call by which a limit counts; `None`: it has none.
+    /// Returns the value of this call for a limit: the user, gateway or other value per which the limit counts; `None`
+    /// if the call has none.
     pub(crate) fn counted_value(&self, per: CountedPer) -> Option<Vec<u8>> {
         let aor = |uri: &Uri<'_>| Some(self.decider.aor_of(uri));
         match per {
@@ -129,7 +130,7 @@ impl RequestFacts<'_, '_> {
             }
             CountedPer::Caller => aor(&self.request.mandatory.from.uri),
             CountedPer::Callee => aor(&self.routing.uri),
-            // The places of the call tell the gateway.
+            // The places of the call determine the gateway.
             CountedPer::Gateway => None,
         }
     }
@@ -148,7 +149,7 @@ fn port_of(uri: &Uri<'_>) -> Option<u64> {
     uri.sip()?.port.map(u64::from)
 }
 
-/// Returns the number that a URI is for: that of a tel URI, or a user that is a number.
+/// Returns the number in a URI: the number of a tel URI, or a user part that is a number.
 pub(crate) fn number_of<'a>(uri: &Uri<'a>) -> Option<impl Iterator<Item = u8> + Clone + use<'a>> {
     dialled(match uri {
         Uri::Tel(tel) => tel.number,
@@ -232,7 +233,7 @@ impl Facts for RequestFacts<'_, '_> {
             }
             FlagField::RequestRouted => self.routing.route.is_some() || self.routing.leads_elsewhere(),
             FlagField::Authenticated => self.user.is_some(),
-            // A To tag alone does not hide an INVITE that begins a call.
+            // A To tag alone is no proof for an INVITE, which may begin a call.
             FlagField::InDialog if self.request.method == Method::Invite => {
                 decider.is_within_dialog(self.now, self.request, self.routing)
             }

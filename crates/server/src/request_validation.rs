@@ -1,4 +1,4 @@
-//! First stage: whom a request is for (RFC 3261 sections 16.3 and 16.4).
+//! First stage: decides for whom a request is (RFC 3261 sections 16.3 and 16.4).
 
 use crate::decider::Decider;
 use crate::handling::Handling;
@@ -13,7 +13,7 @@ use strowger_message::uri::sip::unescaped;
 use strowger_message::{Method, Name, SipUri, Uri};
 
 impl Decider<'_> {
-    /// Decides whom a request is for, and whether it can be forwarded at all.
+    /// Decides for whom a request is, and whether the request can be forwarded at all.
     pub(crate) fn address(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let request = handling.request;
         if let Uri::Other(_) = request.uri {
@@ -69,7 +69,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Answers a request for this server itself, unless a rule does.
+    /// Answers a request for this server itself, unless a rule answers the request.
     fn serve_by_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         self.refused_by_rules(handling, routing).unwrap_or_else(|| self.serve(handling.request).into())
     }
@@ -94,12 +94,13 @@ impl Decider<'_> {
         request.message.require().flatten().filter(move |tag| !is_known(tag)).map(|tag| tag.text)
     }
 
-    /// Tells whether registrations may come by other proxies (RFC 3327).
+    /// Tells whether registrations may arrive through other proxies (RFC 3327).
     pub(crate) fn takes_paths(&self) -> bool {
         self.policy.registrar.path != PathRule::Ignore
     }
 
-    /// Tells whether a REGISTER is for the registrar: for a local domain, or for this server by its address.
+    /// Tells whether a REGISTER is for the registrar: its Request-URI names a local domain, or this server by an
+    /// address.
     pub(crate) fn is_for_registrar(&self, now: Now, request: &Request<'_>) -> bool {
         let stays = || !request.message.has(Name::Route) || self.policy.router.route(now, request).route.is_none();
         let is_here = self.is_for_local(request, &request.uri)
@@ -114,13 +115,13 @@ impl Decider<'_> {
     }
 
     /// Tells whether the Request-URI, or its replacement, names a local user or this server. Outside a dialog an
-    /// address of this server without a port does so, as a domain. Within a dialog such an address is the place of a
-    /// party, for example another program of this machine on the default port.
+    /// address of this server without a port names the server, as a domain does. Within a dialog such an address is the
+    /// address of a party, for example of another program of this machine on the default port.
     pub(crate) fn is_for_local(&self, request: &Request<'_>, uri: &Uri<'_>) -> bool {
         self.is_local(uri) || (request.to_tag.is_empty() && self.is_party_local(uri))
     }
 
-    /// Tells whether a URI of From or To names a local user, with no port or a port of this server.
+    /// Tells whether a URI of From or To names a local user. The URI may have no port, or a port of this server.
     pub(crate) fn is_party_local(&self, uri: &Uri<'_>) -> bool {
         uri.sip().is_some_and(|uri| self.policy.identity().domain_at(uri.host, uri.port).is_some())
     }
@@ -150,8 +151,8 @@ impl Decider<'_> {
         uri.sip().is_some_and(has_user) && self.is_local(uri)
     }
 
-    /// Tells whether the target is a user at an address of this server that is no domain: the request would come back
-    /// again and again.
+    /// Tells whether the target is a user at an address of this server that is no domain. Such a request would return
+    /// to this server again and again.
     pub(crate) fn is_unknown_here(&self, routing: &Routing<'_>) -> bool {
         let Uri::Sip(uri) = &routing.uri else { return false };
         let leads_on = routing.route.is_some() || routing.device.is_some() || uri.params.maddr().is_some();

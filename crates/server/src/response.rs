@@ -2,7 +2,8 @@
 //!
 //! The source of a UDP request may be forged. So a request that proved nothing, neither by a password nor by a token or
 //! seal of this server, gets one response of at most three times its size, which no timer retransmits. Responses of a
-//! callee are passed on to it, and retransmitted only as long as their sum is no more than three times its size.
+//! callee are forwarded to such a source, and retransmitted, only as long as their total size is at most three times
+//! the size of the request.
 
 use crate::decider::Decider;
 use crate::engine::Engine;
@@ -34,7 +35,7 @@ impl Engine {
 
     fn write_lines(&mut self, handling: &Handling<'_, '_>, lines: Lines, text: &mut Vec<u8>) {
         let request = handling.request;
-        // Methods that this server answers itself (RFC 3261 section 20.5): without a domain it registers no user.
+        // Methods that this server answers itself (RFC 3261 section 20.5). A server without a domain registers no user.
         let allow: &[u8] = match self.policy.config.domains.is_empty() {
             true => b"Allow: OPTIONS\r\n",
             false => b"Allow: OPTIONS, REGISTER\r\n",
@@ -66,7 +67,7 @@ impl Engine {
                     text.extend_from_slice(b"Supported: path\r\n");
                 }
             }
-            // Time to the next try (section 21.5.4).
+            // Time until the next attempt (section 21.5.4).
             Lines::RetryAfter => text.extend_from_slice(b"Retry-After: 5\r\n"),
             Lines::AllowEvents => text.extend_from_slice(b"Allow-Events:\r\n"),
             Lines::MinSe(seconds) => {
@@ -99,8 +100,8 @@ impl Engine {
         policy.authenticator.write_challenges(handling.now, &demand, text);
     }
 
-    /// Sends a response, through the transaction of the request or without one. `lines`: further header lines. False:
-    /// the response is too long for a request that proved nothing, and is withheld.
+    /// Sends a response, through the transaction of the request or without one. `lines`: further header lines. Returns
+    /// false if the response is too long for a request that proved nothing, and is withheld.
     pub(crate) fn respond(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why, lines: &[u8]) -> bool {
         if status >= 300 {
             self.decider().log_refusal(handling, status, why);
@@ -129,12 +130,12 @@ impl Engine {
             handling.out.send(target, range, 0);
             return true;
         };
-        // A client that has heard nothing sends the request again, and gets a response each time, so it needs no
-        // transaction. A forged source then costs no memory (RFC 3261 section 26.3.2.4).
+        // A client that has received nothing retransmits the request, and gets a response each time, so no transaction
+        // is needed. Without one a forged source costs no memory (RFC 3261 section 26.3.2.4).
         let is_proven = proven || handling.progress.trying || status < 200;
-        // Two exceptions. A failed look-up may succeed a moment later: without its transaction a copy of a request
-        // answered 500 would ring. And the ACK for a failure in a dialog bears the tag of another element, and is
-        // matched by the transaction alone.
+        // There are two exceptions. A failed look-up may succeed a moment later, so that without its transaction a copy
+        // of a request answered 500 would ring. And the ACK for a failure in a dialog has the tag of another element,
+        // and is matched by the transaction alone.
         let is_kept = is_proven || status == 500 || (request.method == Method::Invite && !request.to_tag.is_empty());
         if is_kept && !is_proven {
             self.stack.core.transactions.doubt(server, 0);
@@ -146,7 +147,8 @@ impl Engine {
         true
     }
 
-    /// Bounds the bytes that the source of an unproven, forwarded request is sent. `spent`: bytes already used.
+    /// Bounds the number of bytes that are sent to the source of an unproven, forwarded request. `spent`: number of
+    /// bytes already sent.
     pub(crate) fn doubt_unproven(&mut self, handling: &Handling<'_, '_>, spent: usize) {
         if let (Some(server), false) = (handling.server, handling.is_proven()) {
             let request = handling.request;
@@ -170,8 +172,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Writes a response of this server. The server recognises its To tag when it comes back. `phrase` replaces the
-    /// usual reason phrase.
+    /// Writes a response of this server, with a To tag that the server recognises in later requests. `phrase` replaces
+    /// the usual reason phrase.
     pub(crate) fn write_response(
         &self,
         request: &Request<'_>,
@@ -188,15 +190,15 @@ impl Decider<'_> {
         builder.finish(b"");
     }
 
-    /// Shortens the response that begins at `from` in `out`, if it is too long for a request without proof of its source: drops
-    /// its optional lines. False if the response is still too long.
+    /// Shortens the response that begins at `from` in `out`, if it is too long for a request without proof of its
+    /// source, by removing its optional lines. Returns false if the response is still too long.
     fn fit(&self, request: &Request<'_>, status: u16, from: usize, out: &mut Vec<u8>) -> bool {
         let size = length_as_sent(&request.message, &request.mandatory.via);
         if is_in_bounds(out.len() - from, size) {
             return true;
         }
         if matches!(status, 401 | 407) {
-            // The response is useless without its challenges.
+            // Without its challenges the response is useless.
             let end = out.len() - END.len();
             out.drain(end - self.policy.server_line.len()..end);
         } else {
@@ -211,7 +213,8 @@ impl Decider<'_> {
 /// End of each response without a body.
 const END: &[u8] = b"Content-Length: 0\r\n\r\n";
 
-/// Tells whether a response of this length is too short to be worth the forging of the source of its request.
+/// Tells whether a response of this length is so short that forging the source of its request gains an attacker
+/// nothing.
 pub(crate) const fn is_in_bounds(answer: usize, request: usize) -> bool {
     answer <= MOST_TIMES * request
 }

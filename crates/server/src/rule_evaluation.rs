@@ -35,7 +35,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the verdict of the rules.
+    /// Evaluates the rules for a request. Returns the verdict.
     pub(crate) fn consult_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Verdict {
         let facts = RequestFacts::of(*self, handling, routing);
         let trace_request = handling.progress.trace_request.as_deref();
@@ -45,7 +45,8 @@ impl Decider<'_> {
         self.decide_with_reasons(&facts, routing, trace_request)
     }
 
-    /// Returns the verdict of the rules, and records the evaluated ones: for `strowger explain`, else for the log.
+    /// Evaluates the rules for a request and records which were evaluated: for `strowger explain` if it asked,
+    /// otherwise for the log. Returns the verdict.
     #[cold]
     fn decide_with_reasons(
         &self,
@@ -141,7 +142,8 @@ impl Decider<'_> {
         if is_any { Verdict::Decide(Box::new(decision)) } else { Verdict::Next(Stage::Route) }
     }
 
-    /// Adds the identity that a rule asserts. With `Privacy: id` it goes to targets of rules only, which are trusted (RFC 3325 section 7).
+    /// Adds the identity that a rule asserts. With `Privacy: id` the identity is sent to targets of rules only, which
+    /// are trusted (RFC 3325 section 7).
     #[inline(never)]
     fn assert_by(&self, source: &IdentitySource, facts: &RequestFacts<'_, '_>, decision: &mut Decision) {
         let request = facts.request;
@@ -154,7 +156,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the refusal of a request that goes nowhere, or needs no response, if a rule answers or drops it.
+    /// Returns the refusal of a request that has no target, or needs no response, if a rule answers or drops the
+    /// request.
     pub(crate) fn refused_by_rules(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> Option<Verdict> {
         if !self.has_rules() {
             return None;
@@ -163,9 +166,9 @@ impl Decider<'_> {
             .filter(|verdict| matches!(verdict, Verdict::Reply(_) | Verdict::Drop))
     }
 
-    /// Returns the limits under which a call would count by this rule, and those at each of its places. The error is a
-    /// limit without room, of the rule or, if no place has room, of the first place. `full`: limits that are assumed to
-    /// be full.
+    /// Returns the limits under which a call would count by this rule, and those at each of its places. Returns as
+    /// error a limit without room: a limit of the rule or, if no place has room, a limit of the first place. `full`:
+    /// limits that are assumed to be full.
     fn claims<'a>(
         &self,
         facts: &RequestFacts<'_, '_>,
@@ -177,7 +180,7 @@ impl Decider<'_> {
         if claims.is_empty() && places.is_empty() {
             return Ok((claims, places));
         }
-        // A repeated INVITE may count already; a forked one needs room for one more target.
+        // A retransmitted INVITE may count already; a forked INVITE needs room for one more target.
         let is_fork = |call: &Call| {
             passes_again(&self.policy.router, facts.request, facts.user.is_some(), call) == Some(Again::Forked)
         };
@@ -201,8 +204,8 @@ impl Decider<'_> {
         full.iter().any(|name| **name == *claim.counted.name) || self.shared.call_limits.is_full(claim)
     }
 
-    /// Tells whether a call has room at one of these places at least. `counts`: tells whether it counts under a limit already.
-    /// `full`: limits that are assumed to be full.
+    /// Tells whether a call has room under the limits of at least one of these places. `counts`: function that tells
+    /// whether the call counts under a limit already. `full`: limits that are assumed to be full.
     pub(crate) fn has_room_at_any(
         &self,
         places: &[Vec<Claim>],
@@ -213,13 +216,13 @@ impl Decider<'_> {
         places.is_empty() || places.iter().any(has_room)
     }
 
-    /// Returns the call of a request, if it is known already.
+    /// Returns the call of a request, if the table of calls has it.
     fn call_of(&self, request: &Request<'_>) -> Option<&Call> {
         self.calls.get(self.calls.key_of_call(request.call_id, request.from_tag))
     }
 
-    /// Returns the action of rules for a request that fails with this status before it is forwarded; `None`: there is
-    /// none.
+    /// Returns the action of rules for a request that fails with this status before it is forwarded; `None` if no rule
+    /// has one.
     pub(crate) fn after_failure(&self, handling: &Handling<'_, '_>, status: u16) -> Option<AfterFailure> {
         self.after_failures(handling, handling.progress.decision.as_deref()?, status, 0)
     }
@@ -262,8 +265,8 @@ impl Decider<'_> {
         )
     }
 
-    /// Returns the index of the first filter that holds, and the status of its response. Without a status the filter drops
-    /// the request.
+    /// Returns the index of the first filter whose condition holds, and the status of its response. A filter without a
+    /// status drops the request.
     pub(crate) fn filter(&self, handling: &Handling<'_, '_>) -> Option<(usize, Option<u16>)> {
         if self.policy.config.decisions.filters.is_empty() { None } else { self.filter_by_facts(handling) }
     }

@@ -1,7 +1,7 @@
 //! Targets of the places that rules and failures name: addresses of a next hop, or contacts of a user of this server.
 //!
-//! A place that names a user stands for the contacts that the user has when the request comes: all of them, by
-//! `proxy.fork`. No rule is evaluated for that user, so no chain of rules leads back. A user without a contact is
+//! A place that names a user is replaced by all contacts that the user has when the request arrives, which are tried as
+//! `proxy.fork` says. No rule is evaluated for that user, so rules cannot form a loop. A user without a contact is
 //! skipped.
 
 use crate::contacts::{Contact, Contacts};
@@ -47,16 +47,16 @@ pub(crate) struct PlaceCandidates<'a> {
 /// Changes of a request on its way to places.
 #[derive(Clone, Copy)]
 pub(crate) struct PlaceEdits<'a> {
-    /// Request-URI for a next hop without a user; `None`: unchanged.
+    /// Request-URI for a next hop without a user; `None` if it is unchanged.
     pub(crate) uri: Option<&'a [u8]>,
     pub(crate) edits: &'a Edits,
-    /// [`Candidate::asks`] of each place, by its number; empty: no place has one.
+    /// [`Candidate::asks`] of each place, by its number; empty if no place has one.
     pub(crate) asks: &'a [Vec<u8>],
 }
 
 impl<'a> PlaceCandidates<'a> {
-    /// Makes the candidates of the places with these numbers, in this order, or of all at once. The URI of a place with
-    /// a user replaces the Request-URI; a place without one gets the request with its Request-URI.
+    /// Creates the candidates of the places with these numbers, to be tried in this order or all at once. The URI of a
+    /// place with a user replaces the Request-URI; the request to a place without a user keeps its Request-URI.
     pub(crate) fn new(
         places: &'a RuleTargets,
         (targets, flows): (&'a [RuleTargetAddresses], &'a Flows<'a>),
@@ -100,7 +100,7 @@ impl<'a> PlaceCandidates<'a> {
                             rerouting: Rerouting::User(contact.account),
                             ..common
                         };
-                        // A phone of several users rings once.
+                        // A phone that several users have registered rings once.
                         let is_same = |other: &Candidate<'_>| {
                             (other.uri, other.path, other.targets) == (candidate.uri, candidate.path, candidate.targets)
                         };
@@ -130,7 +130,7 @@ fn has_user(uri: &str) -> bool {
 }
 
 impl Decider<'_> {
-    /// Returns the targets of each of these places. A request for a sips URI goes there by TLS, or not at all (RFC 3261
+    /// Returns the targets of each of these places. A request for a sips URI is sent by TLS, or not at all (RFC 3261
     /// section 26.2.2). So a sip URI of another server with a user, which would replace the sips URI, has no targets.
     pub(crate) fn targets_of_places(
         &self,
@@ -162,7 +162,7 @@ impl Decider<'_> {
         places.uris.iter().filter_map(|uri| Uri::parse(uri.as_bytes()).ok()).map(&mut targets).collect()
     }
 
-    /// Returns the contacts that were looked up, without those that have no target.
+    /// Returns the contacts that were looked up and have a target.
     fn user_contacts(
         &self,
         handling: &Handling<'_, '_>,

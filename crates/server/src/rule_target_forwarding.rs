@@ -15,8 +15,9 @@ use strowger_core::proxy::{Candidate, FailurePlan, Plan, Remedy, TryNext};
 use strowger_core::routing::Routing;
 use strowger_core::transaction::ServerId;
 
-/// Returns for each of these places the bytes that the proxy hands back before it tries the place: the limits there.
-/// `counts`: a call may count under limits at one of the places, or counted under such limits before.
+/// Returns for each of these places the claims of the call under the limits of the place, as bytes that the proxy hands
+/// back before it tries the place. `counts`: whether the call may count under limits at one of the places, or counted
+/// under such limits before; if not, the result is empty.
 fn questions(to: &RuleTargets, counts: bool) -> Vec<Vec<u8>> {
     if !counts {
         return Vec::new();
@@ -66,7 +67,8 @@ fn note_gateways(decider: Decider<'_>, uris: &[String], targets: &[RuleTargetAdd
 }
 
 impl Engine {
-    /// Kept out of line: most requests are not routed by rules, and run less code.
+    /// Forwards a request to the places of its rules. Not inlined: most requests are not routed by rules, and so run
+    /// less code.
     #[inline(never)]
     pub(crate) fn forward_to_places(
         &mut self,
@@ -97,8 +99,7 @@ impl Engine {
         self.send(handling, routing, &copies.candidates, &copies.places, timer.session, &edits);
     }
 
-    /// Forwards a request that has actions after failures. Kept out of line: most requests have none, and run less
-    /// code.
+    /// Forwards a request that has actions after failures. Not inlined: most requests have none, and so run less code.
     #[inline(never)]
     pub(crate) fn forward_with_failures(
         &mut self,
@@ -108,7 +109,7 @@ impl Engine {
         plan: &Plan<'_>,
         (decision, edits): (&Decision, &Edits),
     ) -> bool {
-        // The names of these places were looked up in the stage before.
+        // The names of these places were looked up in the previous stage.
         let targets = self.decider().targets_on_failure(handling, decision).unwrap_or_default();
         if handling.begins_call() {
             let places = decision.on_failure.iter().zip(&targets);

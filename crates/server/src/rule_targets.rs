@@ -1,4 +1,5 @@
-//! Places to which rules and failures send a request: gateways, alone or in groups, and the limits of a call at each.
+//! Places to which rules and failures send a request: gateways, alone or in groups, and the limits under which a call
+//! counts at each place.
 
 use crate::policy::{Policy, Turn};
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,7 @@ impl RuleTargets {
         &self.claims
     }
 
-    /// Tells whether a call may count under limits at one of them.
+    /// Tells whether a call may count under limits at a place.
     pub(crate) fn may_count(&self) -> bool {
         !self.claims.is_empty()
     }
@@ -89,8 +90,8 @@ impl RuleTargets {
         self.groups.iter().map(|part| usize::from(part.number))
     }
 
-    /// Returns the order in which places are tried. `first` chooses the first place of a group, from the number of the
-    /// group and its count of places. A group that occurs twice takes one turn.
+    /// Returns the order in which places are tried. `first` returns the index of the first place of a group, from the
+    /// number of the group and its count of places. For a group that occurs twice, `first` is called once.
     pub(crate) fn order(&self, first: impl Fn(usize, usize) -> usize) -> TrialOrder {
         let mut order: TrialOrder = (0..self.uris.len()).collect();
         for (n, part) in self.groups.iter().enumerate() {
@@ -119,8 +120,9 @@ impl Policy {
         self.picks(number, count, request, |turn| turn.of_rules.fetch_add(1, Relaxed))
     }
 
-    /// Returns the index of the first target for a request that goes to the group after a failure. Few requests come so
-    /// far, and a fixed turn could follow their pattern, so the turn is mixed into a pseudo-random index.
+    /// Returns the index of the first target for a request that goes to the group after a failure. Such requests are
+    /// few, and a fixed rotation could coincide with a pattern in them, so the number of the turn is mixed into a
+    /// pseudo-random index.
     pub(crate) fn first_after_failure(&self, number: usize, count: usize, request: &Request<'_>) -> usize {
         self.picks(number, count, request, |turn| mixed(turn.of_failures.fetch_add(1, Relaxed) as u64) as usize)
     }
@@ -158,7 +160,8 @@ impl Policy {
             for uri in &targets.uris {
                 let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_str().as_bytes()) else { continue };
                 let identity = self.router.identity();
-                // An address without a domain may be another program at the default port: the same rule holds for requests.
+                // An address without a domain may be another program at the default port: the rule that holds for
+                // requests is used here too.
                 let Some(domain) = identity.domain_of(uri.host).filter(|_| self.is_local(&uri)) else { continue };
                 let Some(user) = uri.user.filter(|_| uri.params.maddr().is_none()) else { continue };
                 let username = unescaped(user).collect();
@@ -184,7 +187,7 @@ impl Policy {
     }
 }
 
-/// Picks an index below `count` by a Call-ID: the same in each process and server, also after a restart.
+/// Returns an index below `count` from a Call-ID: the same index in each process and server, also after a restart.
 fn of_call(call_id: &[u8], count: usize) -> usize {
     let hash = mixed(fnv(call_id));
     ((u128::from(hash) * count as u128) >> 64) as usize
@@ -224,7 +227,8 @@ mod tests {
         assert_eq!(one.groups().chain((0..5).filter_map(|place| one.group_of(place))).collect::<Vec<_>>(), [0; 4]);
     }
 
-    /// Pins the numbers: servers that share calls agree on them, and so do different processes.
+    /// Checks the indexes of some Call-IDs, because servers that share calls must agree on them, and so must different
+    /// processes.
     #[test]
     fn calls_are_spread_by_their_ids() {
         let mut counts = [0; 3];

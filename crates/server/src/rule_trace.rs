@@ -1,7 +1,7 @@
-//! Explanations of rules for people: each rule that was evaluated for a request, with the values that decided.
+//! Explanations of rules for operators: each rule that was evaluated for a request, with the values that decided.
 //!
-//! The log at level debug and [`explain`](crate::explain) use these. They come from the same evaluation of the rules
-//! that makes the decision.
+//! The log at level debug and [`explain`](crate::explain) use these explanations, which come from the same evaluation
+//! of the rules as the decision.
 
 use serde::Serialize;
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ pub struct RuleResult {
     pub values: Vec<(String, String)>,
     /// Limits under which the call counts by this rule.
     pub limits: Vec<String>,
-    /// Limit of this rule without room for the call: the rule adds nothing.
+    /// Limit of this rule without room for the call, because of which the rule adds nothing.
     pub full: Option<String>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn path<A>(rules: &Rules<A>, facts: &impl Facts, sets: &Sets, matched
     path
 }
 
-/// Joins texts of peers for one value of a log line: short, printable, in ASCII.
+/// Joins texts from peers to one value of a log line, which is short, printable and ASCII.
 pub(crate) fn plain(texts: impl Iterator<Item = String>) -> String {
     let text = texts.collect::<Vec<_>>().join(", ");
     let mut plain = String::with_capacity(text.len());

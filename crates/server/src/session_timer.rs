@@ -9,14 +9,14 @@ use strowger_message::{Message, Method, Name};
 /// Changes to the session timer of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SessionTimer {
-    /// Lines in place of its Session-Expires and Min-SE; empty: they stay.
+    /// Lines in place of the Session-Expires and Min-SE of the request; empty if these are unchanged.
     pub(crate) lines: Vec<u8>,
     /// Value for [`strowger_core::proxy::Plan::session`].
     pub(crate) session: u32,
 }
 
 impl SessionTimer {
-    /// Returns the header fields that its lines replace.
+    /// Returns the header fields that the lines replace.
     pub(crate) const fn replaced(&self) -> &'static [Name] {
         if self.lines.is_empty() { &[] } else { &[Name::SessionExpires, Name::MinSe] }
     }
@@ -50,14 +50,15 @@ impl Decider<'_> {
         is_counted || (tracks || self.accounts(handling)) && self.stays(handling)
     }
 
-    /// Tells whether later requests of its call pass here.
+    /// Tells whether later requests of the request's call pass this server.
     pub(crate) fn stays(&self, handling: &Handling<'_, '_>) -> bool {
         let decision = handling.progress.decision.as_ref();
         decision.and_then(|decision| decision.stays()).unwrap_or(self.policy.config.proxy.record_route)
     }
 }
 
-/// Agrees on a session timer. `least`, `most`: seconds that this server accepts, and asks for.
+/// Decides on a session timer. `least`: the shortest timer, in seconds, that this server accepts; `most`: the timer
+/// that it asks for.
 fn agree(message: &Message<'_>, least: u32, most: Option<u32>) -> Result<SessionTimer, Reply> {
     let seconds = |name| message.header(name).and_then(|value| SessionExpires::parse(value).ok());
     let (asked, refuses_below) = (seconds(Name::SessionExpires), seconds(Name::MinSe).map_or(0, |min| min.seconds));

@@ -30,9 +30,9 @@ pub struct Sinks {
     pub written: Option<SinkId>,
     /// Sink of this shard for subscriber answers; `None`: the server has no users.
     pub found: Option<SinkId>,
-    /// Credential cache as this shard asks it, and the receiver number of the shard; `None`: there is no such cache.
+    /// Credential cache as seen by this shard, and the receiver number of the shard; `None` if there is no such cache.
     pub cached: Option<(CredentialCache, ReceiverId)>,
-    /// Set when subscribers were asked in this round: the questions leave at its end.
+    /// Set when subscribers were asked in this round: the questions are sent at the end of the round.
     pub has_asked: bool,
     /// Set when the credential cache was asked in this round.
     pub has_asked_cache: bool,

@@ -25,7 +25,7 @@ pub(crate) enum Stage {
     Route,
     /// Right of the sender to change these bindings (`registration.rs`).
     Register,
-    /// Right of an ACK for a 2xx to be forwarded, and its next hop (`acknowledgement.rs`).
+    /// Right of an ACK for a 2xx to be forwarded, and the next hop of the ACK (`acknowledgement.rs`).
     Acknowledge,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Verdict {
     Forward(Destination),
     /// Destination of a call that a role of this server anchors.
     Anchor(Destination),
-    /// End without a response: an ACK needs none, and a banned source gets none.
+    /// End without a response: an ACK needs no response, and a banned source gets none.
     Drop,
 }
 

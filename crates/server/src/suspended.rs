@@ -12,8 +12,9 @@ use strowger_core::{Arrival, Now, Outbox, call};
 use strowger_message::{Index, Message, respond};
 
 impl Engine {
-    /// Holds a message behind the suspended ones of its line. A copy of a held message is ignored. Without room the
-    /// message is dropped; over a connection, by which it comes once, it is answered.
+    /// Holds a message behind the suspended requests of its line, that is, of the same call and sender. A copy of a
+    /// held message is ignored. If there is no room, the message is dropped, or answered if it came over a connection,
+    /// because then it is not retransmitted.
     pub(crate) fn hold(&mut self, now: Now, line: HoldKey, request: &Request<'_>, out: &mut Outbox) {
         let (bytes, arrival) = (request.message.bytes(), request.arrival);
         let most = self.shared.bounds.held_messages;
@@ -37,8 +38,8 @@ impl Engine {
         self.waiting.queue(line).push_back(held);
     }
 
-    /// Tells whether a message of this source and length may wait for a look-up. `in_dialog`: it proved its dialog, and
-    /// may use the reserve.
+    /// Tells whether a message of this source and length may wait for a look-up. `in_dialog`: whether the message
+    /// proved its dialog, and so may use the reserve.
     pub(crate) fn has_room_to_wait(&self, arrival: &Arrival, bytes: usize, in_dialog: bool) -> bool {
         let most = self.shared.bounds.lookup_memory.div_ceil(self.shard.process_status.shards);
         let (source, waiting) = (arrival.remote.ip(), self.waiting.bytes.saturating_add(bytes));
@@ -58,8 +59,8 @@ impl Engine {
         self.stack.core.transactions.refund(arrival.remote.ip(), bytes);
     }
 
-    /// Tells whether one more name may be looked up for a request. Each source has its share. Half of the room is for
-    /// requests that have shown a password or a route token of this server, and for emergency calls.
+    /// Tells whether one more name may be looked up for a request. Each source has its share. Half of the room is
+    /// reserved for requests that have proved a password or a route token of this server, and for emergency calls.
     pub(crate) fn may_resolve(&self, handling: &Handling<'_, '_>) -> bool {
         let (arrival, bounds) = (handling.request.arrival, &self.shared.bounds);
         let proof = &handling.progress.proof;
@@ -78,7 +79,7 @@ impl Engine {
             && self.has_room_to_wait(arrival, handling.request.message.bytes().len(), proof.in_dialog)
     }
 
-    /// Suspends a request with its progress. The returned ticket comes back with the answer.
+    /// Suspends a request with its progress. The returned ticket is in the answer.
     pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: QuestionKind) -> u64 {
         let request = handling.request;
         self.begins_to_wait(request.arrival, request.message.bytes().len());

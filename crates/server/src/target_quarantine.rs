@@ -1,15 +1,15 @@
-//! Next hops that failed: for a while others are tried before them (RFC 3263 section 4.3).
+//! Next hops that failed: for a while other next hops are tried before them (RFC 3263 section 4.3).
 //!
-//! A target is a next hop by one transport and, if that is secure, by the name that it proves. The server sets it aside
-//! in four cases: a request to it had no response at all, no connection to it could be made, an ICMP error that quotes
-//! such a request reports it unreachable, or the target itself refuses requests by a 503 with Retry-After. A response of
-//! another host does not count. A failure to send that this machine has caused does not count either. Contacts of users are no
-//! such targets: a silent phone is away, which the expiry of its registration and the end of its flow show (RFC 5626),
-//! and no other address replaces it.
+//! A target is a next hop by one transport and, if the transport is secure, by the name that the next hop proves. The
+//! server sets a target aside in four cases: a request to it had no response at all, no connection to it could be made,
+//! an ICMP error that quotes such a request reports it unreachable, or the target itself refuses requests by a 503 with
+//! Retry-After. A response of another host does not count. A failure to send that this machine has caused does not
+//! count either. Contacts of users are never set aside: a silent phone is away, which the expiry of its registration
+//! and the end of its flow show (RFC 5626), and no other address replaces it.
 //!
-//! When its time is over, one request may try a target again. For other requests the target stays aside until a response
-//! has come, or the same time has passed once more. Any response takes the target off the table, unless the target itself
-//! has set the time by Retry-After.
+//! When the time of a target is over, one request may try it again. For other requests the target remains aside until a
+//! response has arrived, or the same time has passed once more. Any response removes the target from the table, unless
+//! the target itself has set the time by Retry-After.
 
 use hashbrown::HashMap;
 use std::hash::BuildHasher;
@@ -19,12 +19,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::proxy::TargetFailure;
 use strowger_core::{PeerName, Target, Transport};
 
-/// Targets of the process that failed. A lock is held only for one of them. Times are milliseconds of
+/// Targets of the process that failed. A lock is held only for the access to one target. Times are milliseconds of
 /// [`strowger_core::Now::mono`].
 pub(crate) struct TargetQuarantine {
     parts: Box<[Mutex<Part>]>,
     hasher: foldhash::quality::RandomState,
-    /// Number of targets. Without any, a look-up costs one load.
+    /// Number of targets. If it is zero, a look-up costs one load.
     held: AtomicUsize,
 }
 
@@ -64,7 +64,7 @@ pub struct QuarantinedTarget {
     pub address: SocketAddr,
     /// Reason for which it is set aside.
     pub failure: TargetFailure,
-    /// Milliseconds until it may be tried again; 0: the next request may.
+    /// Milliseconds until the target may be tried again; 0 if the next request may try it.
     pub left: u64,
 }
 
@@ -89,7 +89,7 @@ enum State {
 
 const PARTS: usize = 64;
 
-/// Multiple of its time after which a target that no request has tried again is forgotten.
+/// Multiple of the time of a target after which the target is forgotten if no request has tried it again.
 const FORGOTTEN: u64 = 10;
 
 impl TargetQuarantine {
@@ -112,8 +112,8 @@ impl TargetQuarantine {
         self.held.load(Relaxed)
     }
 
-    /// Notes that a target has failed. Returns the milliseconds for which this sets it aside; `None`: it is set aside
-    /// already, or is not to be.
+    /// Notes that a target has failed. Returns the milliseconds for which this failure sets the target aside; `None` if
+    /// the target is set aside already, or must not be.
     pub(crate) fn fails(&self, target: &Target, failure: TargetFailure, now: u64, times: Times) -> Option<u64> {
         let time = match failure {
             TargetFailure::NoTcp => return None,
@@ -127,8 +127,8 @@ impl TargetQuarantine {
         let mut part = self.part(&key);
         let record = Record { failure, time, until: now + time, is_tried: false };
         if let Some(before) = part.get_mut(&key) {
-            // Requests in progress when it was set aside fail one after the other: its time stays as it began. A longer
-            // time that the target itself names counts.
+            // Requests that were in progress when the target was set aside fail one after the other: they do not
+            // prolong its time. A longer time that the target itself names does.
             let goes_on = before.until > now && !before.is_tried;
             let is_longer = matches!(failure, TargetFailure::Unavailable { .. }) && record.until > before.until;
             if goes_on && !is_longer {
@@ -145,7 +145,7 @@ impl TargetQuarantine {
         Some(time)
     }
 
-    /// Notes that a target has answered. Returns whether that took it off the table.
+    /// Notes that a target has answered. Returns whether the answer removed the target from the table.
     #[inline]
     pub(crate) fn answers(&self, target: &Target, now: u64) -> bool {
         self.holds_any() && self.take_off(target, now)
@@ -165,9 +165,9 @@ impl TargetQuarantine {
         goes
     }
 
-    /// Moves the targets of one candidate that are set aside behind the others. Their order stays otherwise, and also
-    /// if all are set aside. `may_try`: the first of them is tried now, and by this request if its time is over.
-    /// Returns whether the first one is not set aside.
+    /// Moves the targets of one candidate that are set aside after the other targets. The order is otherwise unchanged,
+    /// and also if all targets are set aside. `may_try`: whether the first target is tried now; it may be one whose
+    /// time is over, which this request then tries again. Returns whether the first target is not set aside.
     #[inline]
     pub(crate) fn order(&self, targets: &mut [Target], now: u64, may_try: bool) -> bool {
         !self.holds_any() || self.sort(targets, now, may_try)
@@ -195,7 +195,7 @@ impl TargetQuarantine {
         let key = Key::of(target);
         match self.part(&key).get(&key) {
             Some(record) if record.until > now => State::Aside,
-            // The time of the refusal is over.
+            // The time that the target named in its refusal is over.
             Some(Record { failure: TargetFailure::Unavailable { .. }, .. }) | None => State::Free,
             Some(_) => State::Due,
         }
@@ -205,7 +205,7 @@ impl TargetQuarantine {
     fn try_again(&self, target: &Target, now: u64) -> bool {
         let key = Key::of(target);
         let mut part = self.part(&key);
-        // Another shard may have been first.
+        // Another shard may have changed the time first.
         let Some(record) = part.get_mut(&key).filter(|record| record.until <= now) else { return false };
         (record.until, record.is_tried) = (now + record.time, true);
         true
@@ -227,7 +227,7 @@ impl TargetQuarantine {
         list
     }
 
-    /// Forgets targets whose own refusal has ended, and those that no request has tried for long.
+    /// Forgets targets that refused requests for a time that is over, and targets that no request has tried for long.
     pub(crate) fn tidy(&self, now: u64) {
         if !self.holds_any() {
             return;
@@ -267,7 +267,7 @@ mod tests {
         Target::new(Transport::Udp, ListenerId(0), SocketAddr::from(([192, 0, 2, 1], port)))
     }
 
-    /// Returns the ports of three targets in the order of trying.
+    /// Returns the ports of three targets in the order in which they are tried.
     fn ports(table: &TargetQuarantine, now: u64, may_try: bool) -> [u16; 3] {
         let mut targets = [1, 2, 3].map(at);
         table.order(&mut targets, now, may_try);
@@ -291,7 +291,8 @@ mod tests {
         assert_eq!((ports(&table, 62_100, true), table.held()), ([1, 2, 3], 0));
     }
 
-    /// Covers a trial request whose outcome is unknown, since its caller has cancelled it.
+    /// Checks that a trial request whose outcome is unknown, since its caller has cancelled it, is followed by another
+    /// trial.
     #[test]
     fn a_trial_without_an_end_is_followed_by_another() {
         let table = TargetQuarantine::new();
@@ -329,7 +330,8 @@ mod tests {
         assert!(!table.order(&mut [tls(Some(7))], 1, true));
     }
 
-    /// Follows RFC 3261 section 21.5.4. The target answers the BYEs of its calls meanwhile.
+    /// Checks RFC 3261 section 21.5.4: a target that refuses requests for a time is set aside for that time up to a
+    /// maximum. The target answers the BYEs of its calls meanwhile.
     #[test]
     fn one_that_says_for_how_long_is_left_in_peace_so_long_and_no_longer_than_may_be() {
         let table = TargetQuarantine::new();

@@ -1,4 +1,4 @@
-//! Existence of a local user: its row may be stored under any name of its domain.
+//! Existence of a local user, whose row may be stored under any name of its domain.
 
 use crate::decider::Decider;
 use crate::handling::Handling;
@@ -9,7 +9,7 @@ use strowger_store::error::StoreError;
 use strowger_store::subscriber::{self, SubscriberAnswer};
 
 impl Decider<'_> {
-    /// Returns the answer of the subscribers if the shard need not wait for it. Without subscribers every user is
+    /// Returns the answer of the subscribers if it is available without waiting. Without subscribers every user is
     /// absent.
     pub(crate) fn known(
         &self,
@@ -22,9 +22,9 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the answer of the subscribers about the user of a URI, under the canonical name of the domain first and
-    /// then under its other names, or the next question if an answer is missing. `unasked`: answer where the database is not
-    /// asked.
+    /// Returns the answer of the subscribers about the user of a URI: under the canonical name of the domain first,
+    /// then under its other names. If an answer is missing, returns the next question. `unasked`: answer to use if the
+    /// database is not asked.
     pub(crate) fn exists(
         &self,
         handling: &Handling<'_, '_>,
@@ -43,7 +43,7 @@ impl Decider<'_> {
         let names = identity.names_of(identity.domain_of(uri.host).unwrap_or(&written));
         for (domain, place) in names.zip(0..=u8::MAX) {
             let known = match &handling.progress.answers.user {
-                // The user was absent there, or the next name would not have been asked.
+                // The user was absent under that name, because otherwise the next name would not have been asked.
                 Some((asked, _)) if place < *asked => continue,
                 Some((asked, answer)) if place == *asked => Some(answer.clone()),
                 _ if is_explained => None,

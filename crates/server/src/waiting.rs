@@ -1,4 +1,4 @@
-//! Requests that wait, and messages that are held back behind them: their table.
+//! Table of requests that wait, and of messages that are held back behind them.
 
 use crate::handling::Progress;
 use crate::policy::ActivePolicy;
@@ -18,8 +18,8 @@ use strowger_core::{Arrival, Target, call};
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 
-/// Key of messages that stay in order: hashes of the Call-ID and of the sender's tag. Another peer that knows the
-/// Call-ID delays none of them.
+/// Key of a line, the messages that stay in order: hashes of the Call-ID and of the sender's tag. A peer that knows the
+/// Call-ID but not the tag delays none of them.
 pub(crate) type HoldKey = (u32, u32);
 
 /// Returns the key of a request. `secret`: key of [`call::hash`].
@@ -64,7 +64,7 @@ pub struct Held {
 }
 
 impl SuspendedRequest {
-    /// Takes the answer. An answer of another kind is ignored.
+    /// Stores the answer. An answer to another kind of question is ignored.
     pub(crate) fn take_answer(&mut self, answer: LookupResult) {
         let answers = &mut self.progress.answers;
         match (self.asks, answer) {
@@ -138,9 +138,9 @@ pub(crate) struct Registration {
     pub(crate) target: Option<Target>,
     /// Address of record, for the log.
     pub(crate) aor: String,
-    /// Log entry for the moment when the bindings are stored, if there is one.
+    /// Entry to log when the bindings are stored, if there is one.
     pub(crate) log: Option<(Changes, Sender)>,
-    /// Number of missing results: of the journal, and of the credential cache.
+    /// Number of results that are still missing, of the journal and of the credential cache.
     pub(crate) left: u8,
     /// Set if one of the results demands a 500.
     pub(crate) has_failed: bool,
@@ -178,7 +178,7 @@ impl Waiting {
         self.held.entry(line).or_default()
     }
 
-    /// Enters a request that begins to wait, and returns its ticket. `source`: the source that waits for a name.
+    /// Inserts a request that begins to wait, and returns its ticket. `source`: the source that waits for a name.
     pub(crate) fn insert(&mut self, waiting: SuspendedRequest, bytes: &[u8], source: Option<IpAddr>) -> Id {
         *self.lines.entry(waiting.line).or_insert(0) += 1;
         if let Some(source) = source {
@@ -221,7 +221,7 @@ impl Waiting {
         held
     }
 
-    /// Keeps the memory of a resumed request for the next one.
+    /// Keeps the memory of a resumed request for reuse by the next one.
     pub(crate) fn keep_spare(&mut self, mut waiting: Box<SuspendedRequest>) {
         const SPARE: usize = 64;
         const LONGEST: usize = 8_192;
@@ -233,7 +233,7 @@ impl Waiting {
     }
 }
 
-/// Decrements a count, and removes it at zero.
+/// Decrements a count, and removes the entry at zero.
 fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: &K) {
     if let Some(count) = counts.get_mut(of) {
         *count -= 1;

@@ -5,7 +5,7 @@ use strowger_calls::{CallState, Context, OwnRequest};
 use strowger_core::notice::{NoticeEvent, Party};
 use strowger_core::{ListenerId, Target, Transport};
 
-/// Anchors a call that bob answers.
+/// Sets up an anchored call that bob answers.
 fn answered(site: &mut Site) -> u64 {
     let context = site.begin("1");
     site.wait(1_000);
@@ -117,7 +117,7 @@ fn an_anchored_call_ends_at_its_lifetime() {
     assert!(due >= site.now.mono + LIFETIME);
     site.wait(due - site.now.mono);
     assert!(site.work(|calls, env| calls.end_due(env)));
-    // The callee refuses the first BYE, and gets another one.
+    // The callee refuses the first BYE, and gets another BYE.
     let [caller, callee] = byes(&mut site);
     site.confirm(caller);
     site.calls.set_responded(Some("192.0.2.9:5060".parse().expect("an address")));
@@ -140,7 +140,7 @@ fn an_anchored_call_continues_in_the_next_process() {
     site.restart();
     assert_eq!((site.list()[0].state, site.list()[0].answered), (CallState::Answered, Some(4_000)));
     assert_eq!(site.limits.calls(&line().counted), 1);
-    // The table doubts the calls of an earlier process: the role asks on both legs.
+    // The table doubts the calls of an earlier process, so it orders the role to ask on both legs.
     let due = site.calls.deadline().expect("a deadline");
     site.wait(due - site.now.mono);
     assert!(site.work(|calls, env| calls.end_due(env)));

@@ -1,5 +1,5 @@
-//! Role that anchors calls: it emits notices and answers orders about its legs, and has no line about accounting, limits, lists, kept state
-//! or ends. Owner of a table for it.
+//! Test role that anchors calls, and the owner of a table for it. The role emits notices and answers orders about its
+//! legs; it has no code for accounting, limits, lists, kept state or ends.
 
 use std::sync::Arc;
 use strowger_calls::ended_calls::EndedCalls;
@@ -79,7 +79,7 @@ impl Site {
         self.now.wall += milliseconds;
     }
 
-    /// Works on the table, and carries out its effects.
+    /// Runs `work` on the table, and carries out the effects of the table.
     pub(crate) fn work<T>(&mut self, work: impl FnOnce(&mut CallTable, &mut Environment<'_>) -> T) -> T {
         let mut env = Environment { now: self.now, router: &self.router, entropy: &mut self.entropy };
         let result = work(&mut self.calls, &mut env);
@@ -143,12 +143,12 @@ impl Site {
         }
     }
 
-    /// Emits a notice without a response.
+    /// Emits a notice that names no response.
     pub(crate) fn emit(&mut self, context: u64, event: NoticeEvent) {
         self.work(|calls, env| calls.on_notice(env, &Notice { context, event }, b""));
     }
 
-    /// Emits the notice of a response that goes to alice.
+    /// Emits the notice of a response that is sent to alice.
     pub(crate) fn respond(&mut self, call_id: &str, context: u64, status: u16) {
         let body = if status == 200 { SDP } else { "" };
         let text = format!(
@@ -171,7 +171,7 @@ impl Site {
         std::mem::take(&mut self.orders)
     }
 
-    /// Emits a 200 of the party to the request of this order.
+    /// Emits the notice of a 200 from the party to the request of this order.
     pub(crate) fn confirm(&mut self, context: u64) {
         self.emit(context, NoticeEvent::Answered { status: 200, first: true, bytes: 0..0, after: None });
     }

@@ -1,7 +1,8 @@
 //! Dialogs (RFC 3261 section 12): peer-to-peer state of two user agents.
 //!
-//! A [`Dialog`] is made from the message that establishes it, verifies the peer's messages in it, and writes the start line and header of
-//! ours. It can be serialized. Its [`OfferAnswer`] tracks the exchange of session descriptions (RFC 3264).
+//! A [`Dialog`] is created from the message that establishes it, verifies the peer's messages in it, and writes the
+//! start line and header of our messages. It can be serialized. Its [`OfferAnswer`] tracks the exchange of session
+//! descriptions (RFC 3264).
 
 mod offer;
 mod request;

@@ -28,9 +28,9 @@ pub enum Description {
 /// Reason to refuse an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OfferError {
-    /// The peer offers while our own offer is unanswered: 491 (RFC 3261 section 14.2, RFC 3311 section 5.2).
+    /// The peer sends an offer while our own offer is unanswered: 491 (RFC 3261 section 14.2, RFC 3311 section 5.2).
     Glare,
-    /// The peer offers again before we answered: 500 with Retry-After (RFC 3311 section 5.2).
+    /// The peer sends another offer before we answered: 500 with Retry-After (RFC 3311 section 5.2).
     OverlappingOffer,
 }
 
@@ -52,7 +52,7 @@ impl OfferAnswer {
         description
     }
 
-    /// Notes a description in a request: an offer, unless it answers ours (ACK and PRACK may).
+    /// Notes a description in a request. It is an offer, unless it answers our offer (in an ACK or PRACK).
     ///
     /// # Errors
     /// The offer must be refused; nothing changes then.
@@ -71,8 +71,8 @@ impl OfferAnswer {
         }
     }
 
-    /// Notes a description in a response: the answer to our offer, or an offer if our request had no body. Returns none for a repeated
-    /// answer (a 200 after a 183).
+    /// Notes a description in a response: the answer to our offer, or an offer if our request had no body. Returns
+    /// `None` for a repeated answer (in a 200 after a 183).
     pub fn receive_response(&mut self, request_had_offer: bool) -> Option<Description> {
         match *self {
             Self::LocalOffer => {

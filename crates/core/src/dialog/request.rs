@@ -11,7 +11,7 @@ pub struct RequestRoute<'a> {
     pub uri: &'a [u8],
     /// Value of Route. Empty: none.
     pub routes: &'a [u8],
-    /// Target to append after `routes` for a strict router. Empty: none.
+    /// Target to append after `routes` for a strict router; empty if there is none.
     pub last: &'a [u8],
     /// URI of the next hop.
     pub hop: &'a [u8],
@@ -73,8 +73,8 @@ impl Dialog {
         RequestRoute::new(self.target(), self.routes())
     }
 
-    /// Appends start line and header lines up to CSeq of a request; `via` writes the value of Via. The caller adds its own lines,
-    /// Content-Length, the blank line and the body.
+    /// Appends the start line of a request, and its header lines up to CSeq. `via` writes the value of Via. The caller
+    /// adds its own lines, Content-Length, the blank line and the body.
     pub fn write_request(&self, method: Method, cseq: u32, via: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         let route = self.request_route();
         out.extend_from_slice(method.text());

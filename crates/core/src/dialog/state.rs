@@ -81,14 +81,15 @@ pub struct Dialog {
     /// Set if both sides use TLS (section 12.1): made by a request to a SIPS URI over a secure transport.
     secure: bool,
     local_cseq: u32,
-    /// CSeq of the peer. None until the peer has sent a request.
+    /// CSeq of the peer; `None` until the peer has sent a request.
     remote_cseq: Option<u32>,
     /// Exchange of session descriptions.
     pub exchange: OfferAnswer,
 }
 
 impl Dialog {
-    /// Makes the dialog of a response to our request (section 12.1.2). `secure`: the request went to a SIPS URI over TLS.
+    /// Creates the dialog of a response to our request (section 12.1.2). `secure`: whether the request was sent to a
+    /// SIPS URI over TLS.
     ///
     /// # Errors
     /// A header field that a dialog needs is missing. A To without tag makes no dialog (a 100, or a peer of RFC 2543).
@@ -112,8 +113,9 @@ impl Dialog {
         })
     }
 
-    /// Makes the dialog of our response with `local_tag` to a request (section 12.1.1). `secure`: the request came over TLS with a SIPS
-    /// Request-URI. It begins as [`State::Early`]; [`Dialog::confirm`] follows when a 2xx is sent.
+    /// Creates the dialog of our response with `local_tag` to a request (section 12.1.1). `secure`: whether the request
+    /// came over TLS with a SIPS Request-URI. It begins as [`State::Early`]; [`Dialog::confirm`] follows when a 2xx is
+    /// sent.
     ///
     /// # Errors
     /// A header field that a dialog needs is missing.
@@ -133,7 +135,7 @@ impl Dialog {
         })
     }
 
-    /// Returns our end, which later requests of either end do not change.
+    /// Returns the role of our end, which later requests of either end do not change.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -143,17 +145,17 @@ impl Dialog {
         self.state
     }
 
-    /// Tells whether the dialog was made over TLS, by a request to a SIPS URI (sections 12.1.1 and 12.1.2).
+    /// Tells whether the dialog was created over TLS, by a request to a SIPS URI (sections 12.1.1 and 12.1.2).
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// Returns the Call-ID of each of its requests.
+    /// Returns the Call-ID of each request of the dialog.
     pub fn call_id(&self) -> &[u8] {
         self.texts.of(Piece::CallId)
     }
 
-    /// Returns our tag: of From in our requests, of To in the peer's.
+    /// Returns our tag: the tag of From in our requests, and of To in the peer's requests.
     pub fn local_tag(&self) -> &[u8] {
         self.texts.of(Piece::LocalTag)
     }
@@ -163,7 +165,7 @@ impl Dialog {
         self.texts.of(Piece::RemoteTag)
     }
 
-    /// Returns our name-addr, without tag.
+    /// Returns our name-addr, without the tag.
     pub fn local(&self) -> &[u8] {
         self.texts.of(Piece::Local)
     }
@@ -178,7 +180,7 @@ impl Dialog {
         self.texts.of(Piece::Target)
     }
 
-    /// Returns the route set as a value of Route: name-addrs joined with commas. Empty: none.
+    /// Returns the route set as a value of Route: name-addrs joined with commas; empty if there are none.
     pub fn routes(&self) -> &[u8] {
         self.texts.of(Piece::Routes)
     }
@@ -193,19 +195,19 @@ impl Dialog {
         self.remote_cseq
     }
 
-    /// Returns the CSeq of our next request (section 12.2.1.1). Numbers of a callee start with `first`.
+    /// Returns the CSeq of our next request (section 12.2.1.1). The numbers of a callee start with `first`.
     pub fn next_cseq(&mut self, first: u32) -> u32 {
         self.local_cseq =
             if self.local_cseq == 0 { first.clamp(1, 1 << 30) } else { self.local_cseq.saturating_add(1) };
         self.local_cseq
     }
 
-    /// Notes the CSeq of a request sent outside of this dialog's count: an INVITE repeated with credentials.
+    /// Notes the CSeq of a request that did not take its number from this dialog: an INVITE repeated with credentials.
     pub fn catch_up(&mut self, cseq: u32) {
         self.local_cseq = self.local_cseq.max(cseq);
     }
 
-    /// Tells whether these tags, seen from our side, identify this dialog (section 12.2.2).
+    /// Tells whether these tags, as seen from our side, identify this dialog (section 12.2.2).
     pub fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
         self.local_tag() == local_tag && self.remote_tag() == remote_tag && self.call_id() == call_id
     }
@@ -242,7 +244,8 @@ impl Dialog {
         }
     }
 
-    /// Confirms the dialog by a 2xx to its INVITE, received or sent. A received one replaces the route set (section 13.2.2.4).
+    /// Confirms the dialog by a 2xx to its INVITE, received or sent. A received 2xx replaces the route set (section
+    /// 13.2.2.4).
     pub fn confirm(&mut self, received: Option<&Message<'_>>) {
         if self.state != State::Early {
             return;
@@ -273,7 +276,8 @@ pub(crate) const fn refreshes(method: Method) -> bool {
     matches!(method, Method::Invite | Method::Update | Method::Subscribe | Method::Notify | Method::Refer)
 }
 
-/// Collects the texts of a dialog that `message` makes. The sender of an old request may have an empty tag (section 12.1.1).
+/// Collects the texts of a dialog that `message` creates. The sender of an old request may have an empty tag (section
+/// 12.1.1).
 fn texts(
     message: &Message<'_>,
     role: Role,
@@ -313,7 +317,7 @@ fn write_untagged(party: &Party<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the URI of the Contact; a message that makes a dialog has one (section 8.1.1.8).
+/// Returns the URI of the Contact, which a message that creates a dialog must have (section 8.1.1.8).
 fn contact<'a>(message: &Message<'a>) -> Result<Option<&'a [u8]>, Invalid> {
     match message.contacts().next() {
         None => Ok(None),
@@ -324,11 +328,11 @@ fn contact<'a>(message: &Message<'a>) -> Result<Option<&'a [u8]>, Invalid> {
 
 type Routes<'a> = SmallVec<[NameAddr<'a>; 4]>;
 
-/// Reads Record-Route: in its order for the callee, reversed for the caller (sections 12.1.1 and 12.1.2).
+/// Parses the Record-Routes: in their order for the callee, reversed for the caller (sections 12.1.1 and 12.1.2).
 fn route_set<'a>(message: &Message<'a>, role: Role) -> Result<Routes<'a>, Invalid> {
     let mut routes = Routes::new();
     for route in message.record_routes() {
-        // Display names have no meaning for a proxy; without them a route starts with its bracket.
+        // Proxies ignore display names; without them a route starts with its bracket.
         routes.push(NameAddr { display: b"", ..route.map_err(|_| Invalid::Header(Name::RecordRoute))?.value.0 });
     }
     if role == Role::Caller {

@@ -1,4 +1,4 @@
-//! Algorithm of a challenge: RFC 7616 section 3.3 and RFC 8760 section 2.
+//! Algorithms of challenges: RFC 7616 section 3.3 and RFC 8760 section 2.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use subtle::ConstantTimeEq;
 /// Hash function of digest authentication, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hash {
-    /// RFC 1321, 16 bytes: for peers that know no other.
+    /// RFC 1321, 16 bytes; for peers that support no other hash.
     Md5,
     /// FIPS 180-4, 32 bytes.
     Sha256,
@@ -56,14 +56,14 @@ pub struct HashValue {
 }
 
 impl HashValue {
-    /// Makes the value with these bytes; none unless there are exactly [`Hash::size`] of them.
+    /// Creates the value with these bytes; returns `None` unless there are exactly [`Hash::size`] of them.
     pub fn from_bytes(hash: Hash, bytes: &[u8]) -> Option<Self> {
         let mut all = [0; 32];
         (bytes.len() == hash.size()).then(|| all[..hash.size()].copy_from_slice(bytes))?;
         Some(Self { hash, bytes: all })
     }
 
-    /// Reads hexadecimal digits of either case; none for another length or another character.
+    /// Parses hexadecimal digits of either case; returns `None` for a wrong length or another character.
     pub fn from_hex(hash: Hash, hex: &[u8]) -> Option<Self> {
         if hex.len() != 2 * hash.size() {
             return None;
@@ -85,7 +85,7 @@ impl HashValue {
         &self.bytes[..self.hash.size()]
     }
 
-    /// Returns lower-case hexadecimal digits, the form in which RFC 7616 feeds one hash into the next.
+    /// Returns lower-case hexadecimal digits, which RFC 7616 uses as input of the next hash.
     pub fn hex(&self) -> Hex {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut digits = [0; 64];
@@ -107,7 +107,7 @@ impl Eq for HashValue {}
 
 impl fmt::Debug for HashValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An HA1 is equivalent to a password, so no value is ever printed by accident.
+        // An HA1 is equivalent to a password, so `Debug` never prints a value.
         write!(f, "HashValue({:?}, ..)", self.hash)
     }
 }
@@ -138,7 +138,8 @@ pub(super) fn hex_digit(byte: u8) -> Option<u8> {
 pub struct Algorithm {
     /// Hash of HA1, HA2 and the response.
     pub hash: Hash,
-    /// `-sess`: the HA1 is mixed with nonce and cnonce (RFC 7616 section 3.4.2).
+    /// Whether the algorithm has the suffix `-sess`: the HA1 is hashed together with nonce and cnonce (RFC 7616 section
+    /// 3.4.2).
     pub session: bool,
 }
 
@@ -160,7 +161,7 @@ impl Algorithm {
     pub const ALL: [Self; 6] =
         [Self::MD5, Self::MD5_SESS, Self::SHA_256, Self::SHA_256_SESS, Self::SHA_512_256, Self::SHA_512_256_SESS];
 
-    /// Returns the token as registered with IANA.
+    /// Returns the name of the algorithm as registered with IANA.
     pub const fn name(self) -> &'static str {
         match (self.hash, self.session) {
             (Hash::Md5, false) => "MD5",
@@ -172,7 +173,7 @@ impl Algorithm {
         }
     }
 
-    /// Reads the token in any case; none for an unknown algorithm.
+    /// Parses the name of an algorithm in any case; returns `None` for an unknown algorithm.
     pub fn parse(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| name.eq_ignore_ascii_case(algorithm.name().as_bytes()))
     }

@@ -28,7 +28,7 @@ impl fmt::Debug for Secret<'_> {
 /// Request to be repeated, and its sender.
 #[derive(Clone, Copy, Debug)]
 pub struct ChallengeAnswer<'a> {
-    /// User name in the realm; it is hashed if the challenge has `userhash=true`.
+    /// User name in the realm; it is sent hashed if the challenge has `userhash=true`.
     pub user: &'a [u8],
     /// Secret for the realm of the challenge.
     pub secret: Secret<'a>,
@@ -36,11 +36,11 @@ pub struct ChallengeAnswer<'a> {
     pub method: &'a [u8],
     /// Request-URI.
     pub uri: &'a [u8],
-    /// Whole body, may be empty; only auth-int covers it.
+    /// Whole body, may be empty; used only with auth-int.
     pub body: &'a [u8],
     /// Random text, new for each challenge, without control characters.
     pub cnonce: &'a [u8],
-    /// Nonce count: 1 for the first use of the challenge's nonce, then one more each.
+    /// Nonce count: 1 for the first use of the challenge's nonce, and incremented for each further use.
     pub nc: u32,
 }
 
@@ -70,7 +70,7 @@ impl std::error::Error for ChallengeAnswerError {}
 impl ChallengeAnswer<'_> {
     /// Appends the value of the header field: `Digest username=...`, without name and line end.
     ///
-    /// If both qualities are offered, it uses `auth`, because a proxy may change a body on its way.
+    /// If both qualities are offered, the answer uses `auth`, because a proxy may change the body.
     ///
     /// # Errors
     /// The challenge needs an unknown algorithm or quality, or a missing HA1; nothing is appended then.

@@ -18,7 +18,8 @@ use crate::now::Now;
 pub struct DigestSettings {
     /// Qualities of protection offered and accepted. auth-int fails if a proxy changes a body.
     pub qop: QopOffer,
-    /// Accepts answers without qop (RFC 2069); each uses up a nonce. Never if only auth-int is offered.
+    /// Accepts answers without qop (RFC 2069), each of which uses up a nonce. Such answers are never accepted if only
+    /// auth-int is offered.
     pub without_qop: bool,
     /// Lifetime of a nonce in seconds.
     pub nonce_life: u32,
@@ -52,8 +53,8 @@ impl Default for DigestSettings {
 pub enum UriCheck {
     /// No comparison.
     Off,
-    /// Same user and same host; scheme, port, parameters and the form of escapes may differ. Any value for the registrar, since To names
-    /// the user of the binding.
+    /// Same user and same host; scheme, port, parameters and the form of escapes may differ. For a REGISTER any value
+    /// is accepted, since To names the user of the binding.
     #[default]
     Loose,
     /// Same bytes.
@@ -67,11 +68,11 @@ pub struct SignedRequest<'a> {
     pub method: &'a [u8],
     /// Request-URI.
     pub uri: &'a [u8],
-    /// Whole body, may be empty; only auth-int covers it.
+    /// Whole body, may be empty; used only with auth-int.
     pub body: &'a [u8],
     /// Set for a REGISTER to this server.
     pub to_registrar: bool,
-    /// Source address without port, as bytes of any fixed form; the same form as for the challenge.
+    /// Source address without port, as bytes in any fixed form, which must be the form used for the challenge.
     pub source: &'a [u8],
     /// Set if a handshake has proved that the source receives messages at its address; a datagram proves nothing.
     pub source_is_proven: bool,
@@ -101,10 +102,10 @@ pub struct ChallengeParams<'a> {
 pub enum Authentication {
     /// The user knows the password, and this request was not seen before.
     Ok,
-    /// The nonce is not valid, or no longer: challenge again with stale=true.
+    /// The nonce is not valid, or not valid any more: challenge again with stale=true.
     Stale(Staleness),
-    /// The response is wrong or the user unknown. The source receives messages at its address: it used a nonce that was sent there, or a
-    /// handshake proved it. So the failure counts against the source.
+    /// The response is wrong or the user unknown. The source receives messages at its address, as proved by a nonce
+    /// that was sent to this address, or by a handshake. So the failure counts against the source.
     WrongPassword,
     /// The nonce is not ours (or made with an earlier secret); nothing else was verified. The new challenge has stale=true, so that a phone
     /// tries again by itself, and no peer learns whether the response was right.
@@ -136,13 +137,14 @@ impl Authentication {
 /// Reason why a nonce is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staleness {
-    /// The lifetime of the nonce is over; the response is right.
+    /// The lifetime of the nonce is over, but the response is right.
     Expired,
-    /// The table of used nonces is full, or the share of this user is; the response is right.
+    /// The table of used nonces is full, or the share of this user is, but the response is right.
     TableFull,
-    /// The nonce came by UDP, but was issued to another source. A peer that guesses passwords could use the nonces of one source and send from
-    /// another, so that no failure would count. The response was not verified. A phone that changed its network tries again by itself; one
-    /// whose address changes with each datagram never gets in by UDP.
+    /// The nonce came by UDP, but was issued to another source. A peer that guesses passwords could use the nonces of
+    /// one source and send from another, so that no failure would count. The response was not verified. A phone that
+    /// changed its network tries again by itself; a phone whose address changes with each datagram can never
+    /// authenticate by UDP.
     OtherSource,
     /// The nonce was issued before this process began, so its uses are unknown. The response was not verified.
     BeforeStart,
@@ -206,13 +208,13 @@ pub struct CheckedCredentials {
 }
 
 impl CheckedCredentials {
-    /// Returns the algorithm, so that a store need fetch only its HA1.
+    /// Returns the algorithm of the credentials, so that a store need fetch only the HA1 for it.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 }
 
-/// Writes challenges and verifies credentials for one process; shared by all shards.
+/// Writer of challenges and verifier of credentials for one process; shared by all shards.
 #[derive(Debug)]
 pub struct Authenticator {
     settings: DigestSettings,
@@ -230,16 +232,17 @@ struct Lasting {
 }
 
 impl Authenticator {
-    /// Creates an authenticator. `secret`: shared by servers that accept each other's nonces. Each server has its own table of used counts,
-    /// so a request to one can be replayed to another until its nonce expires. `seed`: random per process. Nonces of others are valid only
-    /// if they were issued after `started`, since the table does not know earlier uses.
+    /// Creates an authenticator. `secret`: shared by servers that accept each other's nonces. Each server has its own
+    /// table of used counts, so a request that one server has accepted can be replayed to another until its nonce
+    /// expires. `seed`: random per process. Nonces of other servers are valid only if they were issued after `started`,
+    /// since the table does not know earlier uses.
     pub fn new(settings: DigestSettings, secret: &[u8], seed: u64, started: Now) -> Self {
         let decoy = Hmac::new(secret);
         let decoy = Hash::ALL.into_iter().filter_map(|hash| {
             let value = decoy.mac(&[b"strowger digest nobody 1"]);
             Ha1::from_bytes(hash, &value[..hash.size()])
         });
-        // Nonces show it, so it must not reveal the seed.
+        // Nonces contain this value, so it must not reveal the seed.
         let [a, b, c, ..] = Hmac::new(&seed.to_le_bytes()).mac(&[b"strowger digest process"]);
         let lasting = Lasting {
             key: NonceKey::new(secret, u32::from_be_bytes([0, a, b, c])),
@@ -255,21 +258,21 @@ impl Authenticator {
         &self.settings
     }
 
-    /// Returns an authenticator with other settings. Issued nonces stay valid, and used ones stay known. The settings of their table do not
-    /// change: lifetime of a nonce, clock skew, bounds of the table.
+    /// Returns an authenticator with other settings. Issued nonces stay valid, and used nonces stay known. The settings
+    /// of the table of used nonces do not change: lifetime of a nonce, clock skew, bounds of the table.
     #[must_use]
     pub fn with_settings(&self, settings: DigestSettings) -> Self {
         let DigestSettings { nonce_life, clock_skew, replay, .. } = self.settings;
         Self { settings: DigestSettings { nonce_life, clock_skew, replay, ..settings }, lasting: self.lasting.clone() }
     }
 
-    /// Returns the table of used counts, for its gauges.
+    /// Returns the table of used counts, so that its gauges can be read.
     pub fn used(&self) -> &ReplayTable {
         &self.lasting.used
     }
 
-    /// Drops used nonces whose lifetime is over. Verification does so too, part by part; a call every few seconds keeps the table of an
-    /// idle server empty.
+    /// Drops used nonces whose lifetime is over. Verification drops them too, partition by partition; a call every few
+    /// seconds keeps the table of an idle server empty.
     pub fn purge(&self, now: Now) {
         self.lasting.used.purge(seconds(now));
     }
@@ -335,8 +338,8 @@ impl Authenticator {
         Ok(CheckedCredentials { nonce, algorithm, qop, count, given })
     }
 
-    /// Verifies the response. `ha1`: none for an unknown user, which takes the same work as a wrong password; so does a set without the
-    /// algorithm.
+    /// Verifies the response. `ha1`: `None` for an unknown user. An unknown user, or a set without the algorithm, takes
+    /// the same computing time as a wrong password.
     pub fn decide(
         &self,
         now: Now,
@@ -368,7 +371,8 @@ impl Authenticator {
         if !ticket.nonce.is_fresh(seconds(now), self.settings.nonce_life, self.settings.clock_skew) {
             return Authentication::Stale(Staleness::Expired);
         }
-        // The key is not the username: another form of it may name the same subscriber, and the response does not cover it.
+        // The key of the entry is the HA1 and not the username, because another spelling of the username may name the
+        // same subscriber, and the response does not cover the spelling.
         match self.lasting.used.admit(seconds(now), &ticket.nonce, ha1.value().as_bytes(), ticket.count) {
             Admission::New => Authentication::Ok,
             Admission::Replayed => Authentication::Replay,
@@ -376,7 +380,7 @@ impl Authenticator {
         }
     }
 
-    /// Does [`Authenticator::check`] and [`Authenticator::decide`] in one.
+    /// Calls [`Authenticator::check`] and [`Authenticator::decide`].
     pub fn verify(
         &self,
         now: Now,
@@ -440,7 +444,7 @@ fn user_and_host(uri: &[u8]) -> (&[u8], &[u8]) {
         Some(colon) if uri[..colon].iter().all(u8::is_ascii_alphabetic) => &uri[colon + 1..],
         _ => uri,
     };
-    // An `@` may stand in headers but not in a host; `;` and `?` may stand in a user part (RFC 3261 section 25.1).
+    // Headers may contain an `@`, but a host may not; a user part may contain `;` and `?` (RFC 3261 section 25.1).
     let (user, rest) = match rest.iter().position(|&b| b == b'@') {
         Some(at) => (&rest[..at], &rest[at + 1..]),
         None => (&rest[..0], rest),
@@ -451,7 +455,7 @@ fn user_and_host(uri: &[u8]) -> (&[u8], &[u8]) {
         _ => rest.iter().position(|b| b":;?>".contains(b)),
     };
     let host = &rest[..end.unwrap_or(rest.len())];
-    // A name may end in the dot of the root.
+    // A host name may end with the dot of the root domain.
     (user, host.strip_suffix(b".").unwrap_or(host))
 }
 

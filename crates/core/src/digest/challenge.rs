@@ -94,15 +94,16 @@ pub struct Challenge<'a> {
     pub realm: Text<'a>,
     /// Text of the server, opaque to the user agent; each answer repeats it.
     pub nonce: Text<'a>,
-    /// URIs with the same credentials, joined with spaces (RFC 7616 section 3.3); unused here.
+    /// URIs for which the same credentials are valid, joined with spaces (RFC 7616 section 3.3); unused by this
+    /// program.
     pub domain: Option<Text<'a>>,
     /// Text that each answer repeats.
     pub opaque: Option<Text<'a>>,
-    /// Set if the nonce was too old but the password right: try again without asking the user.
+    /// Set if the nonce was too old but the password right: the client tries again without asking the user.
     pub stale: bool,
-    /// Algorithm. None: the parameter is missing, which means MD5.
+    /// Algorithm; `None` if the parameter is missing, which means MD5.
     pub algorithm: Option<Text<'a>>,
-    /// Offered qualities. None: the parameter is missing, so the server implements RFC 2069.
+    /// Offered qualities; `None` if the parameter is missing, so that the server implements RFC 2069.
     pub qop: Option<QopOffer>,
     /// Set by `userhash=true`: the server knows its users by hashed names (RFC 7616 section 3.4.4).
     pub userhash: bool,
@@ -150,21 +151,22 @@ impl<'a> Challenge<'a> {
         })
     }
 
-    /// Returns the algorithm, MD5 if none is named; none if it is unknown here.
+    /// Returns the algorithm, MD5 if none is named; `None` if the algorithm is unknown.
     pub fn algorithm(&self) -> Option<Algorithm> {
         self.algorithm.map_or(Some(Algorithm::MD5), |name| Algorithm::parse(name.raw()))
     }
 
-    /// Tells whether this side can answer: a known algorithm, and a known qop or none at all.
+    /// Tells whether this side can answer the challenge: its algorithm is known, and its qop is known or missing.
     pub fn is_supported(&self) -> bool {
         self.algorithm().is_some() && self.qop.is_none_or(|offer| offer != QopOffer::default())
     }
 }
 
-/// Returns the supported challenge with the strongest hash; of equal ones the first, as the server prefers it.
+/// Returns the supported challenge with the strongest hash. Of several with this hash it returns the first, because the
+/// server lists challenges in the order of its preference.
 pub fn strongest<'c, 'a>(challenges: &'c [Challenge<'a>]) -> Option<&'c Challenge<'a>> {
     let rank = |challenge: &Challenge<'_>| challenge.algorithm().map(|algorithm| algorithm.hash);
-    // `max_by_key` returns the last of equals, so the iteration is backwards.
+    // `max_by_key` returns the last of equal elements, so the iteration is backwards.
     challenges.iter().rev().filter(|challenge| challenge.is_supported()).max_by_key(|challenge| rank(challenge))
 }
 

@@ -22,7 +22,7 @@ impl Qop {
         }
     }
 
-    /// Reads the token in any case.
+    /// Parses the value of the parameter in any case.
     pub fn parse(token: &[u8]) -> Option<Self> {
         [Self::Auth, Self::AuthInt].into_iter().find(|qop| token.eq_ignore_ascii_case(qop.name().as_bytes()))
     }
@@ -30,27 +30,27 @@ impl Qop {
 
 /// HA1: `H(user ":" realm ":" password)`, kept by a subscriber database in place of a password.
 ///
-/// An HA1 opens the account in this realm as the password does, so `Debug` hides it.
+/// An HA1 gives access to the account in this realm as the password does, so `Debug` hides the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ha1(HashValue);
 
 impl Ha1 {
-    /// Computes the HA1 of a password. Name and realm without quotes or escapes.
+    /// Computes the HA1 of a password. Name and realm are without quotes or escapes.
     pub fn new(hash: Hash, user: &[u8], realm: &[u8], password: &[u8]) -> Self {
         Self(hash.of(&[user, b":", realm, b":", password]))
     }
 
-    /// Reads stored hexadecimal digits; none if they are no value of this hash.
+    /// Parses stored hexadecimal digits; returns `None` if they are no value of this hash.
     pub fn from_hex(hash: Hash, hex: &[u8]) -> Option<Self> {
         HashValue::from_hex(hash, hex).map(Self)
     }
 
-    /// Makes the value from its raw bytes, 16 for MD5 and 32 for the others.
+    /// Creates the value from its raw bytes: 16 for MD5 and 32 for the other hashes.
     pub fn from_bytes(hash: Hash, bytes: &[u8]) -> Option<Self> {
         HashValue::from_bytes(hash, bytes).map(Self)
     }
 
-    /// Returns the hash value, which is worth as much as the password.
+    /// Returns the hash value, which is as secret as the password.
     pub fn value(&self) -> &HashValue {
         &self.0
     }
@@ -106,7 +106,7 @@ impl Ha1Set {
         Ha1::from_bytes(hash, bytes)
     }
 
-    /// Tells whether no value is stored: then no response can be right.
+    /// Tells whether no value is stored, so that no response can be right.
     pub fn is_empty(&self) -> bool {
         self.md5.is_none() && self.sha256.is_none() && self.sha512_256.is_none()
     }
@@ -152,15 +152,15 @@ pub fn userhash(hash: Hash, user: &[u8], realm: &[u8]) -> HashValue {
 /// Input of a response without the secret. Values are unquoted.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseInput<'a> {
-    /// Algorithm of the response; the HA1 must have its hash.
+    /// Algorithm of the response, which must have the hash of the HA1.
     pub algorithm: Algorithm,
-    /// Quality of protection. None: the response is that of RFC 2069.
+    /// Quality of protection; `None` for a response as in RFC 2069.
     pub qop: Option<Qop>,
     /// Nonce of the challenge.
     pub nonce: &'a [u8],
     /// Digits of the nonce count as received; unused without qop.
     pub nc: &'a [u8],
-    /// Client nonce; without qop used by `-sess` algorithms only.
+    /// Client nonce; without qop only `-sess` algorithms use it.
     pub cnonce: &'a [u8],
     /// Method; empty for the `rspauth` of a server.
     pub method: &'a [u8],
@@ -170,9 +170,9 @@ pub struct ResponseInput<'a> {
     pub body: &'a [u8],
 }
 
-/// Computes the response (RFC 7616 section 3.4.1); without qop that of RFC 2069.
+/// Computes the response (RFC 7616 section 3.4.1), or without qop the response of RFC 2069.
 ///
-/// `ha1` must have the algorithm's hash, else the value matches nothing.
+/// `ha1` must have the algorithm's hash, otherwise the value matches no response.
 pub fn response(ha1: &Ha1, input: &ResponseInput<'_>) -> HashValue {
     let hash = input.algorithm.hash;
     let a1 = if input.algorithm.session { session_ha1(ha1, input.nonce, input.cnonce) } else { ha1.0 };

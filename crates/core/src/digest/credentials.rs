@@ -8,7 +8,8 @@ use super::params::{HeaderError, Malformed, Params, Text, scheme};
 
 /// Digest credentials as views into the header field; nothing is copied.
 ///
-/// Any value may have quotes or none. A repeated parameter is refused, because two readers of the message could believe different ones.
+/// Each value may be quoted or not. A repeated parameter is refused, because two readers of the message could use
+/// different ones of its values.
 #[derive(Clone, Copy, Debug)]
 pub struct Credentials<'a> {
     /// `username`; a hash if `userhash` is set.
@@ -19,11 +20,12 @@ pub struct Credentials<'a> {
     pub realm: Text<'a>,
     /// Nonce of the challenge.
     pub nonce: Text<'a>,
-    /// Request-URI as written by the user agent; proxies may have rewritten the real one since (RFC 3261 section 22.4 item 5).
+    /// Request-URI as written by the user agent; proxies may have rewritten the Request-URI of the request since (RFC
+    /// 3261 section 22.4 item 5).
     pub uri: Text<'a>,
     /// Hexadecimal digits; [`Credentials::response_value`] reads them.
     pub response: Text<'a>,
-    /// Algorithm. None: the parameter is missing, which means MD5.
+    /// Algorithm; `None` if the parameter is missing, which means MD5.
     pub algorithm: Option<Text<'a>>,
     /// Text chosen by the user agent, part of the response with a qop or a `-sess` algorithm.
     pub cnonce: Option<Text<'a>>,
@@ -82,7 +84,7 @@ impl<'a> Credentials<'a> {
                 8 if is("userhash") => (&mut userhash, "userhash"),
                 9 if is("algorithm") => (&mut read.algorithm, "algorithm"),
                 9 if is("username*") => (&mut read.username_ext, "username*"),
-                // auth-param: extensions are ignored (RFC 7616 section 3.4).
+                // Extensions (auth-param) are ignored (RFC 7616 section 3.4).
                 _ => continue,
             };
             if slot.replace(value).is_some() {
@@ -97,7 +99,7 @@ impl<'a> Credentials<'a> {
         read.userhash = userhash.is_some_and(|value| value.is("true"));
         match (read.username, read.username_ext) {
             (None, None) => Err(HeaderError::Missing("username")),
-            // RFC 7616 section 3.4: both are an error, and so is username* together with userhash.
+            // Both parameters together are an error (RFC 7616 section 3.4), and so is username* together with userhash.
             (Some(_), Some(_)) => Err(HeaderError::Twice("username")),
             (None, Some(_)) if read.userhash => Err(HeaderError::Missing("username")),
             _ => Ok(read),
@@ -106,7 +108,7 @@ impl<'a> Credentials<'a> {
 
     /// Returns the decoded user name; none if `username*` is not valid UTF-8 in the encoding of RFC 5987.
     ///
-    /// With `userhash` it is the hexadecimal value of [`userhash`](super::userhash).
+    /// With `userhash` the name is the hexadecimal value of [`userhash`](super::userhash).
     pub fn user(&self) -> Option<Cow<'a, [u8]>> {
         match (self.username, self.username_ext) {
             (Some(name), _) => Some(name.value()),
@@ -115,17 +117,18 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// Returns the claimed algorithm, MD5 if the parameter is missing; none if it is unknown here.
+    /// Returns the claimed algorithm, MD5 if the parameter is missing; `None` if the algorithm is unknown.
     pub fn algorithm(&self) -> Option<Algorithm> {
         self.algorithm.map_or(Some(Algorithm::MD5), |name| Algorithm::parse(name.raw()))
     }
 
-    /// Returns the claimed quality of protection. Inner none: the parameter is missing; outer none: it is unknown.
+    /// Returns the claimed quality of protection: `Some(None)` if the parameter is missing, `None` if the quality is
+    /// unknown.
     pub fn qop(&self) -> Option<Option<Qop>> {
         self.qop.map_or(Some(None), |token| Qop::parse(token.raw()).map(Some))
     }
 
-    /// Returns the nonce count; none if it is missing or not one to eight hexadecimal digits.
+    /// Returns the nonce count; `None` if the parameter is missing, or is not one to eight hexadecimal digits.
     pub fn nonce_count(&self) -> Option<u32> {
         let digits = self.nc?.raw();
         if digits.is_empty() || digits.len() > 8 {

@@ -39,13 +39,13 @@ pub struct Nonce {
 }
 
 impl Nonce {
-    /// Returns the time of issue in Unix seconds, by the clock of the issuing server. The nonce has 32 bits of them, which wrap in 2106;
-    /// the moment nearest to `now` is meant.
+    /// Returns the time of issue in Unix seconds, by the clock of the issuing server. The nonce has the lower 32 bits
+    /// of the time, which wrap in 2106; the result is the matching moment nearest to `now`.
     pub fn issued_at(&self, now: u64) -> u64 {
         now.saturating_add_signed(-self.age(now))
     }
 
-    /// Returns the seconds since its issue; negative if the issuing clock is ahead of ours.
+    /// Returns the seconds since the issue of the nonce; negative if the issuing clock is ahead of ours.
     fn age(&self, now: u64) -> i64 {
         (now as u32).wrapping_sub(self.issued).cast_signed().into()
     }
@@ -57,8 +57,8 @@ impl Nonce {
         (u64::from_be_bytes([a, b, c, d, e, f, g, h]), self.issued)
     }
 
-    /// Tells whether at `now` (Unix seconds) the nonce is at most `life` seconds old. It may be up to `skew` seconds from the future,
-    /// because servers that share a secret have different clocks.
+    /// Tells whether at `now` (Unix seconds) the nonce is at most `life` seconds old. Its time of issue may be up to
+    /// `skew` seconds after `now`, because servers that share a secret have different clocks.
     pub fn is_fresh(&self, now: u64, life: u32, skew: u32) -> bool {
         (-i64::from(skew)..=i64::from(life)).contains(&self.age(now))
     }
@@ -79,7 +79,7 @@ impl NonceKey {
         Self { key: Hmac::derive(secret, b"strowger digest nonce 2"), process: [a, b, c] }
     }
 
-    /// Makes a nonce for a realm and a source (bytes of its address, or empty).
+    /// Creates a nonce for a realm and a source (bytes of its address, or empty).
     ///
     /// The lower 40 bits of `entropy` should be random: they distinguish nonces of the same second.
     pub fn issue(&self, now: u64, realm: &[u8], source: &[u8], entropy: u64) -> NonceText {
@@ -95,7 +95,7 @@ impl NonceKey {
         NonceText(text)
     }
 
-    /// Verifies a nonce; none if it was not issued with this key for this realm.
+    /// Verifies a nonce; returns `None` if it was not issued with this key for this realm.
     pub fn open(&self, text: &[u8], realm: &[u8]) -> Option<Nonce> {
         let mut bytes = [0; BYTES];
         if !base64::decode(text, &mut bytes) {
@@ -110,12 +110,12 @@ impl NonceKey {
         bool::from(self.tag(&nonce, realm)[..].ct_eq(tag)).then_some(nonce)
     }
 
-    /// Tells whether this process issued it, and not another server with the secret or an earlier run.
+    /// Tells whether this process issued the nonce, rather than another server with the same secret or an earlier run.
     pub fn is_own(&self, nonce: &Nonce) -> bool {
         nonce.process == self.process
     }
 
-    /// Tells whether the nonce was issued to this source; true by chance for one other source in 16 million.
+    /// Tells whether the nonce was issued to this source. By chance this is true for one other source in 16 million.
     pub fn was_issued_to(&self, nonce: &Nonce, source: &[u8]) -> bool {
         self.source_tag(nonce.issued, nonce.salt, source).ct_eq(&nonce.source).into()
     }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn freshness_at_both_ends() {
         let key = NonceKey::new(b"secret", 7);
-        // Also at the wrap of 32 bits of seconds, on 7 February 2106.
+        // This holds also when 32 bits of seconds wrap, on 7 February 2106.
         for issued in [1_000, 1 << 32, (1 << 32) - 150, (3 << 32) + 5] {
             let nonce = key.open(key.issue(issued, b"r", b"", 1).as_bytes(), b"r").expect("just issued");
             for (later, fresh) in [(-11, false), (-10, true), (0, true), (300, true), (301, false)] {

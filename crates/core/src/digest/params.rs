@@ -11,7 +11,7 @@ pub struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// Makes the value of a quoted-string from its inner bytes.
+    /// Creates the value of a quoted-string from the bytes between its quotes.
     pub fn new(raw: &'a [u8]) -> Self {
         Self { raw, escaped: raw.contains(&b'\\') }
     }
@@ -21,7 +21,7 @@ impl<'a> Text<'a> {
         self.raw
     }
 
-    /// Returns the value with every quoted-pair resolved; copied only if there is one.
+    /// Returns the value with every quoted-pair resolved; the bytes are copied only if there is a quoted-pair.
     pub fn value(&self) -> Cow<'a, [u8]> {
         self.plain().map_or_else(|| self.bytes().collect(), Cow::Borrowed)
     }

@@ -1,9 +1,10 @@
 //! Table of used nonce counts (RFC 7616 section 3.4.5): it prevents the replay of a captured request.
 //!
-//! One table serves the whole process. It is bounded. Only a request with a right response makes an entry, so an attacker needs an account
-//! to fill it. No account may have more entries than are free: one alone gets half of the table, two get a third each and leave a third,
-//! and so on, so that a few accounts cannot keep others out. Entries lie in slices by the issue time of their nonce. A slice is dropped as
-//! a whole when its last nonce has expired: no timer and no search per entry.
+//! One table serves the whole process. It is bounded. Only a request with a right response makes an entry, so an
+//! attacker needs an account to fill the table. No account may have more entries than are free: one account gets at
+//! most half of the table, two get a third each and leave a third free, and so on, so that a few accounts cannot keep
+//! other accounts out. Entries are stored in slices by the issue time of their nonce. A slice is dropped as a whole
+//! when its last nonce has expired, so that entries need no timer and no search.
 
 use std::hash::BuildHasher;
 use std::sync::Mutex;
@@ -20,9 +21,10 @@ pub struct ReplaySettings {
     /// Maximum number of remembered nonces, 40 to 60 bytes each; one user may have as many as are free. Right answers to further nonces
     /// count as stale.
     pub entries: usize,
-    /// Partitions with a lock each; rounded up to a power of two.
+    /// Number of partitions, each with a lock; rounded up to a power of two.
     pub partitions: usize,
-    /// Maximum distance of a count from the highest one seen, because UDP reorders: 0 to 63. No count is accepted twice.
+    /// Maximum distance of a count from the highest count seen, which is needed because UDP reorders: 0 to 63. No count
+    /// is accepted twice.
     pub window: u32,
 }
 
@@ -35,7 +37,7 @@ impl Default for ReplaySettings {
 /// Use of a nonce by a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// Without qop there is no count: one request per nonce.
+    /// Without qop there is no count, so each nonce is valid for one request.
     Once,
     /// Value of nc.
     Nc(u32),
@@ -48,7 +50,7 @@ pub enum Admission {
     New,
     /// Seen before, or too far behind to know.
     Replayed,
-    /// The table is full, or no more is free than this user already has.
+    /// The table is full, or has no more free entries than this user already has.
     Full,
 }
 
@@ -65,7 +67,7 @@ pub struct ReplayTable {
     entries: AtomicUsize,
 }
 
-/// Slices in the ring. Two fewer can hold fresh nonces.
+/// Number of slices in the ring, two more than can hold fresh nonces.
 const SLICES: usize = 8;
 
 /// Counters of users' entries in a partition.
@@ -75,15 +77,16 @@ const SHARES: usize = 256;
 struct Partition {
     slices: [Slice; SLICES],
     entries: usize,
-    /// Entries by a hash of their user: exact for one user, too high only if two users collide. Each partition has other collisions, so a
-    /// user whose entry is refused for one finds room with the next nonce.
+    /// Number of entries by a hash of their user. It is exact for one user, and too high only if the hashes of two
+    /// users collide. Each partition has other collisions, so a user whose entry is refused by one partition finds room
+    /// with the next nonce.
     shares: Box<[u32; SHARES]>,
     /// Odd, and different in each partition.
     spread: u32,
 }
 
-/// Uses of the nonces of a few seconds. Entries are added one by one and dropped together. They lie in chunks that never move, because a
-/// growing map of half a million entries leaves more memory behind than it takes.
+/// Uses of the nonces of a few seconds. Entries are added one by one and dropped together. They are stored in chunks
+/// that never move, because a growing map of half a million entries leaves more unused memory behind than it takes.
 #[derive(Debug, Default)]
 struct Slice {
     /// Issue time divided by the length of a slice.
@@ -158,7 +161,8 @@ impl ReplayTable {
         }
     }
 
-    /// Notes a use of a fresh nonce. `user`: the HA1, which the response proves. Call it only after the response was verified.
+    /// Notes a use of a fresh nonce. `user`: the HA1, which the response proves. To be called only after the response
+    /// was verified.
     pub fn admit(&self, now: u64, nonce: &Nonce, user: &[u8], count: Count) -> Admission {
         let (salt, issued) = nonce.identity();
         let key = Key { salt, issued, user: self.hasher.hash_one(user) as u32 };
@@ -176,7 +180,8 @@ impl ReplayTable {
         admission
     }
 
-    /// Drops nonces that expired before `now`. Uses do so too, partition by partition; a call every few seconds keeps an idle table empty.
+    /// Drops nonces that expired before `now`. [`ReplayTable::admit`] drops them too, partition by partition; a call
+    /// every few seconds keeps an idle table empty.
     pub fn purge(&self, now: u64) {
         for part in &self.partitions {
             let freed = part.lock().unwrap_or_else(|broken| broken.into_inner()).purge(now, self.slice, self.life);
@@ -220,7 +225,7 @@ impl Partition {
             let Slice { number, len, .. } = self.slices[slice];
             let last_issue = (number + 1) * u64::from(length) - 1;
             if len > 0 && last_issue + u64::from(life) < now {
-                // The memory is freed too: after a storm the table shrinks to the need of the next slice.
+                // The memory is freed too, so that after a burst the table shrinks to the need of the next slice.
                 let gone = std::mem::take(&mut self.slices[slice]);
                 freed += len as usize;
                 for entry in gone.chunks.iter().flatten() {
@@ -246,7 +251,8 @@ impl Partition {
         let slice = &mut self.slices[(number % SLICES as u64) as usize];
         if slice.number != number {
             if slice.len > 0 {
-                // Only a clock that jumped maps two live slices to one place. Earlier uses are unknown then, so the use is refused.
+                // Two live slices have the same place only if a clock jumped. Earlier uses are unknown then, so the use
+                // is refused.
                 return Admission::Replayed;
             }
             slice.number = number;
@@ -262,7 +268,7 @@ impl Partition {
         self.shares[share] += 1;
         let used = match count {
             Count::Nc(highest) => Used { highest, seen: 1 },
-            // Every count lies behind this one and is marked as seen.
+            // Every earlier count is lower than this one, and is marked as seen.
             Count::Once => Used { highest: u32::MAX, seen: u64::MAX },
         };
         slice.insert(hasher, hash, key, used);
@@ -368,10 +374,10 @@ mod tests {
             salt += 1;
             table.admit(1_000, &nonce(1_000, salt), user, Count::Nc(1)) == Admission::New
         };
-        // Each takes half of the free entries: 2,048, 1,024, 512.
+        // Each user takes half of the free entries: 2,048, 1,024, 512.
         let fill = [b"mal", b"eve", b"sid"].map(|user| (0..10_000).filter(|_| admits(user)).count());
         assert_eq!(fill, [2_048, 1_024, 512]);
-        // Many others still find room.
+        // Many other users still find room.
         let late = (0..200u32).filter(|n| admits(&n.to_be_bytes())).count();
         assert!(late >= 190, "{late} of 200 found room");
         // The shares expire with the entries.

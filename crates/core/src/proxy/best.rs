@@ -1,4 +1,4 @@
-//! Choice of the final response that goes upstream (RFC 3261 section 16.7 step 6).
+//! Choice of the final response that is sent upstream (RFC 3261 section 16.7 step 6).
 
 /// Returns the rank of a final response among those of all branches; the lowest is the best. A 6xx comes first, then the lowest class. Within 4xx,
 /// statuses that tell the caller how to continue come first, and a missing user or a time-out comes last.
@@ -9,7 +9,7 @@ pub(super) fn rank(status: u16) -> u16 {
     };
     let within = match status {
         401 | 407 | 415 | 420 | 484 => 0,
-        // The user exists and refused: worth more than an absent device.
+        // The user exists and refused, which is better than an absent device.
         486 | 480 | 488 => 1,
         404 | 410 => 3,
         408 => 4,
@@ -19,14 +19,14 @@ pub(super) fn rank(status: u16) -> u16 {
     class * 10 + within
 }
 
-/// Returns the status that goes upstream for this best status. A 503 from a next hop says nothing about this server: it becomes 500
-/// (section 16.7 step 6).
+/// Returns the status that is sent upstream for this best status. A 503 from a next hop does not mean that this server
+/// is unavailable, so it becomes 500 (section 16.7 step 6).
 pub(super) fn upstream(status: u16) -> u16 {
     if status == 503 { 500 } else { status }
 }
 
-/// Returns the status that goes upstream if the targets were the phones of a local user. A 503 then means that the user is not available
-/// now, and not that this server has failed: it becomes 480 (section 21.4.18).
+/// Returns the status that is sent upstream if the targets were the phones of a local user. A 503 then means that the
+/// user is not available now, and not that this server has failed, so it becomes 480 (section 21.4.18).
 pub(super) fn of_user(status: u16) -> u16 {
     if status == 503 { 480 } else { upstream(status) }
 }

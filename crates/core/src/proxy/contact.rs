@@ -1,5 +1,5 @@
-//! Contact of a forwarded message, where it needs a seal: the device sends from another address, or a party changes its Contact, and the
-//! route token of its Record-Route does not lead to the new one.
+//! Contact of a forwarded message, in the cases in which it needs a seal: the device sends from another address, or a
+//! party changes its Contact, which the route token of its Record-Route does not cover.
 
 use super::Proxy;
 use super::plan::DialogUse;
@@ -10,7 +10,7 @@ use crate::{Arrival, Now, Target, Transport};
 use std::net::IpAddr;
 use strowger_message::{Host, Message, Method, Name, SipUri, Uri};
 
-/// Tells whether a 2xx to this method, or a NOTIFY, makes a dialog (RFC 3261 section 12, RFC 6665, RFC 3515).
+/// Tells whether a 2xx to this method, or a NOTIFY, creates a dialog (RFC 3261 section 12, RFC 6665, RFC 3515).
 pub(super) const fn makes_dialog(method: Method) -> bool {
     matches!(method, Method::Invite | Method::Subscribe | Method::Refer | Method::Notify)
 }
@@ -45,7 +45,8 @@ pub(super) struct SenderContact<'a> {
 }
 
 impl SenderContact<'_> {
-    /// Returns the Contact that a route token leads to. The written Contact counts only if it means the same to others.
+    /// Returns the Contact that a route token covers. The written Contact is used only if it has the same meaning for
+    /// other elements.
     pub(super) fn named(&self) -> Named<'_> {
         match (&self.device, self.uri.host) {
             (None, _) => Named::Contact(&self.uri),
@@ -61,13 +62,13 @@ impl SenderContact<'_> {
 }
 
 impl Proxy {
-    /// Reads the Contact of a request that makes a dialog or renews the target of one.
+    /// Reads the Contact of a request that creates a dialog or renews the target of a dialog.
     pub(super) fn contact_of_request<'a>(&self, request: &Request<'a>, dialog: DialogUse) -> Option<SenderContact<'a>> {
         let (message, arrival, method) = (&request.message, request.arrival, request.method);
         let may_change_target = if request.to_tag.is_empty() { makes_dialog(method) } else { renews_target(method) };
         let (text, uri) = contact(message).filter(|_| may_change_target && dialog.stays)?;
         let (from, first_hop) = (arrival.reply(), is_first_hop(message));
-        // True for the first hop from a device: no element stands between it and this server.
+        // True if this server is the first hop from a device, so that no element is between them.
         let is_moved = || {
             let translated = is_translated(&request.mandatory.via, arrival);
             first_hop && is_needed(&uri, from.transport, &from.address, translated)
@@ -76,7 +77,7 @@ impl Proxy {
             || is_narrower(&uri, &from.address) && matches!(self.policy.router.behind_us(message), Beyond::Party);
         let router = &self.policy.router;
         let is_repaired = self.policy.settings.contact_repair && (is_moved() || is_lost());
-        // Another server is no device: if this server sent the request to itself, it has repaired the Contact before.
+        // Another server is no device. If this server sent the request to itself, it has repaired the Contact before.
         let device = (is_repaired && !router.is_from_here(request)).then_some(from);
         let scope = router.scope_of_sender(request);
         Some(SenderContact { text, uri, device, scope, usage: dialog.usage })
@@ -100,15 +101,16 @@ impl Proxy {
         let router = &self.policy.router;
         let is_repaired = is_own && self.policy.settings.contact_repair;
         let device = is_repaired.then(|| device_behind(&uri, arrival, sent)).flatten();
-        // The same rule as for a request.
+        // The rule is the same as for a request.
         let device = device.filter(|device| !router.identity().is_this_server(device.transport, &device.address));
         let scope = router.scope_of_response(arrival, sent.0);
         Some(SenderContact { text, uri, device, scope, usage })
     }
 
-    /// Seals the Contact of the party with this tag, if it needs a seal. `renews`: the Contact becomes the target of a dialog. `receiver`: address
-    /// that gets the message. Without a seal, a sender from a wider scope than that of its Contact could not give this Contact to a third party (RFC
-    /// 5589 section 7); the seal states that the party itself named it.
+    /// Seals the Contact of the party with this tag, if it needs a seal. `renews`: whether the Contact becomes the
+    /// target of a dialog. `receiver`: address to which the message is sent. Without a seal, a sender from a wider
+    /// scope than that of its Contact could not give this Contact to a third party (RFC 5589 section 7); the seal
+    /// states that the party itself named the Contact.
     pub(super) fn seal_contact(
         &mut self,
         now: Now,
@@ -133,7 +135,7 @@ impl Proxy {
         let range = message.range_of(text);
         let seals = &self.policy.router.seals;
         if range.start == 0 || message.bytes()[range.start - 1] != b'<' {
-            // Without angle brackets, the parameters would belong to the header field.
+            // Without angle brackets, the parameters would be parameters of the header field.
             self.edit.replace(range, |out| {
                 out.push(b'<');
                 out.extend_from_slice(text);
@@ -174,8 +176,8 @@ fn contact<'a>(message: &Message<'a>) -> Option<(&'a [u8], SipUri<'a>)> {
     }
 }
 
-/// Returns the target of a device that answered, if its Contact leads elsewhere. By UDP this is the target of the request, since the device
-/// may answer from another port than it listens on.
+/// Returns the target of a device that answered, if its Contact names another address. Over UDP this is the target of
+/// the request, since the device may send its answer from another port than it listens on.
 fn device_behind(contact: &SipUri<'_>, arrival: &Arrival, sent: (Option<Target>, bool)) -> Option<Target> {
     let from = arrival.reply();
     let needed = |device: &Target| is_needed(contact, device.transport, &device.address, sent.1);

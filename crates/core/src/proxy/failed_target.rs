@@ -8,8 +8,8 @@ use crate::{Arrival, Target};
 use strowger_message::header::RetryAfter;
 use strowger_message::{Message, Name};
 
-/// Failed target. Reported for watched candidates ([`Candidate::watched`](super::Candidate::watched)); [`TargetFailure::NoTcp`] for all
-/// candidates.
+/// Failed target. [`TargetFailure::NoTcp`] is reported for all candidates, other failures only for watched candidates
+/// ([`Candidate::watched`](super::Candidate::watched)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailedTarget {
     /// Target of the request.
@@ -24,13 +24,14 @@ pub enum TargetFailure {
     /// No response at all, not even 100, until the transaction ended (timers B and F), the ring time of its group was over, or the time
     /// allowed by the plan was over.
     Silent,
-    /// The request could not be sent. Whether the target is at fault, the user of the proxy decides.
+    /// The request could not be sent. The user of the proxy decides whether the target is at fault.
     Unsent,
-    /// The target took no TCP connection for a request that went by TCP because of its size alone. The user notes
-    /// it in [`UdpOnly`](super::UdpOnly), so that later ones go by UDP (RFC 3261 section 18.1.1).
+    /// The target accepted no TCP connection for a request that was sent by TCP only because of its size. The user
+    /// notes the target in [`UdpOnly`](super::UdpOnly), so that later requests are sent by UDP (RFC 3261 section
+    /// 18.1.1).
     NoTcp,
-    /// 503 by the target itself, with the seconds until it may be asked again (RFC 3261 section 21.5.4). A 503 without Retry-After is the
-    /// failure of one request, as a 500 is.
+    /// The target itself answered 503, with the seconds until it may be asked again (RFC 3261 section 21.5.4). A 503
+    /// without Retry-After counts as the failure of one request, like a 500.
     Unavailable {
         /// Value of Retry-After.
         seconds: u32,
@@ -38,12 +39,13 @@ pub enum TargetFailure {
 }
 
 impl Proxy {
-    /// Returns targets that failed since the user took them last.
+    /// Returns the targets that failed since the user last took them.
     pub fn failed_targets(&mut self) -> &mut Vec<FailedTarget> {
         &mut self.failed_targets
     }
 
-    /// Notes the failed target of a branch that ends with this status of our own. `branch`: its state before the end.
+    /// Notes the failed target of a branch that ends with a status set by this server. `branch`: state of the branch
+    /// before its end.
     pub(super) fn comes_to_nothing(&mut self, branch: &Branch, status: u16, target: Option<Target>) {
         let failure = match status {
             503 if branch.enlarged => {
@@ -51,7 +53,7 @@ impl Proxy {
                 return;
             }
             503 => TargetFailure::Unsent,
-            // A target that sent any response is alive.
+            // A target that sent any response is reachable.
             408 if branch.status == 0 => TargetFailure::Silent,
             _ => return,
         };
@@ -60,8 +62,8 @@ impl Proxy {
         }
     }
 
-    /// Notes a 503 to the request of this branch. A 503 from another host than the target counts for this request alone: later elements
-    /// know the branch too and could forge it.
+    /// Notes a 503 to the request of this branch. A 503 from another host than the target counts for this request only,
+    /// because elements after the target know the branch too and could forge the 503.
     pub(super) fn says_unavailable(
         &mut self,
         id: Id,

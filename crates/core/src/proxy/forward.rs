@@ -16,8 +16,9 @@ use std::ops::Range;
 use strowger_message::{Method, Name};
 
 impl Proxy {
-    /// Forwards a request to its candidates: those of the highest q at once, the others group by group while none has accepted. `server` is
-    /// the server transaction of the request; from here on the proxy handles responses, time-outs and CANCEL.
+    /// Forwards a request to its candidates: those of the highest q at once, then those of the next lower q, and so on
+    /// while no candidate has accepted. `server` is the server transaction of the request; from here on the proxy
+    /// handles responses, time-outs and CANCEL.
     ///
     /// Returns false if no candidate has a target: nothing was sent, and the caller answers.
     pub fn forward(
@@ -98,7 +99,7 @@ impl Proxy {
             owned.pop();
         }
         if !fits(&owned) {
-            // No request is kept for further targets.
+            // The request is not kept for further targets.
             owned[0].targets.truncate(1);
         }
         // Half of the branches are reserved for targets that may be added after a failure.
@@ -127,8 +128,8 @@ impl Proxy {
         self.next_group(round, id)
     }
 
-    /// Returns the TCP target for a request that is too large for UDP (section 18.1.1). None for a UDP flow of a binding, whose device may
-    /// not listen on TCP, and for a peer that lately took no TCP connection.
+    /// Returns the TCP target for a request that is too large for UDP (section 18.1.1). Returns `None` for a UDP flow
+    /// of a binding, whose device may not listen on TCP, and for a peer that recently accepted no TCP connection.
     fn with_tcp(&self, now: Now, request: &Request<'_>, target: Target) -> Option<Target> {
         let limit = self.policy.settings.tcp_above?;
         // Size of the header fields to be added: Via, Record-Route, Route.
@@ -142,8 +143,9 @@ impl Proxy {
         self.policy.router.target(Transport::Tcp, target.address, target.listener)
     }
 
-    /// Sends to the next group of candidates with one q, or asks the user whether to try the next candidate. Returns false if no candidate
-    /// is left, or no memory for it while silent branches are kept.
+    /// Sends the request to the next group of candidates with one q, or asks the user whether to try the next
+    /// candidate. Returns false if no candidate is left, or if there is no memory for one while branches without a
+    /// response are kept.
     pub(super) fn next_group(&mut self, round: &mut Round<'_>, id: Id) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(mut pending) = context.pending.take() else { return false };
@@ -176,8 +178,8 @@ impl Proxy {
         let mut sent = false;
         let mut index = std::mem::take(&mut self.index);
         if let Some(request) = Request::again(&pending.request, &mut index, &pending.arrival, self.call_hash_of(id)) {
-            // The breadth is divided among one group; the next group gets all of it again (RFC 5393 section 5.3.3.1.1). Candidates beyond
-            // it make the next group.
+            // The breadth is divided among the candidates of one group; the next group gets all of it again (RFC 5393
+            // section 5.3.3.1.1). Candidates beyond the breadth form the next group.
             let breadth = self.breadth(&request).max(1);
             let count = count.min(usize::from(breadth));
             pending.next = from + count;
@@ -217,7 +219,7 @@ impl Proxy {
         let most = self.policy.settings.max_breadth;
         let Some(value) = request.message.header(Name::MaxBreadth) else { return most };
         let digits = std::str::from_utf8(value).unwrap_or_default().trim();
-        // A number that overflows is a large one.
+        // A number that overflows is a large number.
         digits.parse().unwrap_or(most).min(most)
     }
 
@@ -235,7 +237,8 @@ impl Proxy {
         self.contexts.get(id).map_or(0, |e| e.call_hash)
     }
 
-    /// Sends to the next address of the candidate of `client` (RFC 3263 section 4.3). Returns false if none is left.
+    /// Sends the request to the next address of the candidate of `client` (RFC 3263 section 4.3). Returns false if no
+    /// address is left.
     pub(super) fn next_address(&mut self, round: &mut Round<'_>, id: Id, client: ClientId) -> bool {
         let Some(context) = self.contexts.get_mut(id) else { return false };
         let Some(at) = context.branch_mut(client).map(|b| b.candidate) else { return false };
@@ -264,7 +267,7 @@ impl Proxy {
         sent
     }
 
-    /// Starts the time in which new targets must respond at all, if the plan bounds it.
+    /// Starts the time in which new targets must send any response, if the plan bounds it.
     fn let_be_silent(&mut self, id: Id, now: u64) {
         let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) else { return };
         let Some(timeout) = pending.plan.answer_timeout else { return };
@@ -334,7 +337,8 @@ impl Proxy {
         round.out.send(target, range, 0);
     }
 
-    /// Returns the number of branches that this request may become: the whole budget on its first arrival, its share of it on a return.
+    /// Returns the number of branches that this request may become: the whole budget on its first arrival, or its share
+    /// of the budget if it arrives again.
     fn budget(&self, request: &Request<'_>) -> u16 {
         let most = self.policy.settings.max_branches;
         self.policy.router.visits(request).next().map_or(most, |visit| visit.left.min(most))
@@ -345,7 +349,7 @@ impl Proxy {
 /// the usual length.
 const BESIDE: usize = 1_280;
 
-/// Returns the memory of a branch for a request of this size: the request as sent there.
+/// Returns the memory of a branch for a request of this size: the request as sent to the target.
 fn branch_memory(bytes: usize, candidate: &OwnedCandidate) -> usize {
     /// Size of further header fields, without URI and Path, and of the transaction entries.
     const MORE: usize = 768;
@@ -357,8 +361,8 @@ fn waiting_memory(bytes: usize, candidates: &[OwnedCandidate]) -> usize {
     (bytes + candidates.iter().map(OwnedCandidate::memory).sum::<usize>()) / 4 * 5
 }
 
-/// Cuts the candidates and their addresses to the branches that the request may have. Returns the remaining budget of each branch.
-/// Candidates of the highest q stay, and each keeps at least one address.
+/// Reduces the candidates and their addresses to the number of branches that the request may have. Returns the
+/// remaining budget of each branch. Candidates of the highest q are kept, and each keeps at least one address.
 fn divide(budget: u16, candidates: &mut Vec<OwnedCandidate>) -> u16 {
     candidates.truncate(budget as usize);
     let each = budget as usize / candidates.len().max(1);

@@ -1,10 +1,11 @@
 //! Stateful proxy of RFC 3261 section 16, without I/O.
 //!
-//! The user of the proxy (a server) receives a request, asks [`Router::route`] for the target that its Route headers and Request-URI name,
-//! decides by its own policy where the request may go, finds the targets (locations, DNS) and calls [`Proxy::forward`]. From there on the
-//! proxy handles responses, time-outs and CANCEL.
+//! The user of the proxy (a server) receives a request, asks [`Router::route`] for the target that the Route headers
+//! and the Request-URI of the request name, decides by its own policy where the request may go, finds the targets
+//! (locations, DNS) and calls [`Proxy::forward`]. From there on the proxy handles responses, time-outs and CANCEL.
 //!
-//! A request from 192.0.2.1 goes by a proxy at 192.0.2.9 to 192.0.2.2, and its response comes back:
+//! In this program a request from 192.0.2.1 is forwarded by a proxy at 192.0.2.9 to 192.0.2.2, and its response is sent
+//! back:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -120,17 +121,19 @@ use strowger_message::{Edit, Index, Message, Name};
 pub struct ProxySettings {
     /// Max-Forwards of a request that has none (section 16.6 step 3). Default 70.
     pub max_forwards: u8,
-    /// Size in bytes above which a request goes by TCP, and by UDP if TCP fails or takes too long (section 18.1.1). Default 1300.
+    /// Size in bytes above which a request is sent by TCP, and by UDP if TCP fails or takes too long (section 18.1.1).
+    /// Default 1300.
     pub tcp_above: Option<usize>,
     /// Carries the real address of a device in its Contact (see [`contact_repair`](crate::routing::contact_repair)). Default yes.
     pub contact_repair: bool,
     /// Parallel branches of one request; a lower Max-Breadth of the request prevails (RFC 5393 section 5.3.3). Default 60.
     pub max_breadth: u16,
-    /// Branches of one request in all, also where its contacts lead back to this server. Default 64.
+    /// Total number of branches of one request, including those of its copies that return to this server. Default 64.
     pub max_branches: u16,
-    /// Bytes of memory that one request may occupy: the request and its targets, while further targets wait, and the copy sent to each
-    /// target. A large request tries fewer candidates at once, and one larger than a third of this the first candidate alone. While silent
-    /// branches occupy the memory, no further target is tried. Default 65,536.
+    /// Bytes of memory that one request may occupy: the request and its targets, while further targets wait, and the
+    /// copy sent to each target. For a large request fewer candidates are tried at once, and for a request larger than
+    /// a third of this setting only the first candidate. While branches without a response occupy the memory, no
+    /// further target is tried. Default 65,536.
     pub request_memory: usize,
     /// Realms whose credentials are removed before a request goes on (section 22.3).
     pub realms: Vec<Box<[u8]>>,
@@ -150,7 +153,8 @@ impl Default for ProxySettings {
     }
 }
 
-/// Policy of the requests forwarded while it holds; each request keeps it to its last response.
+/// Policy of the requests that are forwarded while the policy is set. Each request keeps the policy until its last
+/// response.
 #[derive(Debug)]
 pub struct Policy {
     /// Names and keys of this server.
@@ -162,14 +166,14 @@ pub struct Policy {
 /// The proxy core of one shard.
 #[derive(Debug)]
 pub struct Proxy {
-    /// Policy of new requests. While an earlier request is handled, the policy of that request.
+    /// Policy of new requests; while an earlier request is handled, the policy of that request.
     policy: Arc<Policy>,
     entropy: Entropy,
     contexts: Slots<ResponseContext>,
     /// Response contexts without a final response.
     unanswered: usize,
-    /// End of the ring time of groups while others wait, with the response context. Timers of answered calls stay until then and are
-    /// ignored.
+    /// End of the ring time of groups while other groups wait, with the response context. Timers of answered calls
+    /// remain until then and are ignored.
     fork_timers: BinaryHeap<Reverse<(u64, u64)>>,
     /// [`Now::mono`](crate::Now::mono) of the next release of spare memory.
     tidy_at: Option<u64>,
@@ -210,7 +214,8 @@ impl Proxy {
         }
     }
 
-    /// Shares a table of peers without TCP with the proxies of other shards. Call it before the first request is forwarded.
+    /// Shares a table of peers without TCP with the proxies of other shards. To be called before the first request is
+    /// forwarded.
     pub fn set_udp_only(&mut self, table: Arc<UdpOnly>) {
         self.udp_only = table;
     }
@@ -230,13 +235,13 @@ impl Proxy {
         &self.policy
     }
 
-    /// Sets the policy of new requests; forwarded requests keep theirs. Returns the policy before. Each request changes the reference
-    /// count, so a policy per shard avoids a cache line shared between shards.
+    /// Sets the policy of new requests; forwarded requests keep their policy. Returns the previous policy. Each request
+    /// changes the reference count of the policy, so a policy per shard avoids a cache line shared between shards.
     pub fn set_policy(&mut self, policy: Arc<Policy>) -> Arc<Policy> {
         std::mem::replace(&mut self.policy, policy)
     }
 
-    /// Does `work` by the policy with which the request of a context was forwarded.
+    /// Runs `work` under the policy with which the request of a context was forwarded.
     #[inline]
     fn by_its_policy<T>(&mut self, id: Id, work: impl FnOnce(&mut Self) -> T) -> T {
         let its = self.contexts.get(id).and_then(|context| context.policy.as_ref());
@@ -261,14 +266,16 @@ impl Proxy {
         self.unanswered
     }
 
-    /// Handles a CANCEL for the INVITE of this server transaction (section 16.10): cancels each branch without a final response, with the
-    /// same Reason; the 487 of a branch goes upstream. Returns false if the request was not forwarded (yet).
+    /// Handles a CANCEL for the INVITE of this server transaction (section 16.10): cancels each branch without a final
+    /// response, with the same Reason; the 487 of a branch is sent upstream. Returns false if the request was not
+    /// forwarded (yet).
     pub fn cancel(&mut self, round: &mut Round<'_>, invite: ServerId, cancel: &Message<'_>) -> bool {
         let Role::Proxy(id) = round.tx.user(invite).role() else { return false };
         self.by_its_policy(id, |proxy| proxy.cancel_context(round, id, invite, cancel))
     }
 
-    /// Cancels all requests with this [`Plan::context`] that have no final response. It visits every response context.
+    /// Cancels all requests with this [`Plan::context`] that have no final response. The function visits every response
+    /// context.
     pub fn cancel_all(&mut self, round: &mut Round<'_>, context: u64) {
         let is_meant = |entry: &ResponseContext| entry.user == context && !entry.answered && !entry.cancelled;
         let ids: Vec<Id> = self.contexts.iter().filter(|(_, entry)| is_meant(entry)).map(|(id, _)| id).collect();
@@ -320,7 +327,8 @@ impl Proxy {
         }
     }
 
-    /// Returns the [`Plan::context`] of the request of this response context; 0 if it has none or is gone.
+    /// Returns the [`Plan::context`] of the request of this response context; 0 if the request has no context, or the
+    /// response context was removed.
     pub fn user_of(&self, context: Id) -> u64 {
         self.contexts.get(context).map_or(0, |context| context.user)
     }
@@ -365,8 +373,8 @@ impl Proxy {
         sooner(self.tidy_at, self.first_fork_timer())
     }
 
-    /// Returns the first end of a wait for a ringing group or a silent target. Drops timers of requests that no longer wait: most are
-    /// answered long before.
+    /// Returns the first end of a wait for a ringing group or a target without a response. Drops timers of requests
+    /// that no longer wait, because most requests are answered long before.
     fn first_fork_timer(&mut self) -> Option<u64> {
         while let Some(&Reverse((until, id))) = self.fork_timers.peek() {
             let waits = |context: &ResponseContext| [context.silent_until(), context.ring_end()].contains(&Some(until));
@@ -428,7 +436,8 @@ impl Proxy {
         }
         self.cancel_branches(round, id, None);
         self.silent_branches_failed(round, id);
-        // Until the last branch has answered its CANCEL, one may be tried at its next address; that one rings for a short time only.
+        // Until the last branch has answered its CANCEL, a branch may be tried at its next address, where it rings for
+        // a short time only.
         if rings(self) {
             self.start_fork_timer(id, round.now.mono + LAST_FORK_TIME);
         }

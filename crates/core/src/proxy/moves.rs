@@ -14,7 +14,8 @@ use std::collections::HashMap;
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ContextRecord {
     old: Id,
-    /// Milliseconds since the request was forwarded; none once the first sign of an answer went upstream.
+    /// Milliseconds since the request was forwarded; `None` once the first response that shows an answer was sent
+    /// upstream.
     age: Option<u32>,
     context: ResponseContext,
 }
@@ -81,7 +82,7 @@ impl Proxy {
     pub fn settle(&mut self, moved: &MovedContexts, ids: &NewIds) {
         for id in moved.0.values() {
             let Some(context) = self.contexts.get_mut(*id) else { continue };
-            // The id of an ended transaction must not name another one here.
+            // The id of an ended transaction must not name another transaction in this table.
             context.server = ids.server(context.server).unwrap_or(super::GONE);
             for branch in context.branches_mut() {
                 branch.client = branch.client.and_then(|old| ids.client(old));

@@ -1,4 +1,4 @@
-//! Text of a request as it leaves downstream (RFC 3261 section 16.6).
+//! Text of a request as sent downstream (RFC 3261 section 16.6).
 
 use super::Proxy;
 use super::contact::SenderContact;
@@ -16,7 +16,7 @@ use strowger_message::{Message, Method, Name, Uri};
 /// One copy of a request: its differences from the received request.
 #[derive(Clone, Copy)]
 pub(super) struct OutgoingBranch<'a> {
-    /// Request-URI of the copy. None: that of the request.
+    /// Request-URI of the copy; `None` for the Request-URI of the request.
     pub(super) uri: Option<&'a [u8]>,
     pub(super) path: &'a [u8],
     pub(super) add: &'a [u8],
@@ -174,8 +174,9 @@ impl Proxy {
         }
     }
 
-    /// Writes one Record-Route, or one per side if transport, network, address or sips differ; the downstream one is on top. `secure`: the
-    /// request leaves for a sips URI. `account`: account of the receiver.
+    /// Writes one Record-Route, or one for each side if transport, network, address or sips differ between the sides;
+    /// the downstream one is on top. `secure`: whether the request is sent to a sips URI. `account`: account of the
+    /// receiver.
     fn write_record_route(
         &mut self,
         now: Now,
@@ -236,7 +237,8 @@ impl Proxy {
         if realms.is_empty() {
             return;
         }
-        // A phone may also send the credentials of its registration. No next hop may get them, since it could try passwords against them.
+        // A phone may also send the credentials of its registration. No next hop may get these credentials, since it
+        // could try passwords against them.
         let index = message.index();
         for line in index.lines_of(Name::ProxyAuthorization).chain(index.lines_of(Name::Authorization)) {
             let ours = match Credentials::parse(message.value(line)) {
@@ -246,7 +248,7 @@ impl Proxy {
                 }
                 // Credentials of another scheme are never for our realms.
                 Err(HeaderError::Scheme) => false,
-                // No element can use them, and a more tolerant reader might guess at them.
+                // No element can use such credentials, and a more tolerant reader might interpret them.
                 Err(_) => true,
             };
             if ours {

@@ -1,4 +1,4 @@
-//! Plan of one request: settings of this request alone, and decisions of the user of the proxy when no target is left.
+//! Plan of one request: its settings, and the decisions of the user of the proxy about it when no target is left.
 
 use super::Proxy;
 use super::contact::{makes_dialog, renews_target};
@@ -16,13 +16,15 @@ use strowger_message::Method;
 /// Settings of one request by the user of the proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// Context of the notices about this request ([`crate::notice`]). 0: no notices.
+    /// Context of the notices about this request ([`crate::notice`]); 0 for no notices.
     pub context: u64,
-    /// Stays on the route of later requests of the dialog (RFC 3261 section 16.6 step 4). Default yes.
+    /// Whether the server stays on the route of later requests of the dialog (RFC 3261 section 16.6 step 4). Default
+    /// yes.
     pub record_route: bool,
-    /// The user did not admit the request as one within its dialog. An INVITE then makes a new dialog. Default no.
+    /// Whether the user did not admit the request as a request within its dialog. An INVITE then creates a new dialog.
+    /// Default no.
     pub outside: bool,
-    /// The user tracks the call that this INVITE begins. Default no.
+    /// Whether the user tracks the call that this INVITE begins. Default no.
     pub tracked: bool,
     /// Account of the sender, for its route token. Default [`AccountHash::NONE`].
     pub account: AccountHash,
@@ -30,18 +32,19 @@ pub struct Plan<'a> {
     pub ring_timeout: u64,
     /// Milliseconds without any response of a target until the next one is tried. Default: until its transaction ends (timers B and F).
     pub answer_timeout: Option<u64>,
-    /// Failures that lead to the next candidate. Default [`TryNext::Any`].
+    /// Failures after which the next candidate is tried. Default [`TryNext::Any`].
     pub try_next: TryNext<'a>,
-    /// The user decides before a failure goes upstream ([`Choice::Failing`](super::Choice::Failing)), by [`Proxy::more`], [`Proxy::answer`] or
-    /// [`Proxy::pass`]. The request is kept for this. Default no.
+    /// Whether the user decides before a failure is sent upstream ([`Choice::Failing`](super::Choice::Failing)), by
+    /// [`Proxy::more`], [`Proxy::answer`] or [`Proxy::pass`]. The request is kept for this. Default no.
     pub asks: bool,
     /// Session interval of the request in seconds, if its sender supports session timers: the proxy adds it to a 2xx of a peer that does
     /// not (RFC 4028 section 8.2). Default 0: not added.
     pub session: u32,
-    /// The last group, too, may ring for `ring_timeout` only; then the request fails with 408. Default no: it rings until timer C.
+    /// Whether the last group, too, may ring for `ring_timeout` only, after which the request fails with 408. Default
+    /// no: the last group rings until timer C.
     pub ring_ends: bool,
-    /// Plans for failures, before the user is asked or the failure goes upstream. The first plan for the status of the best response
-    /// applies, each plan once. None applies to a request that its sender has cancelled.
+    /// Plans for failures, used before the user is asked or the failure is sent upstream. The first plan for the status
+    /// of the best response applies; each plan applies once. None applies to a request that its sender has cancelled.
     pub on_failure: &'a [FailurePlan<'a>],
 }
 
@@ -52,14 +55,14 @@ pub struct FailurePlan<'a> {
     pub statuses: &'a [(u16, u16)],
     /// Remedy for the failure.
     pub remedy: Remedy<'a>,
-    /// Ring time as in [`Plan::ring_timeout`]; then it bounds the last target too. None: unchanged.
+    /// Ring time as in [`Plan::ring_timeout`], which then bounds the last target too; `None` if it is unchanged.
     pub ring_timeout: Option<u64>,
     /// Time as in [`Plan::answer_timeout`]. None: unchanged.
     pub answer_timeout: Option<u64>,
     /// Failures that lead to the next of its targets.
     pub try_next: TryNext<'a>,
-    /// Bytes that come back in [`Choice::Failing`](super::Choice::Failing) before the remedy, so that the proxy user decides about it. The
-    /// request must then have a [`Plan::context`]. Empty: no decision of the user.
+    /// Bytes that [`Choice::Failing`](super::Choice::Failing) returns before the remedy, so that the proxy user decides
+    /// about it. The request must then have a [`Plan::context`]. If there are no bytes, the user does not decide.
     pub asks: &'a [u8],
 }
 
@@ -72,13 +75,15 @@ pub enum Remedy<'a> {
     Try(&'a [Candidate<'a>]),
 }
 
-/// Failures of a candidate that lead to the next one. A silent or unreachable target leads to the next one in any case.
+/// Failures of a candidate after which the next candidate is tried. After a silent or unreachable target the next one
+/// is always tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryNext<'a> {
-    /// Any failure but 6xx: after a 503 the next address of the candidate (RFC 3263 section 4.3), after others the next group. For the
-    /// contacts of a user.
+    /// Any failure but 6xx. After a 503 the next address of the candidate is tried (RFC 3263 section 4.3), after other
+    /// failures the next group. For the contacts of a user.
     Any,
-    /// These status codes: the next address, or else the next group. Any other ends the search. For gateways.
+    /// Only these status codes. After one of them the next address is tried, or else the next group; any other status
+    /// ends the search. For gateways.
     On(&'a [u16]),
 }
 
@@ -108,7 +113,7 @@ pub(super) struct DialogUse {
     pub(super) stays: bool,
     /// The request proved its dialog and was admitted as one within it.
     pub(super) within: bool,
-    /// The request gets our Record-Route; its responses get the route token that leads to the callee.
+    /// The request gets our Record-Route; its responses get the route token for requests to the callee.
     pub(super) recorded: bool,
     /// The request renews the remote target of its dialog.
     pub(super) renews: bool,
@@ -119,7 +124,7 @@ pub(super) struct DialogUse {
 }
 
 impl DialogUse {
-    /// No effect: the request neither makes a dialog nor renews one.
+    /// No effect: the request neither creates a dialog nor renews one.
     pub(super) const NONE: Self = Self {
         stays: false,
         within: false,
@@ -145,9 +150,9 @@ impl DialogUse {
 }
 
 impl Plan<'_> {
-    /// Tells whether this request gets a Record-Route: the plan wants one, and the request can make a dialog (RFC 3261 section 16.6 step
-    /// 4). Each NOTIFY can (RFC 6665 section 4.3), and so can an INVITE within a dialog whose call becomes tracked. `within`: the request
-    /// was admitted as one within a dialog.
+    /// Tells whether this request gets a Record-Route: the plan wants one, and the request can create a dialog (RFC
+    /// 3261 section 16.6 step 4). Each NOTIFY can (RFC 6665 section 4.3), and so can an INVITE within a dialog whose
+    /// call becomes tracked. `within`: whether the request was admitted as a request within a dialog.
     pub fn records_route(&self, request: &Request<'_>, within: bool) -> bool {
         let makes = makes_dialog(request.method) && (!within || self.tracked || request.method == Method::Notify);
         self.record_route && makes
@@ -182,7 +187,7 @@ pub(super) struct OwnedPlan {
     pub(super) ring_ends: bool,
     /// Plans for failures that were not used yet.
     pub(super) on_failure: Vec<OwnedFailurePlan>,
-    /// Number of plans, from the first, that the user has passed over for the current failure.
+    /// Number of plans, from the first, that the user has declined for the current failure.
     passed: usize,
 }
 
@@ -258,7 +263,7 @@ impl OwnedPlan {
         (self.passed..self.on_failure.len()).find(|place| self.on_failure[*place].is_for(status))
     }
 
-    /// Returns [`FailurePlan::asks`] of the plan for a failure with this status, if it has any.
+    /// Returns [`FailurePlan::asks`] of the plan for a failure with this status, if the plan has such bytes.
     pub(super) fn question(&self, status: u16) -> Option<Box<[u8]>> {
         let plan = &self.on_failure[self.due(status)?];
         Some(plan.asks.clone()).filter(|asks| !asks.is_empty())
@@ -275,19 +280,19 @@ impl OwnedPlan {
     }
 }
 
-/// Milliseconds until the user must decide; then the failure goes upstream.
+/// Milliseconds in which the user must decide; afterwards the failure is sent upstream.
 const DECISION: u64 = 32_000;
 
 impl Proxy {
-    /// Applies the plan when no target is left; else the best response goes upstream.
+    /// Applies the plan when no target is left, or sends the best response upstream if the plan has nothing to apply.
     pub(super) fn fail(&mut self, round: &mut Round<'_>, id: Id) {
         if !self.remedies(round, id) && !self.asks(round.now, id) {
             self.finish(round, id);
         }
     }
 
-    /// Applies the plans for the failure before it goes upstream. Returns true if a remedy is under way, a response was sent, or the user
-    /// was asked.
+    /// Applies the plans for the failure before the failure is sent upstream. Returns true if a remedy is under way, a
+    /// response was sent, or the user was asked.
     fn remedies(&mut self, round: &mut Round<'_>, id: Id) -> bool {
         loop {
             let Some(context) = self.contexts.get_mut(id).filter(|context| !context.cancelled) else { return false };
@@ -311,7 +316,7 @@ impl Proxy {
         }
     }
 
-    /// Asks the user before a failure goes upstream, if the plan wants it. Returns true if the user was asked.
+    /// Asks the user before a failure is sent upstream, if the plan says so. Returns whether the user was asked.
     fn asks(&mut self, now: Now, id: Id) -> bool {
         let wants = |pending: &Pending| pending.plan.asks;
         let context = self.contexts.get(id).filter(|context| !context.cancelled);
@@ -339,14 +344,16 @@ impl Proxy {
         }
     }
 
-    /// Returns the response context of this request and its pending decision, which is no longer pending then. None: no decision is pending.
+    /// Returns the response context of this request and its pending decision, which is no longer pending then; `None`
+    /// if no decision is pending.
     fn asked(&mut self, server: ServerId, tx: &Transactions) -> Option<(Id, Asking)> {
         let Role::Proxy(id) = tx.user(server).role() else { return None };
         let pending = self.contexts.get_mut(id).filter(|c| c.server == server)?.pending.as_mut()?;
         Some((id, std::mem::take(&mut pending.asking))).filter(|(_, asking)| asking.is_any())
     }
 
-    /// Tries further targets after [`Choice::Failing`](super::Choice::Failing). Returns false if none could be tried, and the failure went upstream.
+    /// Tries further targets after [`Choice::Failing`](super::Choice::Failing). Returns false if no target could be
+    /// tried, so that the failure was sent upstream.
     pub fn more(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
         let Some((id, _)) = self.asked(server, round.tx) else { return false };
         self.by_its_policy(id, |proxy| {
@@ -380,8 +387,8 @@ impl Proxy {
         });
     }
 
-    /// Declines after [`Choice::Failing`](super::Choice::Failing): the failure goes upstream, or the next plan for it applies. Declines after
-    /// [`Choice::Choosing`](super::Choice::Choosing): the next candidate is considered.
+    /// Declines after [`Choice::Failing`](super::Choice::Failing): the failure is sent upstream, or the next plan for
+    /// it applies. Declines after [`Choice::Choosing`](super::Choice::Choosing): the next candidate is considered.
     pub fn pass(&mut self, round: &mut Round<'_>, server: ServerId) {
         let Some((id, asking)) = self.asked(server, round.tx) else { return };
         self.by_its_policy(id, |proxy| {
@@ -404,7 +411,8 @@ impl Proxy {
         self.try_on(round, id);
     }
 
-    /// Passes over the candidate that the proxy user has declined: all its addresses, and the candidates after it that have no notice.
+    /// Skips the candidate that the proxy user has declined: all its addresses, and the candidates after it that have
+    /// no question of their own.
     fn pass_over(&mut self, round: &mut Round<'_>, id: Id) {
         if let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut())
             && let Some((asked, behind)) = pending.candidates.get_mut(pending.next..).and_then(<[_]>::split_first_mut)
@@ -431,8 +439,8 @@ impl Proxy {
         Some((plan, place))
     }
 
-    /// Adds targets at once, such as a phone that has just registered, while others are under way. Only if the plan asks. Returns false if
-    /// none could be tried.
+    /// Adds targets at once, such as a phone that has just registered, while others are being tried. This works only if
+    /// the plan asks the user. Returns false if no target could be tried.
     pub fn add(&mut self, round: &mut Round<'_>, server: ServerId, candidates: &[Candidate<'_>]) -> bool {
         let Role::Proxy(id) = round.tx.user(server).role() else { return false };
         let Some(context) = self.contexts.get_mut(id).filter(|c| c.server == server && !c.answered) else {
@@ -440,7 +448,7 @@ impl Proxy {
         };
         let Some(pending) = context.pending.as_mut().filter(|pending| pending.plan.asks) else { return false };
         pending.asking = Asking::No;
-        // New candidates precede those that wait.
+        // New candidates are inserted before those that wait.
         let waiting = pending.candidates.split_off(pending.next);
         let sent = self.by_its_policy(id, |proxy| {
             proxy.extend(round, id, candidates);
@@ -452,7 +460,7 @@ impl Proxy {
         sent
     }
 
-    /// Appends candidates, within the branches and memory that the request may have.
+    /// Appends candidates, as far as the branches and the memory of the request allow.
     fn extend(&mut self, round: &mut Round<'_>, id: Id, candidates: &[Candidate<'_>]) {
         let Some(server) = self.contexts.get(id).map(|context| context.server) else { return };
         let candidates = candidates.iter().filter(|candidate| !candidate.targets.is_empty());
@@ -463,7 +471,7 @@ impl Proxy {
     fn put_behind(&mut self, round: &mut Round<'_>, id: Id, server: ServerId, candidates: Vec<OwnedCandidate>) {
         let room = self.policy.settings.request_memory;
         let Some(pending) = self.contexts.get_mut(id).and_then(|context| context.pending.as_mut()) else { return };
-        // The next failure is another one.
+        // The next failure is a new one, for which all plans are available.
         pending.plan.passed = 0;
         for mut owned in candidates {
             let branches = owned.targets.len().min(usize::from(pending.reserve));
@@ -476,7 +484,7 @@ impl Proxy {
             round.tx.bill(server, owned.memory());
             pending.candidates.push(owned);
         }
-        // The new branches share the rest of the budget, in case the request comes back.
+        // The new branches share the remaining budget, in case the request returns to this server.
         pending.share.left = pending.share.left.min(pending.reserve);
     }
 

@@ -28,16 +28,17 @@ pub struct Question {
 /// Decision that the proxy needs from its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Every target has failed, and the plan asks. No response goes upstream until the user calls [`Proxy::more`], [`Proxy::answer`] or
-    /// [`Proxy::pass`], or [`Proxy::carry_out`] for a plan for failures.
+    /// Every target has failed, and the plan asks the user. No response is sent upstream until the user calls
+    /// [`Proxy::more`], [`Proxy::answer`] or [`Proxy::pass`], or [`Proxy::carry_out`] for a plan for failures.
     Failing {
         /// Status of the best response (section 16.7 step 6), 300 to 699.
         status: u16,
         /// Question of the plan for failures that is due: [`FailurePlan::asks`](super::FailurePlan::asks).
         plan: Option<Box<[u8]>>,
     },
-    /// The candidates before have failed, and the next one has a question ([`Candidate::asks`](super::Candidate::asks)).
-    /// [`Proxy::carry_out`] tries it, [`Proxy::pass`] passes over it.
+    /// The previous candidates have failed, and the next one has a question
+    /// ([`Candidate::asks`](super::Candidate::asks)). [`Proxy::carry_out`] tries that candidate, [`Proxy::pass`] skips
+    /// it.
     Choosing {
         /// Question of the last candidate tried; empty if it had none.
         before: Box<[u8]>,
@@ -47,7 +48,8 @@ pub enum Choice {
 }
 
 impl Proxy {
-    /// Returns the reports since the user took them last, in order. Read the responses that notices name before the outbox is sent.
+    /// Returns the reports since the user last took them, in order. The responses that notices name must be read before
+    /// the outbox is sent.
     pub fn reports(&mut self) -> &mut Vec<Report> {
         &mut self.reports
     }

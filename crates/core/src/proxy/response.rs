@@ -34,7 +34,7 @@ impl Proxy {
     ) {
         let Some(status) = response.status() else { return };
         if is_for_us_alone(response) || response.index().form() != Form::Canonical {
-            // No element upstream could read it, or not all would read the same.
+            // No element upstream could parse this response, or different elements would parse it differently.
             if status >= 200 {
                 self.branch_failed(round, id, client, 502);
             }
@@ -66,13 +66,13 @@ impl Proxy {
         if status < 300 && branch.status == REFUSED {
             return;
         }
-        // A caller that has not cancelled must not get a 487 (section 21.4.25).
+        // A caller that has not sent a CANCEL must not get a 487 (section 21.4.25).
         let status = if status == 487 && branch.timed_out && !cancelled { 408 } else { status };
-        // A branch whose time was up counts as timed out: the search went on without it, or does so now.
+        // A branch whose time was over counts as timed out: the search continued without it, or does so now.
         let was_given_up = branch.timed_out || branch.status >= 200;
         branch.status = status;
         if status < 300 {
-            // Each 2xx of an INVITE goes upstream at once (step 5); of another request, the first.
+            // Each 2xx of an INVITE is sent upstream at once (step 5); of another request, only the first 2xx.
             if !context.answered || context.invite {
                 self.unanswered -= usize::from(!context.answered);
                 let first = !std::mem::replace(&mut context.answered, true);
@@ -100,7 +100,7 @@ impl Proxy {
         self.notice(id, refusal(status, by));
         let Some(context) = self.contexts.get_mut(id) else { return };
         if status >= 600 {
-            // No other branch may answer (step 5); the proxy waits for the open ones.
+            // No other branch is to answer (step 5), so the proxy cancels the open branches and waits for them.
             context.end_search();
             context.pending = context.pending.take().filter(|pending| pending.plan.goes_on());
             let text = strowger_message::status::reason(status);
@@ -117,7 +117,7 @@ impl Proxy {
         }
         let Some(context) = self.contexts.get_mut(id) else { return };
         if !context.is_waiting() && context.pending.is_none() && context.best.is_none() {
-            // No other answer will come.
+            // No other answer will arrive.
             self.unanswered -= 1;
             context.answered = true;
             let (server, invite) = (context.server, context.invite);
@@ -138,8 +138,8 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// Refuses a 2xx to an INVITE: its branch counts as failed with 502, and no 2xx of it goes upstream any more. The callee gets
-    /// no ACK and ends the session itself (RFC 3261 section 13.3.1.4).
+    /// Refuses a 2xx to an INVITE: its branch counts as failed with 502, and no further 2xx of the branch is sent
+    /// upstream. The callee gets no ACK and ends the session itself (RFC 3261 section 13.3.1.4).
     pub fn refuse_answer(
         &mut self,
         round: &mut Round<'_>,
@@ -168,7 +168,7 @@ impl Proxy {
         let Some(context) = self.contexts.get(id) else { return };
         let branch = context.branch_of(client).copied().unwrap_or_default();
         let forwarded_status = match status {
-            // The copy by UDP is not sent any more.
+            // The copy by UDP is not sent.
             503 if branch.enlarged && context.cancelled => 487,
             status if branch.registered => best::of_user(status),
             status => best::upstream(status),
@@ -177,7 +177,7 @@ impl Proxy {
         self.branch_failed_as(round, id, client, (status, forwarded_status), local);
     }
 
-    /// Ends a failed branch. `local`: response of this server in place of one of the branch.
+    /// Ends a failed branch. `local`: response of this server that replaces the response of the branch.
     fn branch_failed_as(
         &mut self,
         round: &mut Round<'_>,
@@ -197,7 +197,7 @@ impl Proxy {
         let (answered, cancelled) = (context.answered, context.cancelled);
         let target = round.tx.lost_target(client).or_else(|| round.tx.client_target(client));
         self.comes_to_nothing(&before, status, target);
-        // A peer that takes no connection gets a copy by UDP: both are one attempt.
+        // A peer that accepts no connection gets a copy by UDP; both are one attempt.
         let has_fallback = before.enlarged && status == 503;
         if !answered && (!has_fallback || cancelled) {
             self.notice(id, refusal(if has_fallback { 487 } else { status }, target));
@@ -212,7 +212,7 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// Reports the end of a branch of an INVITE, unless it had a 2xx.
+    /// Emits the notice of the end of a branch of an INVITE, unless the branch had a 2xx.
     fn branch_ended(&mut self, id: Id, client: ClientId) {
         let Some(context) = self.contexts.get(id).filter(|context| context.invite) else { return };
         let branch = context.branch_of(client).filter(|branch| !(200..300).contains(&branch.status));
@@ -221,8 +221,8 @@ impl Proxy {
         }
     }
 
-    /// Ends branches whose time is up without any response. They cannot be cancelled, so they count as timed out (section 16.8), and the
-    /// next candidates need not wait for timer B.
+    /// Ends branches whose time is over without any response. They cannot be cancelled, so they count as timed out
+    /// (section 16.8), and the next candidates need not wait for timer B.
     pub(super) fn silent_branches_failed(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         let mut silent: SmallVec<[Branch; 4]> = SmallVec::new();
@@ -244,8 +244,8 @@ impl Proxy {
         self.conclude(round, id);
     }
 
-    /// Ends targets without any response in the time of the plan, each in favour of the next address of its candidate. A phone that rings
-    /// later is cancelled.
+    /// Ends each target without any response in the time of the plan, and tries the next address of its candidate. A
+    /// phone that rings later is cancelled.
     pub(super) fn end_silence(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(context) = self.contexts.get_mut(id) else { return };
         let invite = context.invite;
@@ -295,8 +295,8 @@ impl Proxy {
         }
     }
 
-    /// Keeps the better one of this final response and the best so far, and all challenges. If the caller has no memory for a long
-    /// response, it keeps only the mandatory header fields.
+    /// Keeps the better of this final response and the best so far, and all challenges. If the caller has no memory for
+    /// a long response, keeps only the mandatory header fields.
     fn remember(
         &mut self,
         id: Id,
@@ -414,7 +414,7 @@ const fn refusal(status: u16, target: Option<Target>) -> NoticeEvent {
     }
 }
 
-/// Tells whether no Via is left after ours is removed: the response goes no further (section 16.7 step 3).
+/// Tells whether no Via is left after ours is removed, so that the response is not forwarded (section 16.7 step 3).
 fn is_for_us_alone(response: &Message<'_>) -> bool {
     !response.has_several(Name::Via)
 }

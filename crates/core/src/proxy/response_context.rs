@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use strowger_message::Name;
 
-/// State of one proxied request. Small: an ended call holds two for 32 seconds.
+/// State of one proxied request. The type is small, because an ended call holds two of them for 32 seconds.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ResponseContext {
     pub(super) server: ServerId,
@@ -29,7 +29,8 @@ pub(super) struct ResponseContext {
     /// Live transactions of this context, the server transaction included.
     pub(super) live: u16,
     pub(super) invite: bool,
-    /// Set for a request within a dialog whose next hop is the device itself: the response is the device's own.
+    /// Set for a request within a dialog whose next hop is the device itself, so that the response is one of the
+    /// device.
     pub(super) direct: bool,
     pub(super) dialog: DialogUse,
     pub(super) cancelled: bool,
@@ -37,11 +38,12 @@ pub(super) struct ResponseContext {
     pub(super) answered: bool,
     /// [`super::Plan::context`] for the notices. 0: no notices.
     pub(super) user: u64,
-    /// Policy that the request was forwarded by. Not in the record: after a move, the policy of the new place applies.
+    /// Policy by which the request was forwarded. It is not part of the record: after a move, the policy of the new
+    /// shard or process applies.
     #[serde(skip)]
     pub(super) policy: Option<Arc<Policy>>,
-    /// Low bits of [`Now::mono`] when the request was forwarded. 0: the first sign of an answer went upstream. The record has the age
-    /// instead.
+    /// Low bits of [`Now::mono`] when the request was forwarded; 0 after the first response that shows an answer was
+    /// sent upstream. The record has the age instead.
     #[serde(skip)]
     pub(super) began: u32,
     /// Session interval, see [`super::Plan::session`].
@@ -53,11 +55,11 @@ pub(super) struct Branch {
     pub(super) client: Option<ClientId>,
     /// Number in notices: random, practically unique among all branches, unchanged by moves.
     pub(super) number: u32,
-    /// Last status. 0: none yet; below 200: no final one yet.
+    /// Last status: 0 for no response yet, below 200 for no final response yet.
     pub(super) status: u16,
     /// Position of its pending candidate, for the next address.
     pub(super) candidate: u16,
-    /// Set when its time was up and it was cancelled: a 487 then counts as a time-out.
+    /// Set when the time of the branch was over and it was cancelled: a 487 then counts as a time-out.
     pub(super) timed_out: bool,
     /// See [`Candidate::watched`]. Not in the record: failures in one process do not concern another.
     #[serde(skip)]
@@ -91,8 +93,8 @@ pub(super) struct Pending {
     pub(super) candidates: Vec<OwnedCandidate>,
     /// Position of the next group of candidates.
     pub(super) next: usize,
-    /// [`crate::Now::mono`] of the end of ringing for the current group, if another group follows or the user is asked. While the user is
-    /// asked: the end of the time for its decision.
+    /// [`crate::Now::mono`] of the end of ringing for the current group, if another group follows or the user is asked.
+    /// While the user is asked: the end of the time in which it must decide.
     pub(super) until: u64,
     /// Moment at which silent targets are given up.
     pub(super) silent_until: Option<u64>,
@@ -112,7 +114,7 @@ pub(super) enum Asking {
     /// No decision is pending.
     #[default]
     No,
-    /// All targets have failed: the user decides about the failure.
+    /// All targets have failed, and the user decides about the failure.
     Failure,
     /// The user decides whether the next candidate is tried.
     Candidate,
@@ -158,25 +160,26 @@ pub struct Candidate<'a> {
     pub add: &'a [u8],
     /// Header fields to remove. Fields for routing, for the identity of the request or for its body always stay ([`may_be_removed`]).
     pub remove: &'a [Name],
-    /// Set if large requests stay off TCP: the device is reached by these targets only.
+    /// Set if large requests must not be sent by TCP, because the device is reached by these targets only.
     pub fixed: bool,
-    /// Set if the device is at the source of its messages and not at its URI: an address translator stands between.
+    /// Set if the device is reached at the source of its messages and not at its URI, because an address translator is
+    /// between them.
     pub translated: bool,
     /// Set if failed targets are reported to the user ([`Proxy::failed_targets`](super::Proxy::failed_targets)).
     pub watched: bool,
     /// Choice of this target by the proxy in place of the sender.
     pub rerouting: Rerouting,
-    /// Bytes that come back in [`Choice::Choosing`] before the candidate is tried, so that the proxy user decides about it. Empty: no
-    /// decision of the user. The first candidate tried needs none. Candidates without a decision belong to the candidate before them that
-    /// has one, and are passed over together with it.
+    /// Bytes that [`Choice::Choosing`] returns before the candidate is tried, so that the proxy user decides about it.
+    /// If there are no bytes, the user does not decide. No decision is needed for the first candidate tried. Candidates
+    /// without bytes belong to the last candidate before them that has bytes, and are skipped together with it.
     pub asks: &'a [u8],
 }
 
-/// Choice of a candidate by the proxy in place of the sender of a request. The Routes of the request are removed then, and a strict router
-/// among them too.
+/// Choice of a candidate by the proxy instead of the sender of a request. The Routes of the request are removed then,
+/// including a strict router.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rerouting {
-    /// No choice: the request goes where its Routes and its Request-URI lead.
+    /// No choice: the request is routed by its Routes and its Request-URI.
     #[default]
     None,
     /// Next hop in place of the Request-URI.
@@ -283,7 +286,8 @@ impl OwnedCandidate {
         }
     }
 
-    /// Puts a TCP target before each UDP target for which `tcp` returns one, unless it is among the targets.
+    /// Inserts a TCP target before each UDP target for which `tcp` returns one, unless the candidate has that TCP
+    /// target already.
     pub(super) fn enlarge(&mut self, tcp: impl Fn(Target) -> Option<Target>) {
         let is_there =
             |added: &Target| self.targets.iter().any(|t| (t.transport, t.address) == (added.transport, added.address));
@@ -347,13 +351,15 @@ fn uri_for<U: AsRef<[u8]>>(uris: &[(Target, U)], target: Target) -> Option<&[u8]
 }
 
 impl ResponseContext {
-    /// Returns the milliseconds since the request was forwarded, once: for the first response that shows the sender a sign of an answer.
+    /// Returns the milliseconds since the request was forwarded, but only once: for the first response that shows the
+    /// sender an answer.
     pub(super) fn first_sign(&mut self, now: Now) -> Option<u32> {
         let began = std::mem::take(&mut self.began);
         (began != 0).then(|| (now.mono as u32).wrapping_sub(began))
     }
 
-    /// Sets the age of the request in milliseconds. None: the first sign of an answer went upstream.
+    /// Sets the age of the request in milliseconds; `None` if the first response that shows an answer was sent
+    /// upstream.
     pub(super) fn forwarded_before(&mut self, now: Now, age: Option<u32>) {
         self.began = age.map_or(0, |age| (now.mono as u32).wrapping_sub(age).max(1));
     }
@@ -379,7 +385,7 @@ impl ResponseContext {
         self.pending.as_ref().is_some_and(|pending| pending.asking == Asking::Candidate)
     }
 
-    /// Returns the decision that the proxy user still owes, with the server transaction of the request.
+    /// Returns the decision that the proxy user has not made yet, with the server transaction of the request.
     pub(super) fn question(&self) -> Option<(ServerId, Choice)> {
         let pending = self.pending.as_ref()?;
         let choice = match pending.asking {
@@ -414,7 +420,7 @@ impl ResponseContext {
         self.branches_mut().find(|b| b.client == Some(client))
     }
 
-    /// Puts a new branch into an unused first place, or behind the others.
+    /// Stores a new branch in an unused first place, or after the others.
     pub(super) fn add(&mut self, branch: Branch) {
         if self.first.client.is_none() && self.first.status == 0 {
             self.first = branch;
@@ -424,7 +430,7 @@ impl ResponseContext {
         self.live += 1;
     }
 
-    /// Returns the end of ringing for the current group; none if no candidate waits for it.
+    /// Returns the end of ringing for the current group; `None` if no candidate waits for it.
     pub(super) fn ring_end(&self) -> Option<u64> {
         let is_bounded = |pending: &Pending| {
             pending.next < pending.candidates.len() || pending.plan.goes_on() || pending.plan.ring_ends
@@ -433,14 +439,15 @@ impl ResponseContext {
         (!self.answered && !self.cancelled && (self.invite || pending.asking.is_any())).then_some(pending.until)
     }
 
-    /// Returns the end of the time for silent targets; none if all have responded, or the plan has no bound.
+    /// Returns the end of the time for targets without a response; `None` if all have responded, or the plan has no
+    /// bound.
     pub(super) fn silent_until(&self) -> Option<u64> {
         let until = self.pending.as_ref()?.silent_until?;
         let is_silent = |branch: &Branch| branch.client.is_some() && branch.status == 0;
         (!self.answered && !self.cancelled && self.branches().any(is_silent)).then_some(until)
     }
 
-    /// Returns the moments that the context waits for.
+    /// Returns the moments for which the context waits.
     pub(super) fn untils_mut(&mut self) -> impl Iterator<Item = &mut u64> {
         self.pending.iter_mut().flat_map(|pending| std::iter::once(&mut pending.until).chain(&mut pending.silent_until))
     }
@@ -460,7 +467,8 @@ impl ResponseContext {
         }
     }
 
-    /// Marks branches without a final response as timed out: all, or the branch of this client.
+    /// Marks branches without a final response as timed out: all of them, or only the branch of this client
+    /// transaction.
     pub(super) fn time_out(&mut self, client: Option<ClientId>) {
         let is_meant = |branch: &&mut Branch| client.is_none_or(|client| branch.client == Some(client));
         for branch in self.branches_mut().filter(is_meant).filter(|branch| branch.status < 200) {

@@ -1,19 +1,20 @@
 //! Peers that a large request reaches by UDP only (RFC 3261 section 18.1.1).
 //!
-//! A request that is too large for UDP goes by TCP first. If the peer takes no TCP connection, the request goes by UDP: at once after a
-//! refusal, after a short wait if the peer drops the SYN. This table remembers such addresses, so that only the first request waits.
+//! A request that is too large for UDP is first sent by TCP. If the peer accepts no TCP connection, the request is sent
+//! by UDP: at once after a refusal, or after a short wait if the peer drops the SYN. This table remembers such
+//! addresses, so that only the first request waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Addresses that refused or ignored a TCP connection lately. The shards of a process share one table. Times are milliseconds of
-/// [`Now::mono`](crate::Now::mono).
+/// Addresses that recently refused or ignored a TCP connection. The shards of a process share one table. Times are
+/// milliseconds of [`Now::mono`](crate::Now::mono).
 #[derive(Debug, Default)]
 pub struct UdpOnly {
     addresses: Mutex<Addresses>,
-    /// Number of addresses. While it is 0, a look-up costs one load.
+    /// Number of addresses. If it is 0, a look-up costs one load.
     held: AtomicUsize,
 }
 
@@ -31,15 +32,15 @@ impl UdpOnly {
     /// Maximum size in bytes of a request that falls back to UDP. The proxy adds header fields, and a datagram has 65,507 bytes.
     pub const LONGEST: usize = 60_000;
 
-    /// Addresses at most. A further one takes the place of the oldest.
+    /// Maximum number of addresses. A further address replaces the oldest.
     pub const MOST: usize = 4_096;
 
-    /// Tells whether TCP failed at this address lately.
+    /// Tells whether TCP recently failed at this address.
     pub fn holds(&self, address: SocketAddr, now: u64) -> bool {
         self.held() > 0 && self.addresses().until.get(&address).is_some_and(|until| *until > now)
     }
 
-    /// Notes that TCP has failed at this address. Returns true if this is news.
+    /// Notes that TCP has failed at this address. Returns whether the address was not in the table.
     pub fn insert(&self, address: SocketAddr, now: u64) -> bool {
         let mut addresses = self.addresses();
         addresses.expire(now);

@@ -1,4 +1,4 @@
-//! Text of a response as it goes upstream (RFC 3261 section 16.7).
+//! Text of a response as sent upstream (RFC 3261 section 16.7).
 
 use super::Proxy;
 use super::contact::{FromDevice, SenderContact};
@@ -26,7 +26,7 @@ pub(super) struct SenderFacts {
 }
 
 impl SenderFacts {
-    /// Facts of a response that makes no dialog. The Contact of a redirection names another device.
+    /// Facts of a response that creates no dialog. The Contact of a redirection names another device.
     pub(super) const NOTHING: Self = Self {
         device: FromDevice::No,
         dialog: DialogUse::NONE,
@@ -88,7 +88,7 @@ impl Proxy {
             }
         }
         if facts.session > 0 && (200..300).contains(&status) && !response.has(Name::SessionExpires) {
-            // The callee has no session timer: the caller refreshes alone (RFC 4028 section 8.2).
+            // The callee supports no session timer, so only the caller refreshes (RFC 4028 section 8.2).
             self.edit.insert(response.index().headers_end(), |text| {
                 text.extend_from_slice(b"Session-Expires: ");
                 text.extend_from_slice(itoa::Buffer::new().format(facts.session).as_bytes());
@@ -100,7 +100,8 @@ impl Proxy {
         from..out.len()
     }
 
-    /// Replaces the route token that leads to the caller by the one that leads to the callee, in each Record-Route of ours.
+    /// Replaces the route token for requests to the caller by the token for requests to the callee, in each of our
+    /// Record-Routes.
     fn renew_route_tokens(
         &mut self,
         response: &Message<'_>,
@@ -126,7 +127,7 @@ impl Proxy {
         self.edit = edit;
     }
 
-    /// Returns our own response to a request that was sent with our Via on top.
+    /// Returns a response of this server to a request that was sent with our Via on top.
     pub(super) fn local_response(&self, sent: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
         index.parse(sent, &Limits::UNLIMITED).ok()?;
@@ -138,7 +139,7 @@ impl Proxy {
         self.respond_to(&received, status)
     }
 
-    /// Returns our own response to a request as received.
+    /// Returns a response of this server to a request as received.
     pub(super) fn respond_to(&self, request: &[u8], status: u16) -> Option<Vec<u8>> {
         let mut index = Index::new();
         index.parse(request, &Limits::UNLIMITED).ok()?;

@@ -9,8 +9,9 @@ use super::{ExistingBinding, Refusal, Registrar};
 use crate::Now;
 
 impl Registrar {
-    /// Writes the header lines of the 200 to the last decided REGISTER: each contact with its remaining time, Date, Path and Service-Route
-    /// (RFC 3261 section 10.3 step 8, RFC 3327 section 5.3, RFC 3608 section 6). `message` and `current` are those of the decision.
+    /// Writes the header lines of the 200 to the last decided REGISTER: each contact with its remaining time, Date,
+    /// Path and Service-Route (RFC 3261 section 10.3 step 8, RFC 3327 section 5.3, RFC 3608 section 6). `message` and
+    /// `current` must be those that were given to the decision.
     pub fn write_ok(&self, now: Now, message: &Message<'_>, current: &[ExistingBinding<'_>], out: &mut Vec<u8>) {
         for (binding, change) in current.iter().zip(&self.changes) {
             if *change == Change::Keep {

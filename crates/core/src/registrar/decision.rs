@@ -19,7 +19,8 @@ pub struct ExistingBinding<'a> {
     pub call_id: &'a [u8],
     /// CSeq number of that REGISTER.
     pub cseq: u32,
-    /// End in milliseconds of [`Now::mono`], which steps of the system's clock do not affect. A binding past its end counts as gone.
+    /// End in milliseconds of [`Now::mono`], which steps of the system's clock do not affect. After this moment the
+    /// binding counts as absent.
     pub expires_at: u64,
     /// Preference in thousandths.
     pub q: Option<u16>,
@@ -27,7 +28,8 @@ pub struct ExistingBinding<'a> {
     pub instance: &'a [u8],
     /// Flow number. 0: none.
     pub reg_id: u32,
-    /// Set if the binding's connection is gone, and it has no other address: it gives way to reachable contacts.
+    /// Set if the binding's connection is closed, and it has no other address: the binding may be removed to make room
+    /// for a reachable contact.
     pub unreachable: bool,
     /// Set if the binding's REGISTER came from another host than the current one.
     pub elsewhere: bool,
@@ -40,7 +42,7 @@ pub struct Upsert {
     pub replaces: Option<usize>,
     /// Range of the contact's URI in the message.
     pub uri: Range<usize>,
-    /// Range of `+sip.instance` in the message, without its quotes. Empty: none.
+    /// Range of `+sip.instance` in the message, without its quotes; empty if there is none.
     pub instance: Range<usize>,
     /// Flow number. 0: none.
     pub reg_id: u32,
@@ -68,9 +70,9 @@ pub enum Refusal {
     BadRequest(&'static str),
     /// 403: more contacts than [`RegistrarSettings::max_contacts`].
     TooManyContacts,
-    /// 420: it requires an extension that the registrar does not support (section 8.2.2.3).
+    /// 420: the REGISTER requires an extension that the registrar does not support (section 8.2.2.3).
     BadExtension,
-    /// 421: it has a Path, but its phone does not declare support for Path.
+    /// 421: the REGISTER has a Path, but its phone does not declare support for Path.
     PathNotSupported,
     /// 423: the interval is shorter than this many seconds.
     IntervalTooBrief(u32),
@@ -125,7 +127,8 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// Creates a registrar with these settings. It stores no bindings: each request comes with them.
+    /// Creates a registrar with these settings. It stores no bindings: the caller gives it the bindings with each
+    /// request.
     pub fn new(settings: RegistrarSettings) -> Self {
         Self { settings: Arc::new(settings), ..Self::default() }
     }
@@ -171,7 +174,7 @@ impl Registrar {
         &self.upserts
     }
 
-    /// Returns the Path of every upsert, values joined with commas (RFC 3327 section 5.3). Empty: none.
+    /// Returns the Path of every upsert, values joined with commas (RFC 3327 section 5.3); empty if there is none.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
@@ -226,14 +229,15 @@ impl<'a> RegisterSequence<'a> {
         Ok(Self { call_id, cseq })
     }
 
-    /// Compares with the request that made or refreshed `binding`; with another Call-ID, every request is newer (section 10.3).
+    /// Compares the REGISTER with the request that made or refreshed `binding`; with another Call-ID, every request is
+    /// newer (section 10.3).
     fn against(&self, binding: &ExistingBinding<'_>) -> Ordering {
         if self.call_id == binding.call_id { self.cseq.cmp(&binding.cseq) } else { Ordering::Greater }
     }
 }
 
-/// Tells whether a first hop can keep a flow of the device alive (RFC 5626 section 6): another proxy, or this server for streams, since it
-/// has no STUN.
+/// Tells whether a first hop can keep a flow of the device alive (RFC 5626 section 6). The first hop is another proxy
+/// or, for streams, this server, which does not implement STUN.
 fn may_keep_flows(message: &Message<'_>) -> bool {
     let by_stream = || message.via().is_ok_and(|via| !via.is_transport(b"UDP"));
     message.has_several(Name::Via) || by_stream()
@@ -297,8 +301,9 @@ impl Registrar {
         Ok(())
     }
 
-    /// Removes `more` contacts in excess: first unreachable ones, then those of a device that registers another one now, in the order of
-    /// `current`. A browser or a phone has a new contact after each restart, and never removes the old one.
+    /// Removes bindings until `more` contacts have room: first unreachable ones, then those of a device that registers
+    /// another contact now, in the order of `current`. A browser or a phone has a new contact after each restart, and
+    /// never removes the old one.
     fn make_room(&mut self, mut more: usize, bytes: &[u8], current: &[ExistingBinding<'_>]) -> Result<(), Refusal> {
         let upserts = &self.upserts;
         let is_renewed = |binding: &ExistingBinding<'_>| {
@@ -337,12 +342,12 @@ impl Registrar {
             if n >= most {
                 return Err(Refusal::TooManyContacts);
             }
-            // A * beside other contacts ends here too: it is no contact.
+            // A * beside other contacts ends here too, because it is no contact.
             let contact =
                 RequestedContact::of(&contact.map_err(|_| Refusal::BadRequest("malformed Contact"))?.value, outbound);
             flows += usize::from(contact.reg_id != 0);
             if flows > 1 {
-                // RFC 5626 section 6: one flow can carry one registration.
+                // One flow can carry only one registration (RFC 5626 section 6).
                 return Err(Refusal::BadRequest("reg-id in more than one contact"));
             }
             let wanted = contact.expires.or(expires).unwrap_or(self.settings.default_expires);
@@ -356,14 +361,14 @@ impl Registrar {
             {
                 match order.against(&current[i]) {
                     Ordering::Less => return Err(Refusal::OutOfOrder),
-                    // A repetition of the same request, unless it asks for something else.
+                    // This is a retransmission of the same request, unless it asks for something else.
                     Ordering::Equal if granted > 0 && contact.q == current[i].q => continue,
                     Ordering::Equal => return Err(Refusal::OutOfOrder),
                     Ordering::Greater => (),
                 }
                 self.changes[i] = if granted == 0 { Change::Remove } else { Change::Replace };
             }
-            // The same contact twice in one request: the later one counts.
+            // If the same contact is twice in a request, the later one counts.
             let bytes = message.bytes();
             self.upserts.retain(|u| match found {
                 Some(_) => u.replaces != found,
@@ -402,7 +407,8 @@ struct RequestedContact<'a> {
 }
 
 impl<'a> RequestedContact<'a> {
-    /// Reads a contact. `outbound`: the phone supports RFC 5626; without it, reg-id has no meaning (its section 6).
+    /// Parses a contact. `outbound`: whether the phone supports RFC 5626; without this support, reg-id has no meaning
+    /// (RFC 5626 section 6).
     fn of(contact: &Contact<'a>, outbound: bool) -> Self {
         Self {
             text: contact.uri_text,
@@ -414,9 +420,9 @@ impl<'a> RequestedContact<'a> {
         }
     }
 
-    /// Finds the binding of this contact. A flow is identified by instance and number (RFC 5626 section 6). Any other contact is identified
-    /// by URI, and so is a flow that was bound before without them. Two devices with the same private address in two networks have separate
-    /// bindings.
+    /// Finds the binding of this contact. A flow is identified by instance and number (RFC 5626 section 6). Any other
+    /// contact is identified by URI, and so is a flow that was first bound without instance and number. Two devices
+    /// with the same private address in two networks have separate bindings.
     fn find<'c>(&self, current: &[ExistingBinding<'c>], known: &mut Vec<Option<Uri<'c>>>) -> Option<usize> {
         let flow = |c: &ExistingBinding<'_>| self.is_flow(c.instance, c.reg_id);
         let by_uri = |c: &ExistingBinding<'_>| !self.both_flows(c.instance, c.reg_id) && !self.is_of_another_device(c);

@@ -15,17 +15,18 @@ pub enum PathRule {
 /// Settings of a [`super::Registrar`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistrarSettings {
-    /// Shortest granted interval in seconds; a shorter one under an hour gets 423. Default 60.
+    /// Shortest granted interval in seconds; a shorter requested interval that is under an hour gets 423. Default 60.
     pub min_expires: u32,
-    /// Longest granted interval in seconds; a longer one is cut to it. Default 7,200.
+    /// Longest granted interval in seconds; a longer requested interval is reduced to it. Default 7,200.
     pub max_expires: u32,
-    /// Interval of a contact without one, in seconds. Default 3,600.
+    /// Interval of a contact that requests none, in seconds. Default 3,600.
     pub default_expires: u32,
-    /// Maximum contacts of one address-of-record. Unreachable ones give way; a request for more gets 403. Default 10.
+    /// Maximum number of contacts of one address-of-record. Unreachable contacts are removed to make room; a request
+    /// for more contacts gets 403. Default 10.
     pub max_contacts: usize,
     /// Treatment of Path. Default [`PathRule::Keep`].
     pub path: PathRule,
-    /// Service-Route of every 200, ready to be written: name-addrs joined with commas (RFC 3608). Empty: none.
+    /// Service-Route of every 200, ready to be written: name-addrs joined with commas (RFC 3608); empty for none.
     pub service_route: Vec<u8>,
     /// Option tags, other than `path`, that a REGISTER may require, in lower case. Default none.
     pub supported: Vec<String>,

@@ -1,7 +1,7 @@
 //! Account of a party, as stated by a route token.
 //!
-//! A sender chooses its From, and may change it within a dialog (RFC 4916). So a route token states the account that the server wrote it
-//! for. After the removal of that account the token is invalid, with any From.
+//! A sender chooses its From, and may change it within a dialog (RFC 4916). So a route token states the account for
+//! which the server wrote the token. After the removal of that account the token is invalid, with any From.
 
 use super::uri_target::plain;
 use crate::siphash::{SipKey, Strong};

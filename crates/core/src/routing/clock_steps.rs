@@ -23,7 +23,7 @@ pub struct ClockSteps {
 
 #[derive(Debug, Default)]
 struct Clocks {
-    /// Difference of [`Now::wall`] and [`Now::mono`]; none before the first reading.
+    /// Difference of [`Now::wall`] and [`Now::mono`]; `None` before the first reading.
     ahead: Option<u64>,
     earlier: VecDeque<Earlier>,
 }
@@ -42,15 +42,15 @@ impl ClockSteps {
         self.clocks.lock().unwrap_or_else(PoisonError::into_inner).note(now);
     }
 
-    /// Converts a time of an earlier wall clock into seconds of the current one. Returns none if no earlier clock showed that time while it
-    /// was in use, or if more than `lifetime` seconds have passed since.
+    /// Converts a time of an earlier wall clock into seconds of the current wall clock. Returns `None` if no earlier
+    /// clock showed that time while it was in use, or if more than `lifetime` seconds have passed since.
     pub(crate) fn translate(&self, now: Now, made: u32, lifetime: u32) -> Option<u32> {
         let mut clocks = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
         clocks.note(now);
         let age = |clock: &Earlier| {
             let then = Now { wall: now.mono.wrapping_add(clock.ahead), ..now };
             let age = seconds(then).wrapping_sub(made).cast_signed();
-            // Another server's clock may be a little ahead.
+            // The clock of another server may be slightly ahead.
             let since_end = now.mono.saturating_sub(clock.ended + STEP) / 1_000;
             (i64::from(age) >= since_end.cast_signed() && i64::from(age) <= i64::from(lifetime)).then_some(age)
         };
@@ -68,7 +68,7 @@ impl Clocks {
             None => self.ahead = Some(ahead),
             Some(before) => {
                 self.ahead = Some(ahead);
-                // Shards read the clock one after the other, so a step may be seen several times, back and forth.
+                // Shards read the clock one after the other, so a step may be seen several times, forward and backward.
                 self.earlier.retain(|clock| clock.ahead != before);
                 if self.earlier.len() == MOST {
                     self.earlier.pop_front();
@@ -100,7 +100,7 @@ mod tests {
             assert_eq!(steps.translate(at(20, 0), made, DAY), None, "there is no earlier clock");
             let later = at(100, days);
             assert_eq!(steps.translate(later, made, DAY), Some(seconds(at(10, days))), "{days}");
-            // The token lives no longer than without a step.
+            // The step does not prolong the life of the token.
             let end = 10 + u64::from(DAY);
             assert!(steps.translate(at(end, days), made, DAY).is_some());
             assert_eq!(steps.translate(at(end + 1, days), made, DAY), None);

@@ -1,5 +1,5 @@
-//! Contact repair: detects a Contact that others cannot reach, so that the real source address of its device is added as a seal (see
-//! [`super::seal`]).
+//! Contact repair: detects a Contact that other elements cannot reach, so that the real source address of its device is
+//! added as a seal (see [`super::seal`]).
 
 use super::scope::{Scope, is_shared};
 use crate::{Arrival, Transport};
@@ -8,8 +8,8 @@ use strowger_message::header::Via;
 use strowger_message::uri::SipUri;
 use strowger_message::{Host, Message, Name};
 
-/// Tells whether others cannot reach this Contact of a device that sends by `transport` from `remote`. `translated`: the source port may be
-/// that of an address translator.
+/// Tells whether other elements cannot reach this Contact of a device that sends by `transport` from `remote`.
+/// `translated`: whether the source port may be that of an address translator.
 pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr, translated: bool) -> bool {
     let named = contact.params.transport().and_then(Transport::of).unwrap_or(Transport::Udp);
     if transport.is_reliable() {
@@ -21,8 +21,8 @@ pub fn is_needed(contact: &SipUri<'_>, transport: Transport, remote: &SocketAddr
         Host::Name(name) => is_invalid(name),
         // A public address that differs from the source may be the choice of the device.
         host if host != Host::from(remote.ip()) => host.ip().is_none_or(|ip| is_private(ip, remote.ip())),
-        // The device has chosen the port if it names another transport than that of the message, or if there is no translator: it may listen on
-        // another port than it sends from.
+        // The device has chosen the port if the Contact names another transport than that of the message, or if there
+        // is no translator: the device may listen on another port than it sends from.
         _ => translated && named == transport && contact.port.unwrap_or_else(|| named.default_port()) != remote.port(),
     }
 }
@@ -34,14 +34,14 @@ pub fn is_translated(top: &Via<'_>, arrival: &Arrival) -> bool {
     top.rport.is_some() || top.host.ip().is_some_and(|named| named.to_canonical() != ip)
 }
 
-/// Tells whether the address of this Contact has a narrower scope than the source of its message: from here it is another host than the
-/// sender means. Such a Contact needs repair behind other elements too. (A Contact with a host name is judged when a request goes there:
-/// [`Scope`].)
+/// Tells whether the address of this Contact has a narrower scope than the source of its message, so that for this
+/// server it is another host than the sender means. Such a Contact needs repair behind other elements too. (A Contact
+/// with a host name is judged when a request is sent to it: [`Scope`].)
 pub fn is_narrower(contact: &SipUri<'_>, remote: &SocketAddr) -> bool {
     contact.host.ip().is_some_and(|ip| Scope::of(ip) < Scope::of(remote.ip()))
 }
 
-/// Tells whether the request has one Via: that of its sender.
+/// Tells whether the request has only one Via, which its sender has written.
 pub fn is_first_hop(message: &Message<'_>) -> bool {
     !message.has_several(Name::Via)
 }
@@ -52,8 +52,8 @@ pub fn is_invalid(name: &[u8]) -> bool {
     name.len() > 8 && name[name.len() - 8..].eq_ignore_ascii_case(b".invalid")
 }
 
-/// Tells whether an address has a meaning only in the network of the device: RFC 1918, RFC 6598, RFC 3927, RFC 4193, loopback seen from
-/// elsewhere.
+/// Tells whether an address has a meaning only in the network of the device: RFC 1918, RFC 6598, RFC 3927, RFC 4193, or
+/// loopback in a message from another machine.
 pub fn is_private(ip: IpAddr, seen_from: IpAddr) -> bool {
     let alone = ip.is_unspecified() || (ip.is_loopback() && !seen_from.to_canonical().is_loopback());
     alone
@@ -83,7 +83,7 @@ mod tests {
         for private in ["172.16.0.9", "100.64.0.1", "169.254.1.1", "127.0.0.1", "0.0.0.0", "[fd00::1]", "[fe80::1]"] {
             assert!(needed(&format!("sip:a@{private}"), Transport::Udp, "192.0.2.1:5060"), "{private}");
         }
-        // These are public: a device, or a carrier, may send from one address and listen at another.
+        // These addresses are public: a device, or a carrier, may send from one address and listen at another.
         for public in ["203.0.113.7", "[2001:db8::7]:5070", "172.32.0.1", "100.128.0.1"] {
             assert!(!needed(&format!("sip:a@{public}"), Transport::Udp, "192.0.2.1:5060"), "{public}");
         }

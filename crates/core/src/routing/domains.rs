@@ -7,7 +7,7 @@ use strowger_message::Host;
 /// A name of a local domain.
 #[derive(Clone, Debug)]
 struct DomainName {
-    /// Name or address in lower case; an IPv6 address has brackets.
+    /// Name or address in lower case; an IPv6 address is in brackets.
     text: Box<[u8]>,
     ip: Option<IpAddr>,
     /// Position of the canonical name of its domain.
@@ -73,7 +73,7 @@ impl Domains {
         self.0.iter().find(|name| *name.text == *text).and_then(|name| self.text(name.canonical))
     }
 
-    /// Tells whether a host is a name and no alias.
+    /// Tells whether a host is a name of a domain, not an alias.
     pub(super) fn is_name(&self, host: Host<'_>) -> bool {
         self.find(host).is_some_and(|name| !name.is_alias)
     }

@@ -40,7 +40,7 @@ pub struct Identity {
     domains: Domains,
     /// Further names of this server in lower case, valid at any own port.
     names: Vec<Box<[u8]>>,
-    /// Lower-case hosts and ports that listeners had before: the Record-Route of open calls has them.
+    /// Lower-case hosts and ports that listeners had before, which the Record-Routes of open calls contain.
     former: Vec<(Box<[u8]>, u16)>,
     machine: Machine,
 }
@@ -99,8 +99,8 @@ impl Identity {
         self
     }
 
-    /// Adds names that peers use for this server, such as that of an outbound proxy. A Route with one of them, and no port or an own port,
-    /// is an own Route. They are no domains.
+    /// Adds names that peers use for this server, such as that of an outbound proxy. A Route with one of these names,
+    /// and no port or a port of ours, is an own Route. The names are no domains.
     #[must_use]
     pub fn with_names(mut self, names: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Self {
         for name in names {
@@ -113,7 +113,8 @@ impl Identity {
         self
     }
 
-    /// Adds the names of the configuration before: open calls have them in their Routes, though listeners may have other names now.
+    /// Adds the names of the previous configuration, because open calls have them in their Routes, though listeners may
+    /// have other names now.
     #[must_use]
     pub fn after(mut self, before: &Self) -> Self {
         let lower = |(host, port): (&[u8], u16)| (host.to_ascii_lowercase().into_boxed_slice(), port);
@@ -149,7 +150,8 @@ impl Identity {
         })
     }
 
-    /// Tells whether a peer at this address is a listener of this server; another peer can make the server send to itself.
+    /// Tells whether a peer at this address is a listener of this server. This can happen because a peer can make the
+    /// server send to itself.
     pub fn is_this_server(&self, transport: Transport, address: &SocketAddr) -> bool {
         self.machine.is_own(address.ip()) && self.listens(transport, address)
     }
@@ -157,7 +159,7 @@ impl Identity {
     /// Returns the address of this listener.
     ///
     /// # Panics
-    /// If no listener has this number: it belongs to another configuration.
+    /// If no listener has this number because it belongs to another configuration.
     pub fn listener(&self, id: ListenerId) -> &ListenerAddress {
         &self.listeners[id.0 as usize]
     }
@@ -167,8 +169,8 @@ impl Identity {
         &self.listeners
     }
 
-    /// Returns the listener that reaches `address`: the preferred one if it fits, else the first of the same transport and family, of its
-    /// own network before others.
+    /// Returns the listener from which `address` is reached: the preferred one if it fits, else the first of the same
+    /// transport and family, with those of its own network first.
     pub fn listener_for(&self, transport: Transport, address: &SocketAddr, prefer: ListenerId) -> Option<ListenerId> {
         let fits = |f: &ListenerAddress| fits(f, transport, address);
         // A record of an earlier configuration may name a removed listener.
@@ -191,12 +193,12 @@ impl Identity {
         fits(listener, target.transport, &target.address)
     }
 
-    /// Tells whether a host and port are those of an own listener: a Route or Request-URI with them means this server. Without a port, the
-    /// transport decides.
+    /// Tells whether a host and port are those of an own listener, so that a Route or Request-URI with them means this
+    /// server. Without a port, the transport decides.
     pub fn is_own_address(&self, host: Host<'_>, port: Option<u16>, transport: impl Fn() -> Transport) -> bool {
         let is_port = |own: u16| match port.ok_or_else(&transport) {
             Ok(port) => own == port,
-            // `transport=ws` says nothing of TLS (RFC 7118 section 5.2).
+            // `transport=ws` does not say whether TLS is used (RFC 7118 section 5.2).
             Err(Transport::Ws) => [Transport::Ws, Transport::Wss].iter().any(|t| t.default_port() == own),
             Err(transport) => own == transport.default_port(),
         };
@@ -236,8 +238,8 @@ impl Identity {
         })
     }
 
-    /// Tells whether a host is a local domain, with no port or an own port. Addresses of this server count only if the configuration names
-    /// them.
+    /// Tells whether a host is a local domain, with no port or a port of ours. Addresses of this server are domains
+    /// only if the configuration names them.
     pub fn is_at_local_domain(&self, host: Host<'_>, port: Option<u16>) -> bool {
         self.is_local_domain(host) && port.is_none_or(|port| self.is_own_port(port))
     }
@@ -256,12 +258,12 @@ impl Identity {
         }
     }
 
-    /// Returns [`Identity::domain_of`] of a party with no port or an own port.
+    /// Returns [`Identity::domain_of`] of a party if its URI has no port or a port of ours.
     pub fn domain_at(&self, host: Host<'_>, port: Option<u16>) -> Option<&[u8]> {
         self.domain_of(host).filter(|_| port.is_none_or(|port| self.is_own_port(port)))
     }
 
-    /// Returns the canonical name of the local domain with this name, alias or address; else the text itself.
+    /// Returns the canonical name of the local domain with this name, alias or address, or else the text itself.
     pub fn canonical_domain<'a>(&'a self, domain: &'a [u8]) -> &'a [u8] {
         match self.domains.canonical(domain) {
             Some(domain) => domain,
@@ -278,8 +280,8 @@ impl Identity {
         }
     }
 
-    /// Writes the address-of-record of a URI, of a local user with the canonical name of its domain. The port is left out: it names a
-    /// listener only.
+    /// Writes the address-of-record of a URI; for a local user, with the canonical name of its domain. The port is
+    /// omitted, because it only selects a listener.
     pub fn write_aor(&self, uri: &Uri<'_>, out: &mut Vec<u8>) {
         let Uri::Sip(sip) = uri else { return uri.write_aor(out) };
         let Some(domain) = self.domain_of(sip.host) else {
@@ -292,7 +294,8 @@ impl Identity {
         out.extend_from_slice(domain);
     }
 
-    /// Tells whether a URI names the local user with this name in the domain with this canonical name, also as im and pres.
+    /// Tells whether a URI names the local user with this name in the domain with this canonical name. The schemes im
+    /// and pres are accepted too.
     pub fn is_user(&self, name: &[u8], domain: &[u8], uri: &Uri<'_>) -> bool {
         let Some(uri) = uri.address() else { return false };
         let is_name = |user| unescaped(user).eq(name.iter().copied());
@@ -305,8 +308,8 @@ impl Identity {
         std::iter::once(domain).chain(self.domains.others(domain))
     }
 
-    /// Returns the canonical name of the domain to show in place of an alias, or of an address or name of this server that the
-    /// configuration does not name. None for a name in `domains`, which is shown as written.
+    /// Returns the canonical name of the domain to show in place of an alias, or of an address or name of this server
+    /// that the configuration does not name. Returns `None` for a name in `domains`, which is shown as written.
     pub fn shown_domain(&self, host: Host<'_>) -> Option<&[u8]> {
         self.domain_of(host).filter(|_| !self.domains.is_name(host))
     }
@@ -315,7 +318,7 @@ impl Identity {
 fn fits(listener: &ListenerAddress, transport: Transport, address: &SocketAddr) -> bool {
     listener.transport == transport
         && listener.bound.is_ipv4() == address.is_ipv4()
-        // A socket bound to loopback reaches loopback only, and any other socket never does.
+        // A socket bound to loopback can reach only loopback, and no other socket can reach loopback.
         && (listener.bound.ip().is_unspecified() || listener.bound.ip().is_loopback() == address.ip().is_loopback())
 }
 
@@ -452,7 +455,7 @@ mod tests {
         assert_eq!(names, ["a.example", "b.example", "[2001:db8::1]"]);
         assert_eq!(one.canonical_domain(b"192.0.2.1"), b"a.example");
         assert_eq!(two.canonical_domain(b"x.example"), b"x.example");
-        // Rules see a name of `domains` as written, and an alias as its domain.
+        // Rules see a name in `domains` as written, and in place of an alias the name of its domain.
         let list =
             Identity::new(Vec::new(), ["a.example", "b.example"], &[]).with_aliases([("b.example", "a.example")]);
         assert_eq!(list.shown_domain(Host::Name(b"b.example")), None);

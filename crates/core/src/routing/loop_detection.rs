@@ -1,15 +1,16 @@
-//! Branch parameter of our own Via. One part tells a loop from a spiral (RFC 3261 section 16.6 step 8, RFC 5393 section 4.2), another has
-//! the number of branches that the request may still have.
+//! Branch parameter of our own Via. One part tells a loop from a spiral (RFC 3261 section 16.6 step 8, RFC 5393 section
+//! 4.2), another has the number of branches that the request may still have.
 //!
-//! Format: `z9hG4bK`, then hexadecimal digits. 16 are unique. 16 are a hash that is equal if the same server takes the same routing
-//! decision for the same request. 4 are the remaining number of branches. 8 prove that a server with our secret wrote all of them.
+//! Format: `z9hG4bK`, then hexadecimal digits. The first 16 digits are unique. The next 16 are a hash that is equal if
+//! the same server takes the same routing decision for the same request. The next 4 are the remaining number of
+//! branches. The last 8 prove that a server with our secret wrote all of them.
 //!
-//! Servers with one secret may form a chain: a request that passes both unchanged is no loop. The number of branches counts for all of
-//! them.
+//! Servers with one secret may form a chain: a request that passes both unchanged is no loop. The number of branches
+//! counts for all of them.
 //!
-//! Max-Breadth (RFC 5393 section 5) bounds simultaneous branches. A request that comes back by several paths, tried one after the other,
-//! could still walk every permutation of them. So the number of all branches is fixed when the request first arrives, and each branch
-//! carries its share.
+//! Max-Breadth (RFC 5393 section 5) bounds simultaneous branches. A request that returns by several paths, tried one
+//! after the other, could still pass every permutation of these paths. So the number of all branches is fixed when the
+//! request first arrives, and each branch carries its share.
 
 use crate::entropy::hex;
 use crate::siphash::SipKey;
@@ -88,10 +89,10 @@ impl BranchKey {
         branch
     }
 
-    /// Reads a branch parameter of [`BranchKey::write`]; none if another element wrote it.
+    /// Parses a branch parameter of [`BranchKey::write`]; returns `None` if another element wrote it.
     pub(crate) fn read(&self, branch: &[u8]) -> Option<Visit> {
         let digits = branch.strip_prefix(MAGIC).filter(|_| branch.len() == LEN)?;
-        // A sign is no digit.
+        // A sign is not accepted as a digit.
         let digits = std::str::from_utf8(digits).ok().filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
         let number = |range| u64::from_str_radix(digits.get(range)?, 16).ok();
         let (unique, of_request, tail) = (number(0..16)?, number(16..32)?, number(32..44)?);

@@ -1,5 +1,5 @@
-//! Addresses of the machine of a server, and of the services that the server uses. They are values: the owner of the server reads the
-//! interfaces and resolves the names.
+//! Addresses of the machine of a server, and of the services that the server uses. This module does no I/O: the owner
+//! of the server reads the interfaces and resolves the names.
 
 use super::scope::{Scope, plain};
 use std::net::{IpAddr, SocketAddr};
@@ -61,7 +61,8 @@ impl Machine {
         ip.is_loopback() || self.own.binary_search(&ip).is_ok()
     }
 
-    /// Returns the scope of this address as a target. Each address of this machine has the scope of the machine, in every form.
+    /// Returns the scope of this address as a target. Each address of this machine, in every textual or mapped form,
+    /// has the scope of the machine.
     pub fn scope_of(&self, ip: IpAddr) -> Scope {
         let plain = plain(ip);
         match Scope::of(ip) {
@@ -72,7 +73,8 @@ impl Machine {
         }
     }
 
-    /// Returns the scope of this address as the source of a message. An advertised address belongs to no interface: a sender may forge it.
+    /// Returns the scope of this address as the source of a message. An advertised address belongs to no interface, so
+    /// a sender may have forged it.
     pub fn scope_of_sender(&self, ip: IpAddr) -> Scope {
         match Scope::of(ip) {
             _ if ip.is_unspecified() => Scope::World,

@@ -1,9 +1,10 @@
-//! Target of a request by its own content and the names of this server (RFC 3261 sections 16.3 to 16.6): without state, for proxy,
-//! registrar and user agent alike.
+//! Target of a request by its own content and the names of this server (RFC 3261 sections 16.3 to 16.6): without state,
+//! for proxy, registrar and user agent alike.
 //!
-//! [`Router::route`] reads Route headers and Request-URI, [`Router::next_hop`] a URI; [`Router::is_loop`] detects a returned request. This
-//! module also writes and verifies the server's own marks in messages, each with a key of its own: route token of Record-Route, seal of a
-//! Contact, branch, To tag.
+//! [`Router::route`] reads the Route headers and the Request-URI, [`Router::next_hop`] finds the target of a URI, and
+//! [`Router::is_loop`] detects a request that has returned. This module also writes and verifies the values by which
+//! the server recognizes its own messages, each with a key of its own: the route token of a Record-Route, the seal of a
+//! Contact, the branch, the To tag.
 
 mod account_hash;
 mod clock_steps;
@@ -44,7 +45,7 @@ use seal::Seals;
 use std::sync::Arc;
 use strowger_message::{Message, Name, Uri};
 
-/// Names and keys of a server. Immutable; all shards share one.
+/// Names and keys of a server. Immutable; shared by all shards.
 #[derive(Clone, Debug)]
 pub struct Router {
     identity: Arc<Identity>,
@@ -57,8 +58,8 @@ pub struct Router {
 }
 
 impl Router {
-    /// Creates a router. `secret`: shared by all servers that admit the same dialogs. `lifetime`: validity in seconds of a route token
-    /// since its dialog was made, and of a seal since its Contact was sent.
+    /// Creates a router. `secret`: shared by all servers that admit the same dialogs. `lifetime`: validity in seconds
+    /// of a route token since its dialog began, and of a seal since its Contact was sent.
     pub fn new(identity: Arc<Identity>, secret: &[u8], lifetime: u32) -> Self {
         // The first address is the part that differs between servers with the same secret.
         let name = identity.listeners().first().map_or(&b""[..], |listener| &listener.sent_by);
@@ -108,27 +109,29 @@ impl Router {
         &self.own_tag
     }
 
-    /// Tells whether the request was here before, unchanged in everything that routing depends on (section 16.3 item 4, RFC 5393 section
-    /// 4.2).
+    /// Tells whether the request has passed this server before, unchanged in everything on which routing depends
+    /// (section 16.3 item 4, RFC 5393 section 4.2).
     pub fn is_loop(&self, request: &Request<'_>) -> bool {
         let mut hash = None;
         self.visits(request).any(|visit| visit.of_request == *hash.get_or_insert_with(|| self.loop_hash(request)))
     }
 
-    /// Tells whether the request was here before, changed or not.
+    /// Tells whether the request has passed this server before, changed or not.
     pub fn has_been_here(&self, request: &Request<'_>) -> bool {
         self.visits(request).next().is_some()
     }
 
-    /// Returns the scope of the sender of a request. A peer can make this server send to itself, by a name that resolves to it. The target
-    /// of such a request is still the peer's choice, so it has the scope of the world.
+    /// Returns the scope of the sender of a request. A peer can make this server send to itself, by a name that
+    /// resolves to this server. The target of such a request is still chosen by the peer, so its sender has the scope
+    /// of the world.
     pub fn scope_of_sender(&self, request: &Request<'_>) -> Scope {
         let scope = self.scope_of_source(request.arrival);
         if scope < Scope::World && self.is_from_here(request) { Scope::World } else { scope }
     }
 
-    /// Returns the scope of the source of a message. A response from a listener of this server has an unknown author, and a WebSocket
-    /// connection may come through a web server near this one from a browser anywhere. Both have the scope of the world.
+    /// Returns the scope of the source of a message. The author of a response from a listener of this server is
+    /// unknown, and a WebSocket connection from a web server near this one may carry messages of a browser anywhere.
+    /// Both have the scope of the world.
     pub fn scope_of_source(&self, arrival: &Arrival) -> Scope {
         let scope = self.identity.machine().scope_of_sender(arrival.remote.ip());
         let is_unknown = || {
@@ -138,8 +141,8 @@ impl Router {
         if scope < Scope::World && is_unknown() { Scope::World } else { scope }
     }
 
-    /// Returns [`Router::scope_of_source`] of a response. `sent`: target of its request. A peer that accepts connections at this address is
-    /// no browser.
+    /// Returns [`Router::scope_of_source`] of a response. `sent`: target of the request of the response. A peer that
+    /// accepts connections at this address is no browser.
     pub(crate) fn scope_of_response(&self, arrival: &Arrival, sent: Option<Target>) -> Scope {
         let is_called = sent.is_some_and(|sent| sent.flow.is_none() && sent.address == arrival.remote);
         let is_listener = || self.identity.is_this_server(arrival.transport, &arrival.remote);
@@ -155,10 +158,10 @@ impl Router {
         self.branch_key.read(request.branch).is_some() && self.identity.is_own_address(top.host, top.port, || transport)
     }
 
-    /// Returns the content of our own branch parameters in the request, the latest first.
+    /// Returns the contents of our branch parameters in the request, the latest first.
     pub(crate) fn visits(&self, request: &Request<'_>) -> impl Iterator<Item = Visit> {
-        // A request that this server sent to itself has its Via on top. Most requests have one Via only, that of their sender, which was
-        // read before.
+        // A request that this server sent to itself has a Via of this server on top. Most requests have only the Via of
+        // their sender, which was parsed before.
         let behind = request.message.has_several(Name::Via).then(|| request.message.vias().skip(1));
         let branches = behind.into_iter().flatten().filter_map(|via| via.ok()?.branch);
         std::iter::once(request.branch).chain(branches).filter_map(|branch| self.branch_key.read(branch))
@@ -175,8 +178,8 @@ impl Router {
         )
     }
 
-    /// Returns the element that record-routed last before this server. Own Record-Routes are passed over, since a request may come here
-    /// several times.
+    /// Returns the element that record-routed last before this server. Own Record-Routes are skipped, since a request
+    /// may pass this server several times.
     pub(crate) fn behind_us<'a>(&self, message: &Message<'a>) -> Beyond<'a> {
         for route in message.record_routes() {
             match route.map(|route| route.uri) {

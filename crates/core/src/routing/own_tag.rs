@@ -1,8 +1,8 @@
 //! To tag of our own responses.
 //!
-//! The tag is a keyed hash of the Call-ID. Each shard, and each server with the same secret, writes the same tag into all responses of a
-//! call, before and after a restart, and recognizes it. So an ACK for an own response is recognized by its tag with any branch, and goes no
-//! further; and a refused request needs no memory (RFC 3261 section 8.2.7).
+//! The tag is a keyed hash of the Call-ID. Each shard, and each server with the same secret, writes the same tag into
+//! all responses of a call, before and after a restart, and recognizes it. So an ACK for an own response is recognized
+//! by its tag with any branch, and is not forwarded; and a refused request needs no memory (RFC 3261 section 8.2.7).
 
 use crate::entropy::hex;
 use crate::siphash::SipKey;

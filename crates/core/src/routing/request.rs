@@ -21,17 +21,17 @@ pub struct Request<'a> {
     pub uri: Uri<'a>,
     /// Mandatory header fields, parsed.
     pub mandatory: MandatoryHeaders<'a>,
-    /// Branch of the top Via. Empty: none (a peer of RFC 2543).
+    /// Branch of the top Via; empty if there is none (a peer of RFC 2543).
     pub branch: &'a [u8],
     /// Value of Call-ID.
     pub call_id: &'a [u8],
-    /// Tag of From. Empty: none (a peer of RFC 2543).
+    /// Tag of From; empty if there is none (a peer of RFC 2543).
     pub from_tag: &'a [u8],
-    /// Tag of To. Empty: none, so the request is in no dialog.
+    /// Tag of To; empty if there is none, so that the request is in no dialog.
     pub to_tag: &'a [u8],
     /// Number of CSeq.
     pub cseq: u32,
-    /// Max-Forwards, 0 to 255. None: no such header field (section 16.3 step 3).
+    /// Max-Forwards, 0 to 255; `None` if there is no such header field (section 16.3 step 3).
     pub max_forwards: Option<u32>,
     /// [`crate::call::hash`] of the Call-ID.
     pub call_hash: u32,
@@ -91,7 +91,7 @@ impl<'a> Request<'a> {
         self.mandatory.from.lacks_quotes() || self.mandatory.to.lacks_quotes()
     }
 
-    /// Appends the request with these quotes to `out`: every reader takes such names as quoted ones.
+    /// Appends to `out` the request with these quotes added, so that every reader takes such names as quoted names.
     pub fn write_quoted(&self, out: &mut Vec<u8>) {
         let mut edit = Edit::new();
         for party in [&self.mandatory.from, &self.mandatory.to].into_iter().filter(|party| party.lacks_quotes()) {
@@ -100,7 +100,7 @@ impl<'a> Request<'a> {
         edit.write(&self.message, out);
     }
 
-    /// Reads a request that was read before.
+    /// Parses a request that was parsed before.
     pub(crate) fn again(bytes: &'a [u8], index: &'a mut Index, arrival: &'a Arrival, call_hash: u32) -> Option<Self> {
         let unlimited =
             Limits { message: usize::MAX, body: usize::MAX, headers: u16::MAX as usize - 1, uri: usize::MAX };

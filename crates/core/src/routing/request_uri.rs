@@ -1,11 +1,12 @@
-//! Request-URI as it goes to a next hop, without consumed parts (RFC 3261 sections 16.4 and 16.6 step 2).
+//! Request-URI as sent to a next hop, without consumed parts (RFC 3261 sections 16.4 and 16.6 step 2).
 
 use super::Routing;
 use super::seal::NAME;
 use strowger_message::{SipUri, Uri};
 
 impl Routing<'_> {
-    /// Returns the Request-URI with another user part, or another number of a tel URI, without consumed parts. None: it has neither.
+    /// Returns the Request-URI with another user part, or another number of a tel URI, without consumed parts; `None`
+    /// if it has neither.
     pub fn uri_with_user(&self, user: &[u8]) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         match self.uri {
@@ -22,8 +23,8 @@ impl Routing<'_> {
         Some(text)
     }
 
-    /// Returns the URI of this place with the user of the Request-URI, or the number of a tel URI (RFC 3261 section 19.1.6). None: the
-    /// place has a user of its own, or the Request-URI has none.
+    /// Returns the URI of this place with the user of the Request-URI, or the number of a tel URI (RFC 3261 section
+    /// 19.1.6); `None` if the place has a user of its own, or the Request-URI has none.
     pub fn at_place(&self, place: &[u8]) -> Option<Vec<u8>> {
         let Ok(Uri::Sip(place)) = Uri::parse(place) else { return None };
         if place.user.is_some() {

@@ -30,28 +30,30 @@ pub struct Routing<'a> {
     pub uri_text: &'a [u8],
     /// Set if a Route of ours was present; it is removed.
     pub own_route: bool,
-    /// Set if the request goes to the other party of a call that was admitted before: proved by our route token in the Route, or by our
-    /// seal in the Request-URI.
+    /// Set if the request is for the other party of an admitted call, as proved by our route token in the Route, or by
+    /// our seal in the Request-URI.
     pub in_dialog: bool,
     /// Usage of the dialog. Meaningful if `in_dialog`.
     pub usage: Usage,
-    /// Unix time of the route token, in seconds of the current wall clock. A seal does not change it. Without a route token: time of the
-    /// seal.
+    /// Unix time of the route token, in seconds of the current wall clock; a seal does not change it. Without a route
+    /// token, the time of the seal.
     pub made: u32,
     /// Unix time of the seal, if the route token alone is too old; else equal to `made`.
     pub renewed: u32,
-    /// Account of the sender in the route token. None: the token has an earlier format, or a seal alone proves the dialog.
+    /// Account of the sender in the route token; `None` if the token has an earlier format, or a seal alone proves the
+    /// dialog.
     pub account: Option<AccountHash>,
-    /// Set if the request has our route token for this call and party, but another Contact than that of the token.
+    /// Set if the request has our route token for this call and party, but not the Contact of the token.
     pub other_contact: bool,
-    /// Scope of the party that named the next hop, by a Contact or a Record-Route. None: the sender names it.
+    /// Scope of the party that named the next hop, by a Contact or a Record-Route; `None` if the sender of the request
+    /// names it.
     pub scope: Option<Scope>,
     /// First remaining Route.
     pub route: Option<Uri<'a>>,
-    /// Listener that our second Route names: the dialog goes out there.
+    /// Listener that our second Route names, from which requests of the dialog are sent.
     pub listener: Option<ListenerId>,
-    /// Real address of the device, from our seal, if it differs from the Request-URI. The listener is one that reaches it. A named
-    /// connection may be closed by now.
+    /// Real address of the device, from our seal, if it differs from the Request-URI. The listener is one from which
+    /// the device is reached. A named connection may be closed by now.
     pub device: Option<Target>,
     /// Set if a Route value is malformed: the answer is 400.
     pub malformed: bool,
@@ -81,12 +83,13 @@ pub enum NextHop<'a> {
         /// Set for a sips URI: TLS is required.
         secure: bool,
     },
-    /// Unreachable: no listener of ours fits, or the URI names no host.
+    /// Unreachable, because no listener of ours fits, or the URI names no host.
     Unreachable,
 }
 
 impl<'a> Routing<'a> {
-    /// Returns the next hop: the first Route or the Request-URI. It is taken as a sips URI if the Request-URI is one (section 16.6 step 7).
+    /// Returns the next hop: the first Route or the Request-URI. The next hop is treated as a sips URI if the
+    /// Request-URI is one (section 16.6 step 7).
     pub fn next(&self) -> Uri<'a> {
         match (self.route, self.uri.is_sips()) {
             (Some(Uri::Sip(route)), true) => Uri::Sip(SipUri { secure: true, ..route }),
@@ -95,8 +98,8 @@ impl<'a> Routing<'a> {
         }
     }
 
-    /// Tells whether the `maddr` of the Request-URI names another host than the URI, and not this server: the request goes there (RFC 3261
-    /// section 19.1.1).
+    /// Tells whether the `maddr` of the Request-URI names another host than the URI, and not this server, so that the
+    /// request is sent to that host (RFC 3261 section 19.1.1).
     pub fn leads_elsewhere(&self) -> bool {
         let maddr = self.uri.sip().filter(|_| !self.own_maddr).and_then(|uri| Some((uri.host, uri.params.maddr()?)));
         maddr.is_some_and(|(host, maddr)| strowger_message::Host::parse(maddr).is_ok_and(|maddr| maddr != host))
@@ -148,7 +151,8 @@ impl Router {
         let of_seal = seal.filter(|_| of_party);
         let grant = match judged {
             Judgement::Granted(grant) => Some(grant),
-            // The route token covers the Route. A stale one still proves it, and the seal proves a refresh within the lifetime.
+            // The route token covers the Route. A token that is too old still proves the Route, and the seal proves a
+            // refresh within the lifetime.
             Judgement::OtherContact(grant) | Judgement::Stale(grant) if routing.route.is_some() => {
                 of_seal.map(|_| grant)
             }
@@ -179,14 +183,14 @@ impl Router {
         routing
     }
 
-    /// Applies a seal. Outside of a dialog, a peer may have learnt the seal of a party in another call; within one, the seal must belong to
-    /// its party.
+    /// Applies a seal. Outside of a dialog any valid seal is applied, since a peer may have learnt the seal of a party
+    /// in another call. Within a dialog, the seal must belong to the party of the dialog.
     fn use_seal<'a>(&self, request: &Request<'a>, seal: &Seal<'a>, routing: &mut Routing<'a>) {
         if !seal.of_party && !request.to_tag.is_empty() {
             return;
         }
         if routing.route.is_some() {
-            // The last proxy before the device needs its own seal there.
+            // The last proxy before the device needs a seal of its own there.
             routing.spent = seal.own.then_some(seal.text);
             return;
         }
@@ -203,8 +207,8 @@ impl Router {
         self.is_own(uri) && uri.params.find(ROUTE_TOKEN).flatten().is_some_and(|token| token.len() == route_token::LEN)
     }
 
-    /// Reads the Routes. Returns the route token of the first own Route that has one: all own Routes of a dialog have the same token, and
-    /// its verification takes time.
+    /// Parses the Routes. Returns the route token of the first own Route that has one. Only one token is returned,
+    /// because all own Routes of a dialog have the same token, and its verification takes time.
     fn read_routes<'a>(&self, request: &Request<'a>, routing: &mut Routing<'a>) -> Option<&'a [u8]> {
         let token_of = |uri: &SipUri<'a>| uri.params.find(ROUTE_TOKEN).flatten();
         let mut token = None;
@@ -217,7 +221,8 @@ impl Router {
             }
         }
         let mut rest = &values[..];
-        // A strict router put our Record-Route into the Request-URI and the real one last (16.4).
+        // A strict router has put our Record-Route into the Request-URI and the real Request-URI into the last Route
+        // (16.4).
         let last = if self.is_record_route(&request.uri) { rest.split_last() } else { None };
         if let Some((last, before)) = last {
             token = request.uri.sip().and_then(token_of);
@@ -252,8 +257,8 @@ impl Router {
         token
     }
 
-    /// Writes the request without the leading Route values that name this server by names that only `names_us` knows: they are consumed
-    /// (section 16.4). Own Route values among them stay.
+    /// Writes the request without the leading Route values that name this server by names that only `names_us` knows,
+    /// because this server consumes them (section 16.4). Own Route values among them are kept.
     pub fn take_off_routes(&self, message: &Message<'_>, names_us: impl Fn(&SipUri<'_>) -> bool, out: &mut Vec<u8>) {
         let values: SmallVec<[Value<'_>; 4]> = message.routes().filter_map(Result::ok).collect();
         let is_sip = |value: &Value<'_>, is: &dyn Fn(&SipUri<'_>) -> bool| value.uri.sip().is_some_and(is);
@@ -276,14 +281,15 @@ impl Router {
         uri.sip().is_some_and(|uri| uri.params.find(ROUTE_TOKEN).is_some() && uri.user.is_none() && self.is_own(uri))
     }
 
-    /// Tells whether the host of a URI is this server: an own address, or a local domain with no port or an own port. A Route with it is an
-    /// own Route, with any user (section 16.4); a Request-URI with a user of a local domain belongs to that user.
+    /// Tells whether the host of a URI is this server: an own address, or a local domain with no port or an own port. A
+    /// Route with such a host is an own Route, with any user (section 16.4); a Request-URI with a user of a local
+    /// domain is for that user.
     pub fn is_own(&self, uri: &SipUri<'_>) -> bool {
         self.identity.is_own_address(uri.host, uri.port, || transport_or_default(uri))
             || self.identity.is_at_local_domain(uri.host, uri.port)
     }
 
-    /// Tells whether a request to this URI comes to this server.
+    /// Tells whether a request to this URI would be sent to this server.
     pub fn leads_here(&self, uri: &SipUri<'_>) -> bool {
         if uri.params.maddr().is_some() { self.own_maddr(uri) } else { self.is_own(uri) }
     }
@@ -300,7 +306,7 @@ impl Router {
     /// Returns the listener whose `sent_by` this URI names.
     pub fn listener_named(&self, uri: &SipUri<'_>) -> Option<ListenerId> {
         let transport = transport_or_default(uri);
-        // `transport=ws` says nothing of TLS (RFC 7118 section 5.2).
+        // `transport=ws` does not say whether TLS is used (RFC 7118 section 5.2).
         let speaks = |listener: &ListenerAddress| {
             listener.transport == transport || (listener.transport == Transport::Wss && transport == Transport::Ws)
         };
@@ -312,7 +318,8 @@ impl Router {
         Some(ListenerId(at as u16))
     }
 
-    /// Returns the next hop of a request to this URI. `prefer`: listener of its arrival, or the one that a second own Route named.
+    /// Returns the next hop of a request to this URI. `prefer`: listener at which the request arrived, or which a
+    /// second own Route named.
     pub fn next_hop<'a>(&self, uri: &Uri<'a>, prefer: ListenerId) -> NextHop<'a> {
         let Uri::Sip(uri) = uri else { return NextHop::Unreachable };
         let named = transport_of(uri);
@@ -359,7 +366,7 @@ pub(crate) fn transport_of(uri: &SipUri<'_>) -> Option<Transport> {
     known_transport(uri.params.transport()?, uri.secure)
 }
 
-/// Returns the transport that a URI parameter names, if it is known. `secure`: in a sips URI.
+/// Returns the transport that a URI parameter names, if it is known. `secure`: whether the parameter is in a sips URI.
 pub(crate) fn known_transport(text: &[u8], secure: bool) -> Option<Transport> {
     match Transport::of(text)? {
         Transport::Tcp if secure => Some(Transport::Tls),
@@ -372,7 +379,7 @@ fn transport_or_default(uri: &SipUri<'_>) -> Transport {
     transport_of(uri).unwrap_or(if uri.secure { Transport::Tls } else { Transport::Udp })
 }
 
-/// Returns the ranges to cut for these values: whole lines if no value of a line stays.
+/// Returns the ranges to remove for these values: whole lines if no value of a line remains.
 fn removal(index: &Index, values: &[Value<'_>], goes: impl Fn(usize) -> bool) -> SmallVec<[Range<usize>; 2]> {
     let mut ranges = SmallVec::new();
     let stay = |i: &usize| !goes(*i);
@@ -384,7 +391,8 @@ fn removal(index: &Index, values: &[Value<'_>], goes: impl Fn(usize) -> bool) ->
             ranges.push(index.lines()[line].start as usize..index.lines()[line].end as usize);
             at = end;
         }
-        // Each value goes with the comma behind it; the last ones of a line go with the comma before them.
+        // Each value is removed with the comma after it; the last values of a line are removed with the comma before
+        // them.
         while let Some(first) = (at..end).find(|i| goes(*i)) {
             match (first..end).find(stay) {
                 Some(next) => {

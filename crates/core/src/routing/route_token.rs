@@ -1,13 +1,15 @@
-//! Route token in our Record-Route: proof that a later request belongs to an admitted call, and goes to the other party of it.
+//! Route token in our Record-Route: proof that a later request belongs to an admitted call, and is for the other party
+//! of the call.
 //!
-//! A dialog has two of them. The token in a forwarded request is in the route set of the callee, and leads to the caller. In each response that makes
-//! a dialog, the server replaces it by the other one, which is in the route set of the caller and leads to the party that answered (RFC 3261 section
-//! 16.7 step 8).
+//! A dialog has two tokens. The token in a forwarded request is in the route set of the callee, for requests to the
+//! caller. In each response that creates a dialog, the server replaces it by the second token, which is in the route
+//! set of the caller, for requests to the party that answered (RFC 3261 section 16.7 step 8).
 //!
-//! A route token contains in clear the time, the scope of the party's source address, the usage of the dialog, a hash of the Contact of the party,
-//! and the account of the other party, which holds the token. Its authentication code covers these and three values of the later request: the
-//! Call-ID; the To tag, which is the tag of the party that the token leads to; and the next Route, which is the Record-Route after ours on that side,
-//! or none. So a token is invalid for another call, in the other direction, and anywhere else.
+//! A route token contains in clear the time, the scope of the party's source address, the usage of the dialog, a hash
+//! of the Contact of the party, and the account of the other party, which holds the token. Its authentication code
+//! covers these and three values of the later request: the Call-ID; the To tag, which is the tag of the party to which
+//! the request is sent; and the next Route, which is the Record-Route after ours on that side, or none. So a token is
+//! invalid in another call, in the other direction, and for any other target.
 
 use super::account_hash::AccountHash;
 use super::clock_steps::ClockSteps;
@@ -23,17 +25,18 @@ use subtle::ConstantTimeEq;
 /// Length of a route token in characters.
 pub(crate) const LEN: usize = base64::len(BYTES);
 
-/// Bytes of a token: one for scope (three bits), version (two), usage (two) and direction; four for the time, six for the Contact, four for the
-/// account, nine for the authentication code.
+/// Number of bytes of a token: one for scope (three bits), version (two), usage (two) and direction; four for the time,
+/// six for the Contact, four for the account, nine for the authentication code.
 const BYTES: usize = CLEAR + 9;
 const CLEAR: usize = CONTACT_END + AccountHash::LEN;
 const CONTACT_END: usize = 11;
 
-/// Version of the format. Versions 0 and 1 contain no account, and have a longer authentication code in its place. Version 0 contains no
-/// usage either: such a token reads as [`Usage::Early`].
+/// Version of the format. Versions 0 and 1 contain no account, and have a longer authentication code in its place.
+/// Version 0 does not contain a usage either: such a token is read as [`Usage::Early`].
 const VERSION: u8 = 2;
 
-/// Route token that leads nowhere: the party has sent no Contact or no tag, or the next element is unknown.
+/// Route token that is valid for no request, because the party has sent no Contact or no tag, or the next element is
+/// unknown.
 const NOWHERE: [u8; LEN] = [b'A'; LEN];
 
 /// Value in place of the hash of a Contact, if no Contact reaches the party.
@@ -62,7 +65,7 @@ pub(crate) enum Beyond<'a> {
 pub(crate) enum Named<'a> {
     /// Contact of the party.
     Contact(&'a SipUri<'a>),
-    /// Contact that leads to the party with our seal only, and to another peer without it.
+    /// Contact that is the address of the party only with our seal, and of another peer without the seal.
     Seal,
     Nothing,
 }
@@ -75,7 +78,7 @@ pub(crate) struct Grant {
     pub(crate) usage: Usage,
     /// Unix time of writing, in seconds of the current wall clock.
     pub(crate) made: u32,
-    /// Account of the party that holds the token. None: the format has no account.
+    /// Account of the party that holds the token; `None` if the format has no account.
     pub(crate) account: Option<AccountHash>,
 }
 
@@ -118,8 +121,8 @@ impl RouteTokens {
         }
     }
 
-    /// Writes the route token for requests to this party of the call. `tag`: tag of the party. `scope`: scope of its source address.
-    /// `account`: account of the other party, which gets the token.
+    /// Writes the route token for requests to this party of the call. `tag`: tag of the party. `scope`: scope of its
+    /// source address. `account`: account of the other party, to which the token is sent.
     #[expect(clippy::too_many_arguments, reason = "each says one thing about the party")]
     pub(crate) fn make(
         &self,
@@ -188,7 +191,7 @@ impl RouteTokens {
         if same { Judgement::Granted(grant) } else { Judgement::OtherContact(grant) }
     }
 
-    /// Computes the authentication code. A token contains as many of its bytes as its version has room for.
+    /// Computes the authentication code. A token contains as many bytes of the code as its version has room for.
     fn code(&self, clear: &[u8], call_id: &[u8], tag: &[u8], beyond: Beyond<'_>) -> [u8; BYTES - CONTACT_END] {
         let mut hash = self.key.begin();
         hash.part(clear);
@@ -225,13 +228,14 @@ pub const fn seconds(now: Now) -> u32 {
     (now.wall / 1000) as u32
 }
 
-/// Tells whether a time is no older than the lifetime, by the clock of any server with the same secret. A time in the future is from a
-/// clock that was set back since, or is fast.
+/// Tells whether a time is no older than the lifetime, by the clock of any server with the same secret. A time in the
+/// future is accepted, because it is from a clock that was set back since, or is fast.
 const fn is_fresh(now: Now, made: u32, lifetime: u32) -> bool {
     seconds(now).wrapping_sub(made).cast_signed().unsigned_abs() <= lifetime
 }
 
-/// Returns a time of writing by the current wall clock; none if it is too long ago. Steps of the clock in between do not count.
+/// Returns a time of writing by the current wall clock; `None` if it is too long ago. Steps of the clock since then are
+/// corrected.
 pub(crate) fn fresh(now: Now, made: u32, lifetime: u32, steps: &ClockSteps) -> Option<u32> {
     if is_fresh(now, made, lifetime) { Some(made) } else { steps.translate(now, made, lifetime) }
 }

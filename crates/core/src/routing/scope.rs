@@ -1,9 +1,10 @@
 //! Scope of an address: its reach.
 //!
-//! A peer names targets: by a Request-URI, a Route, a Contact, a Path, its `maddr`, a Record-Route, or a name that resolves as the peer
-//! likes. The scope of a target must not be narrower than that of the peer's source address: no request of the world goes into the network
-//! of this server, and none of that network to the ports of its machine. Route tokens and seals contain the scope of the party that they
-//! lead to; a binding has the scope of the sender of its REGISTER.
+//! A peer names targets: by a Request-URI, a Route, a Contact, a Path, its `maddr`, a Record-Route, or a name that
+//! resolves as the peer likes. The scope of a target must not be narrower than that of the peer's source address: no
+//! request from the world is sent into the network of this server, and no request from that network to the ports of
+//! this machine. Route tokens and seals contain the scope of the party for which they are valid; a binding has the
+//! scope of the sender of its REGISTER.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,8 +24,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the scope of this address. An IPv6 address that embeds an IPv4 address has at most the scope of that one: a translator may
-    /// lead there.
+    /// Returns the scope of this address. An IPv6 address that embeds an IPv4 address has at most the scope of the IPv4
+    /// address, because an address translator may forward to it.
     pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             ip if ip.is_loopback() || ip.is_unspecified() => Self::Machine,
@@ -42,8 +43,8 @@ impl Scope {
         }
     }
 
-    /// Returns three bits for bindings, route tokens and seals. Earlier versions wrote two of them, and read a [`Self::Carrier`] as the
-    /// world.
+    /// Returns three bits for bindings, route tokens and seals. Earlier versions wrote only two of them, and read
+    /// [`Self::Carrier`] as the world.
     pub const fn bits(self) -> u8 {
         match self {
             Self::Machine => 0,

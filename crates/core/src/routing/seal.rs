@@ -1,12 +1,12 @@
 //! Seal of a Contact: a parameter of its URI that later proves the party of the Contact, and the address to reach it.
 //!
-//! The route token of our Record-Route is made before a party changes its Contact within a call. So the seal proves that the new Contact is
-//! that of the party with this tag of this call. It also contains the real source address and connection of a device behind NAT or on a
-//! stream. The whole seal is authenticated together with the target of the URI, has a time, and is removed before the request leaves for
-//! the device, which sees its own Contact unchanged.
+//! The route token of our Record-Route was written before a party changes its Contact within a call. So the seal proves
+//! that the new Contact is that of the party with this tag of this call. It also contains the real source address and
+//! connection of a device behind NAT or on a stream. The whole seal is authenticated together with the target of the
+//! URI, contains a time, and is removed before the request is sent to the device, which gets its own Contact unchanged.
 //!
-//! A seal verifies by itself. So a Refer-To with the Contact of a party leads to that party too, for a sender whose requests this server
-//! relays (RFC 5589 section 7: attended transfer).
+//! The verification of a seal needs no other value. So a Refer-To with the Contact of a party is routed to that party
+//! too, for a sender whose requests this server relays (RFC 5589 section 7: attended transfer).
 
 use super::clock_steps::ClockSteps;
 use super::route_token::{fresh, seconds};
@@ -34,7 +34,7 @@ const CODE: usize = 12;
 /// Version of the format. A seal of version [`BEFORE`] has no usage and reads as [`Usage::Early`].
 const VERSION: u8 = 2 << 6;
 const BEFORE: u8 = 1 << 6;
-/// Transport of the device; without a device, scope of the party's source address.
+/// Transport of the device or, if there is no device, scope of the party's source address.
 const TRANSPORT: u8 = 0b111;
 const DEVICE: u8 = 1 << 3;
 const V6: u8 = 1 << 4;
@@ -45,7 +45,7 @@ const FLOW: u8 = 1 << 5;
 pub struct DeviceAddress {
     /// Transport of its messages.
     pub transport: Transport,
-    /// Source address of its messages; behind NAT, that of the NAT.
+    /// Source address of the device's messages; behind NAT, the address of the NAT.
     pub address: SocketAddr,
     /// Connection of its messages, if any.
     pub flow: Option<Flow>,
@@ -56,7 +56,7 @@ pub struct DeviceAddress {
 pub(crate) struct Seal<'a> {
     /// Value of the parameter.
     pub(crate) text: &'a [u8],
-    /// Real address of the device. None: the Contact reaches it.
+    /// Real address of the device; `None` if the device is reached at its Contact.
     pub(crate) device: Option<DeviceAddress>,
     /// Scope of the party's source address.
     pub(crate) scope: Scope,
@@ -64,7 +64,7 @@ pub(crate) struct Seal<'a> {
     pub(crate) usage: Usage,
     /// Unix time of writing, in seconds of the current wall clock.
     pub(crate) made: u32,
-    /// Set if this server wrote it, and not another one with the same secret.
+    /// Set if this server wrote the seal, and not another server with the same secret.
     pub(crate) own: bool,
     /// Set if the Contact belongs to the party with this tag of this call.
     pub(crate) of_party: bool,
@@ -144,7 +144,7 @@ impl Seals {
         base64::encode(&bytes, &mut out[from..]);
     }
 
-    /// Returns a valid seal of a URI, if any; preferably that of the party with this tag of the call.
+    /// Returns a valid seal of a URI, if there is one. The seal of the party with this tag of the call is preferred.
     pub(crate) fn find<'a>(&self, now: Now, call_id: &[u8], tag: &[u8], uri: &SipUri<'a>) -> Option<Seal<'a>> {
         let mut found = None;
         let values = uri.params.iter().filter(|(name, _)| name.eq_ignore_ascii_case(NAME)).filter_map(|(_, v)| v);
@@ -170,7 +170,7 @@ impl Seals {
         if !bool::from(self.code(clear, uri)[..].ct_eq(code)) {
             return None;
         }
-        // Authenticated: the rest is as written by a server with our secret.
+        // The seal is authenticated, so the remaining bytes are as a server with our secret wrote them.
         let mut rest = Bytes(clear);
         let [flags] = rest.take()?;
         let writer: [u8; 2] = rest.take()?;
@@ -204,7 +204,7 @@ impl Seals {
     }
 }
 
-/// Clears the two bits of the usage; the others are the writer.
+/// Clears the two bits of the usage; the other bits identify the writer.
 const fn without_usage([first, second]: [u8; 2]) -> [u8; 2] {
     [first & 0b11_1111, second]
 }
@@ -254,7 +254,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// Returns the facts of the found seal: device, whether it is our own, whether it belongs to this party.
+    /// Returns the facts of the seal that was found: device, whether this server wrote the seal, whether it belongs to
+    /// this party.
     fn found(seals: &Seals, now: Now, tag: &str, uri: &str) -> Option<(Option<DeviceAddress>, bool, bool)> {
         let uri = Uri::parse(uri.as_bytes()).unwrap();
         let seal = seals.find(now, b"call", tag.as_bytes(), uri.sip().unwrap())?;
@@ -394,7 +395,7 @@ mod tests {
     #[test]
     fn the_seal_of_the_party_is_found_among_several() {
         let (own, foreign) = (seals("secret", "one"), seals("other", "one"));
-        // A server with another secret wrote first, then ours. Each finds its own.
+        // A server with another secret wrote its seal first, then this server. Each server finds its own seal.
         let text = sealed(&own, &sealed(&foreign, "sip:a@h", None), None);
         assert!(found(&own, NOW, "alice", &text).is_some() && found(&foreign, NOW, "alice", &text).is_some());
         // A seal of another call precedes that of this one.

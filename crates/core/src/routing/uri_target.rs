@@ -1,4 +1,4 @@
-//! Target that a URI leads to: the parts of a URI that select the machine and the user there.
+//! Target of a URI: the parts of a URI that select the machine and the user on it.
 
 use super::route::known_transport;
 use crate::Transport;
@@ -8,8 +8,8 @@ use strowger_message::Host;
 use strowger_message::uri::SipUri;
 use strowger_message::uri::sip::unescaped;
 
-/// Scheme, user, host, port, transport and `maddr` of a URI, each in one form. Other parameters do not matter: peers add them to a Contact
-/// and remove them.
+/// Scheme, user, host, port, transport and `maddr` of a URI, each in one form. Other parameters are ignored, because
+/// peers add them to a Contact and remove them.
 #[derive(Clone, Copy, Debug)]
 pub struct UriTarget<'a> {
     secure: bool,
@@ -39,7 +39,8 @@ impl<'a> UriTarget<'a> {
         }
     }
 
-    /// Feeds the parts into a hash. The first word states which parts are present, and contains an IPv4 address; the present parts follow.
+    /// Feeds the parts into a hash. The first word contains bits for the parts that are present, and an IPv4 address if
+    /// there is one; the present parts follow.
     pub(crate) fn feed(&self, hash: &mut Strong) {
         let transport = self.transport.map_or(0xff, |transport| transport as u8);
         let (kind, ip) = match self.host {
@@ -156,7 +157,7 @@ mod tests {
         ] {
             assert!(!same(one, other), "{other}");
         }
-        // Adjacent parts must not run together.
+        // The hash must distinguish different divisions of the same text into parts.
         assert!(!same("sip:ab:c@h", "sip:a:bc@h"));
         assert!(!same("sip:a@h;maddr=b;transport=c", "sip:a@h;maddr=bc;transport=x"));
     }

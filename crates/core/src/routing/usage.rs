@@ -11,9 +11,10 @@ use strowger_message::Method;
 pub enum Usage {
     /// Dialog made by SUBSCRIBE, REFER or NOTIFY (RFC 6665, RFC 3515).
     Subscription = 0,
-    /// Dialog made by an INVITE without a final response yet. Tokens and seals of the earlier format have no usage and read as this.
+    /// Dialog created by an INVITE without a final response yet. Tokens and seals of the earlier format have no usage
+    /// and are read as this usage.
     Early = 1,
-    /// Dialog made by an INVITE that was answered; also the usage in a token that leads to the caller.
+    /// Dialog created by an INVITE that was answered; also the usage in a token for requests to the caller.
     Call = 2,
     /// [`Usage::Call`] of a call that the writing server tracks in its table.
     TrackedCall = 3,
@@ -29,7 +30,7 @@ impl Usage {
         }
     }
 
-    /// Returns the usage that a response with this status states to the party that made the dialog.
+    /// Returns the usage that a response with this status states to the party that created the dialog.
     pub(crate) const fn after(self, status: u16) -> Self {
         match self {
             Self::Call | Self::TrackedCall if status < 200 => Self::Early,

@@ -9,7 +9,7 @@ use strowger_message::{Edit, Error, Form, Index, Limits, Message, Name, Reason, 
 pub struct Reading {
     /// Sizes above which a message is refused.
     pub limits: Limits,
-    /// Answers go to the source port of each request, as if its sender had asked for `rport` (RFC 3581).
+    /// Whether answers are sent to the source port of each request, as if its sender had asked for `rport` (RFC 3581).
     pub force_rport: bool,
     /// Secret of [`call::hash`], the same in every shard.
     pub call_secret: u32,
@@ -30,7 +30,7 @@ pub enum Received<'a> {
     Request(Request<'a>),
     /// Response.
     Response(Message<'a>),
-    /// Message that cannot be read, or that other elements could read in another way.
+    /// Message that cannot be parsed, or that other elements could parse in another way.
     Unread(Unread<'a>),
 }
 
@@ -39,12 +39,13 @@ pub enum Received<'a> {
 pub struct Unread<'a> {
     /// Cause; [`Error::status`] is the status code of a response.
     pub error: Error,
-    /// Request, as far as it was read: it can be answered if it has a Via. None: a response, or no message.
+    /// Request, as far as it was parsed: it can be answered if it has a Via. `None` for a response, or if the bytes are
+    /// no message.
     pub request: Option<Message<'a>>,
 }
 
 impl<'a> Unread<'a> {
-    /// Creates the record of a message whose index ends where the parser gave up.
+    /// Creates the record of a message whose index ends where the parser stopped.
     fn of(bytes: &'a [u8], index: &'a Index, error: Error) -> Self {
         let end = index.end().max(index.headers_end()).min(bytes.len());
         let request = (end > 0).then(|| Message::new(&bytes[..end], index)).filter(Message::is_request);
@@ -66,8 +67,9 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads a message, and rewrites a loosely written one in canonical form: otherwise the next hop might read another message than this
-    /// element does. The top Via of a request is completed with `received` and `rport`, so that all later parts find the source in it.
+    /// Parses a message. A loosely written message is rewritten in canonical form, because otherwise the next hop might
+    /// parse it differently than this element does. The top Via of a request is completed with `received` and `rport`,
+    /// so that all later parts find the source in it.
     pub fn read<'a>(&'a mut self, arrival: &'a Arrival, bytes: &'a [u8], reading: &Reading) -> Received<'a> {
         let Self { index, canonical, completed, quoted, edit } = self;
         if let Err(error) = index.parse(bytes, &reading.limits) {
@@ -115,7 +117,8 @@ impl Reader {
         Received::Request(request)
     }
 
-    /// Reads a request that was received before: its Via is complete. None: it exceeds the limits of `reading`, or was no request.
+    /// Parses a request that was received before, so that its Via is complete. Returns `None` if it exceeds the limits
+    /// of `reading`, or is no request.
     pub fn read_again<'a>(
         &'a mut self,
         arrival: &'a Arrival,
@@ -140,7 +143,7 @@ fn call_hash(message: &Message<'_>, reading: &Reading) -> u32 {
     message.header(Name::CallId).map_or(0, |id| call::hash(reading.call_secret, id))
 }
 
-/// Adds missing quotes around display names. A proxy does not use the names, but forwards them only in correct form.
+/// Adds missing quotes around display names. A proxy does not use the names, but must forward them in correct form.
 #[cold]
 fn quote<'a>(request: &Request<'a>, quoted: &'a mut (Vec<u8>, Index), reading: &Reading) -> Received<'a> {
     let (bytes, index) = quoted;
@@ -156,11 +159,12 @@ fn quote<'a>(request: &Request<'a>, quoted: &'a mut (Vec<u8>, Index), reading: &
     }
 }
 
-/// Asserts that an index with moved offsets equals that of a second parse.
+/// Asserts that an index with moved offsets equals the index of a second parse.
 #[cfg(debug_assertions)]
 fn assert_as_parsed(index: &Index, bytes: &[u8], limits: &Limits) {
     let mut again = Index::new();
-    // The second parse may refuse the header field: it may now exceed the length up to which values are counted.
+    // The second parse may refuse the header field, because the field may now exceed the length up to which values are
+    // counted.
     if again.parse(bytes, &Limits { message: usize::MAX, ..*limits }).is_ok() {
         assert_eq!(*index, again);
     }

@@ -1,10 +1,10 @@
-//! ACK and CANCEL of a sent INVITE: both are hop by hop, so each hop writes its own.
+//! ACK and CANCEL of a sent INVITE. Both are hop by hop, so each hop writes its own ACK and CANCEL.
 
 use super::key::{TopVia, cseq};
 use strowger_message::{Message, Name};
 
-/// Appends the ACK of a 300-699 response (RFC 3261 section 17.1.1.3) to `out`. None, and nothing appended, if the INVITE lacks a mandatory
-/// header field of the ACK.
+/// Appends the ACK of a 300-699 response (RFC 3261 section 17.1.1.3) to `out`. Returns `None`, and appends nothing, if
+/// the INVITE lacks a mandatory header field of the ACK.
 pub(super) fn write_ack(invite: &Message<'_>, response: &Message<'_>, out: &mut Vec<u8>) -> Option<()> {
     let to = response.header(Name::To)?;
     write(b"ACK", invite, to, b"", out)

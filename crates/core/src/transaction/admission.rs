@@ -1,6 +1,6 @@
-//! Admission of requests to transactions: a bound for all, a reserve beyond it for requests within known dialogs, and a second reserve for
-//! emergency requests. Emergency requests are limited to their reserve below the bound too: they need no password, so a sender may forge
-//! many of them.
+//! Admission of requests to transactions: a bound for all requests, a reserve beyond the bound for requests within
+//! known dialogs, and a second reserve for emergency requests. Emergency requests are limited to the size of their
+//! reserve even if the bound is not reached, because they need no password, so that a sender may forge many of them.
 
 use super::allowance::length_as_sent;
 use super::entry::Entry;
@@ -30,10 +30,12 @@ const LEAST_EMERGENCIES: usize = 32;
 /// Emergency requests that a source may have, however few places are free.
 const PER_SOURCE: usize = 4;
 
-/// Maximum number of transactions of one call in the reserve: a party that proves its dialog cannot fill the reserve with it.
+/// Maximum number of transactions of one call in the reserve, so that a party that proves its dialog cannot fill the
+/// reserve with that dialog.
 const PER_CALL: usize = 8;
 
-/// Maximum number of transactions of one call in the reserve, BYEs included; only BYEs take the places above [`PER_CALL`].
+/// Maximum number of transactions of one call in the reserve, BYEs included. Only BYEs use the places above
+/// [`PER_CALL`].
 const PER_CALL_WITH_BYE: usize = PER_CALL + 4;
 
 /// Server transactions with a place in a reserve. Each belongs to a group with a bound of its own.
@@ -72,7 +74,7 @@ impl<Group: Copy + Eq + Hash> Reserve<Group> {
         self.bytes += bytes;
     }
 
-    /// Frees the place of an ended transaction, if it had one here.
+    /// Frees the place of an ended transaction, if it had a place in this reserve.
     pub(super) fn give_back(&mut self, id: Id) {
         if self.places.is_empty() {
             return;
@@ -111,7 +113,7 @@ impl Transactions {
         if let Some(id) = self.find(&key) {
             return self.take_own(now, id, message, out);
         }
-        // Each INVITE has at most one CANCEL, so the bound of INVITEs bounds these too (RFC 3261 section 9.2).
+        // Each INVITE has at most one CANCEL, so the bound of INVITEs also bounds CANCELs (RFC 3261 section 9.2).
         let is_full =
             self.entries.len() >= self.limit || !self.dues.has_room(arrival.remote.ip(), message.bytes().len());
         if is_full && !(method == Method::Cancel && self.find(&self.keys.server(message, &via, b"INVITE")).is_some()) {
@@ -126,8 +128,9 @@ impl Transactions {
         Incoming::Request(id)
     }
 
-    /// Creates a transaction in the reserve for a request that [`Transactions::request`] has no room for, and whose sender has proved that
-    /// it belongs to an admitted dialog. The reserve is an eighth of the bounds, beyond them. None: it is full too.
+    /// Creates a transaction in the reserve for a request that [`Transactions::request`] has no room for, and whose
+    /// sender has proved that it belongs to an admitted dialog. The reserve is an eighth of each bound, in addition to
+    /// the bound. Returns `None` if the reserve is full too.
     pub fn admit_within_dialog(
         &mut self,
         now: Now,
@@ -144,8 +147,8 @@ impl Transactions {
         Some(id)
     }
 
-    /// Creates a transaction in the reserve for emergency requests. `is_known`: the source of the request is proved. Others may use half of
-    /// the reserve.
+    /// Creates a transaction in the reserve for emergency requests. `is_known`: whether the source of the request is
+    /// proved. Other sources may use half of the reserve.
     pub fn admit_emergency(
         &mut self,
         now: Now,
@@ -172,7 +175,8 @@ impl Transactions {
         is_held
     }
 
-    /// Tells whether the reserve has room for this emergency request. One source may have as many as places are free.
+    /// Tells whether the reserve has room for this emergency request. One source may have at most as many entries as
+    /// are free.
     fn has_room_for_emergency(&self, arrival: &Arrival, is_known: bool, bytes: usize) -> bool {
         let share = if is_known { SHARE } else { 2 * SHARE };
         let most = (self.limit / share).max(LEAST_EMERGENCIES * SHARE / share);
@@ -203,8 +207,8 @@ impl Transactions {
         Some(ServerId(id))
     }
 
-    /// Creates a server transaction for a request of this server's own, which is handled like a received one; its responses are not sent.
-    /// None: there is no room, or the request has a transaction.
+    /// Creates a server transaction for a request of this server's own, which is handled like a received request but
+    /// whose responses are not sent. Returns `None` if there is no room, or the request has a transaction.
     pub fn begin_own(&mut self, now: Now, message: &Message<'_>, call_hash: u32) -> Option<ServerId> {
         let via = TopVia::of_message(message)?;
         let (method, bytes) = (message.method()?, message.bytes().len());

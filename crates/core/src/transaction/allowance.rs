@@ -12,7 +12,7 @@ pub const MOST_TIMES: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Allowance(u16);
 
-/// Bytes of one unit, so that 16 bits count three datagrams of 64 KiB.
+/// Bytes of one unit, such that 16 bits can count three datagrams of 64 KiB.
 const UNIT: usize = 4;
 
 impl Allowance {
@@ -26,7 +26,7 @@ impl Allowance {
         self.0 != u16::MAX
     }
 
-    /// Subtracts bytes that are sent in any case.
+    /// Subtracts bytes that are sent regardless of the allowance.
     pub(super) fn spend(&mut self, bytes: usize) {
         if self.is_bounded() {
             self.0 = self.0.saturating_sub(units(bytes));
@@ -42,7 +42,7 @@ impl Allowance {
         is_enough
     }
 
-    /// Adds the bytes for a repeated request of this length.
+    /// Adds the bytes for a retransmitted request of this length.
     pub(super) fn earn(&mut self, bytes: usize) {
         if self.is_bounded() {
             *self = Self::of(usize::from(self.0) * UNIT + MOST_TIMES * bytes);
@@ -55,9 +55,10 @@ fn units(bytes: usize) -> u16 {
 }
 
 impl Transactions {
-    /// Marks the source of this request as unproved. Each response of the transaction user is sent once. A repetition, by Timer G or because the
-    /// request is repeated, is sent only while repetitions and the final response have at most `bytes` plus [`MOST_TIMES`] times the bytes of
-    /// repeated requests. A response longer than an ordinary one is not kept. Only the first call has an effect.
+    /// Marks the source of this request as unproved. Each response of the transaction user is sent once. A
+    /// retransmission, by Timer G or because the request is retransmitted, is sent only while retransmissions and the
+    /// final response together have at most `bytes` plus [`MOST_TIMES`] times the bytes of retransmitted requests. A
+    /// response longer than an ordinary response is not kept. Only the first call has an effect.
     pub fn doubt(&mut self, id: ServerId, bytes: usize) {
         if let Some(entry) = self.entries.get_mut(id.0).filter(|entry| !entry.allowance.is_bounded()) {
             entry.allowance = Allowance::of(bytes);

@@ -60,8 +60,8 @@ impl Transactions {
         self.dues.charge(entry.target.ip(), bytes);
     }
 
-    /// Charges as [`Transactions::bill`] does, for optional data. Returns false if it is longer than an ordinary message and there is no
-    /// room.
+    /// Charges as [`Transactions::bill`] does, for optional data. Returns false if the data is longer than an ordinary
+    /// message and there is no room.
     pub fn try_bill(&mut self, id: ServerId, bytes: usize) -> bool {
         let Some(entry) = self.entries.get(id.0) else { return false };
         let has_room = bytes <= ORDINARY || self.dues.has_room(entry.target.ip(), bytes);
@@ -71,13 +71,13 @@ impl Transactions {
         has_room
     }
 
-    /// Keeps the sent message in place of the one before.
+    /// Keeps the sent message in place of the previous one.
     pub(super) fn keep(&mut self, id: Id, message: &[u8]) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         entry.drop_kept(&mut self.kept, &mut self.dues);
         let fits = memory_of(message.len()) <= self.most_kept;
         match entry.machine.side() {
-            // A request is charged to the server transaction that it was forwarded for.
+            // A request is charged to the server transaction for which it was forwarded.
             Side::Client => {
                 entry.abridged = !fits;
                 if fits {
@@ -95,7 +95,8 @@ impl Transactions {
                     entry.allowance.spend(message.len());
                 }
                 let (source, beyond) = (entry.target.ip(), message.len().saturating_sub(ORDINARY));
-                // A forged source is charged for no response: the share belongs to a victim.
+                // A source that may be forged is charged for no response, because its share belongs to the victim of
+                // the forgery.
                 let has_room = beyond == 0 || (!entry.allowance.is_bounded() && self.dues.has_room(source, beyond));
                 entry.abridged = !fits || !has_room;
                 if !entry.abridged {
@@ -108,7 +109,8 @@ impl Transactions {
         self.counts.abridged += u64::from(entry.abridged);
     }
 
-    /// Keeps the sent ACK if it has an ordinary length: the transaction that a longer one could be charged to is over.
+    /// Keeps the sent ACK if it has an ordinary length. A longer ACK cannot be kept, because the transaction to which
+    /// it could be charged is over.
     pub(super) fn keep_ack(&mut self, id: Id, ack: &[u8]) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         entry.abridged = ack.len() > ORDINARY || memory_of(ack.len()) > self.most_kept;
@@ -134,7 +136,7 @@ impl Transactions {
 }
 
 impl Entry {
-    /// Returns the charged bytes of the kept response.
+    /// Returns the number of charged bytes of the kept response.
     fn beyond(&self, store: &MessageStore) -> usize {
         match (&self.kept, self.machine.side()) {
             (Some(kept), Side::Server) => store.len(kept).saturating_sub(ORDINARY),

@@ -9,7 +9,7 @@ pub(super) enum State {
     Proceeding,
     /// A 300-699 was received and acknowledged.
     Completed,
-    /// A 2xx was received; more of them may follow (RFC 6026 section 7.2).
+    /// A 2xx was received; further ones may follow (RFC 6026 section 7.2).
     Accepted,
     Terminated,
 }
@@ -40,11 +40,11 @@ pub(super) fn step(state: State, event: Event, reliable: bool) -> Step<State> {
             Step::to(Proceeding, Action::Deliver).retransmission(Retransmission::Stop).end(End::Stop)
         }
         (Proceeding, Event::Response(Class::Provisional)) => Step::to(Proceeding, Action::Deliver),
-        // Timer M: other branches of a fork may send 2xx too, for this time.
+        // Timer M: for this time other branches of a fork may send a 2xx too.
         (Calling | Proceeding, Event::Response(Class::Success)) => {
             Step::to(Accepted, Action::Deliver).retransmission(Retransmission::Stop).end(End::T1_64).forget()
         }
-        // Timer D: the response may be repeated for this time, and each copy needs its ACK.
+        // Timer D: for this time the response may be retransmitted, and each copy needs an ACK.
         (Calling | Proceeding, Event::Response(Class::Failure)) => {
             let end = if reliable { End::Now } else { End::D };
             Step::to(Completed, Action::Acknowledge).retransmission(Retransmission::Stop).end(end)

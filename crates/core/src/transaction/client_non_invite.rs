@@ -23,7 +23,7 @@ pub(super) enum Event {
 
 /// Returns the first step; the caller sends the request.
 pub(super) fn start(reliable: bool) -> Step<State> {
-    // The request is kept over reliable transports too: a response may be made from it.
+    // The request is kept over reliable transports too, because a response may be made from it.
     let retransmission = if reliable { Retransmission::Unchanged } else { Retransmission::Start };
     Step::to(State::Trying, Action::SendAndKeep).retransmission(retransmission).end(End::T1_64)
 }

@@ -15,7 +15,8 @@ pub(super) struct Dues {
 }
 
 impl Dues {
-    /// Creates a table without bounds. `secret`: seed of the hash, so that peers cannot choose the places of their sources.
+    /// Creates a table without bounds. `secret`: seed of the hash, so that peers cannot choose the places of their
+    /// sources in the table.
     pub(super) fn new(secret: u64) -> Self {
         let of = HashMap::with_hasher(foldhash::quality::FixedState::with_seed(secret));
         Self { most: usize::MAX, most_of_all: usize::MAX, ipv6_prefix: 64, of, sum: 0 }
@@ -38,7 +39,7 @@ impl Dues {
         if sum > self.most_of_all {
             return false;
         }
-        // All sources together seldom reach the bound of one.
+        // All sources together rarely reach the bound of one source.
         let held = || self.of.get(&counted(source, self.ipv6_prefix)).copied().unwrap_or(0);
         sum <= self.most || held().saturating_add(bytes) <= self.most
     }
@@ -55,7 +56,7 @@ impl Dues {
         self.most_of_all
     }
 
-    /// Tells whether all sources together stay below half of their bound with these bytes.
+    /// Tells whether all sources together remain below half of their bound with these additional bytes.
     pub(super) const fn has_half(&self, bytes: usize) -> bool {
         self.sum.saturating_add(bytes) <= self.most_of_all / 2
     }

@@ -17,9 +17,9 @@ pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) tu: TransactionUser,
     pub(super) target: PackedTarget,
-    /// Client: the request, or the ACK of a failure. Server: the last response.
+    /// Kept message. Client: the request, or the ACK of a failure. Server: the last response.
     pub(super) kept: Option<StoredMessage>,
-    /// Set if the kept message is shorter than the sent one: it is not sent again.
+    /// Set if the kept message is shorter than the sent one, so that it is not retransmitted.
     pub(super) abridged: bool,
     pub(super) retransmission: Stamp,
     pub(super) end: Stamp,
@@ -61,7 +61,7 @@ impl Entry {
         self.retransmission == stamp || self.end == stamp
     }
 
-    /// Tells whether timer C may run: a ringing INVITE without CANCEL has no other end.
+    /// Tells whether timer C may run, which is needed because a ringing INVITE without CANCEL ends by no other timer.
     pub(super) fn may_run_timer_c(&self) -> bool {
         self.machine == Machine::ClientInvite(client_invite::State::Proceeding) && self.cancel == Cancel::No
     }
@@ -75,7 +75,7 @@ pub(super) fn runs(entries: &Slots<Entry>) -> impl Fn(u32, Stamp) -> bool {
     |slot, stamp| entries.at(slot).is_some_and(|(_, e)| e.runs(stamp))
 }
 
-/// Returns a function that tells the key index the key in a slot.
+/// Returns a function that gives the key index the key of the entry in a slot.
 pub(super) fn key_of(entries: &Slots<Entry>) -> impl Fn(u32) -> Option<Key> {
     |slot| entries.at(slot).map(|(_, e)| e.key)
 }

@@ -1,4 +1,4 @@
-//! Failures of sending, and requests that can get no answer any more.
+//! Failures to send, and requests that can get no answer any more.
 
 use super::table::{Given, Transactions};
 use super::{ClientId, Event, icmp_quote};
@@ -27,16 +27,18 @@ impl Transactions {
         }
     }
 
-    /// Handles the end of the connection that carried the messages with this token: no answer will come by it. If the request has had no response,
-    /// the peer may have forgotten the connection in a restart. So the request is sent once more over another connection, and counts as unsent only
-    /// if that one ends too (RFC 3261 sections 18.4 and 17.1.4). A peer that can be reached by its own connection only gets no second attempt.
+    /// Handles the end of the connection that carried the messages with this token: no answer will arrive over it. If
+    /// the request has had no response, the peer may have forgotten the connection in a restart. So the request is sent
+    /// once more over another connection, and counts as unsent only if that connection ends too (RFC 3261 sections 18.4
+    /// and 17.1.4). There is no second attempt for a peer that can be reached only by a connection that the peer has
+    /// opened.
     pub fn cut_off(&mut self, now: Now, token: u64, out: &mut Outbox, events: &mut Vec<Event>) {
         let id = Id::from_u64(token);
         let Some(entry) = self.entries.get_mut(id).filter(|e| e.machine.hears_nothing() && e.is_reliable()) else {
             return;
         };
         let target = Target::from(entry.target);
-        // A reliable transport has no other retransmissions, so the counter is free for this.
+        // Over a reliable transport there are no other retransmissions, so the counter can be used for this attempt.
         let first = std::mem::replace(&mut entry.attempts, 1) == 0;
         match &entry.kept {
             Some(kept) if first && target.flow.is_none() && !entry.abridged => {
@@ -49,9 +51,10 @@ impl Transactions {
         }
     }
 
-    /// Handles an ICMP error: a datagram to this address was unreachable, and `quoted` is its start. If its branch is that of a client
-    /// transaction which uses UDP to this address and has no response yet, the request counts as unsent (RFC 3261 sections 18.4 and
-    /// 17.1.4). Returns true then. An error without the branch is not believed: addresses are no secret, and any peer can forge it.
+    /// Handles an ICMP error: a datagram to this address was unreachable, and `quoted` is its start. If its branch is
+    /// that of a client transaction which uses UDP to this address and has no response yet, the request counts as
+    /// unsent (RFC 3261 sections 18.4 and 17.1.4). Returns whether the error had this effect. An error without the
+    /// branch is ignored, because addresses are not secret, so that any peer can forge such an error.
     pub fn unreachable(
         &mut self,
         now: Now,

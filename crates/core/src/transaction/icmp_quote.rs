@@ -1,8 +1,9 @@
-//! Start of an own request as quoted by an ICMP error (RFC 3261 section 18.4).
+//! Start of a request of this server as quoted by an ICMP error (RFC 3261 section 18.4).
 
 use super::key::TopVia;
 
-/// Returns branch of the topmost Via and method of the request with this start. None: it is a response, no message, or too short.
+/// Returns the branch of the topmost Via and the method of the request with this start; `None` if it is a response, no
+/// message, or too short.
 pub(super) fn request(quoted: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut lines = quoted.split_inclusive(|&b| b == b'\n');
     let start = lines.next()?;

@@ -1,7 +1,7 @@
 //! Identity of a transaction as 128 bits: RFC 3261 sections 17.1.3 and 17.2.3.
 //!
-//! The matching fields are hashed with a secret key (SipHash-1-3 of 128 bits), so that a peer can neither make two transactions collide nor
-//! fill one place of a table.
+//! The matching fields are hashed with a secret key (SipHash-1-3 of 128 bits), so that a peer can neither make two
+//! transactions collide nor choose the place of a transaction in a table.
 
 use crate::siphash::Fast;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ pub(super) struct TopVia<'a> {
 const COOKIE: &[u8] = b"z9hG4bK";
 
 impl<'a> TopVia<'a> {
-    /// Reads the first value of a Via line.
+    /// Parses the first value of a Via line.
     pub(super) fn of(value: &'a [u8]) -> Option<Self> {
         let whole = &value[..end_of_part(value, b',').unwrap_or(value.len())];
         // The sent-protocol has two slashes, with optional white space around them.
@@ -70,7 +70,7 @@ impl<'a> TopVia<'a> {
 
 /// Returns the position of the first such separator outside quotes.
 fn end_of_part(text: &[u8], separator: u8) -> Option<usize> {
-    // Fast path: mostly there are no quotes.
+    // Fast path, since there are usually no quotes.
     let first = memchr::memchr2(separator, b'"', text)?;
     if text[first] == separator {
         return Some(first);
@@ -122,7 +122,7 @@ fn tag(value: &[u8]) -> &[u8] {
     b""
 }
 
-/// First hashed word: kind of the transaction. An old one follows the rules of RFC 2543.
+/// First hashed word: kind of the transaction. A transaction of an old kind follows the rules of RFC 2543.
 const SERVER: u64 = 0;
 const OLD_SERVER: u64 = 1;
 const CLIENT: u64 = 2;
@@ -138,8 +138,8 @@ impl Keys {
         Self { secret }
     }
 
-    /// Returns the key of the server transaction of a request with this method: an ACK belongs to the transaction of its INVITE, and a
-    /// CANCEL looks for it (RFC 3261 sections 17.2.3 and 9.2).
+    /// Returns the key of the server transaction of a request with this method. An ACK belongs to the transaction of
+    /// its INVITE, and a CANCEL searches the transaction of its INVITE (RFC 3261 sections 17.2.3 and 9.2).
     pub(super) fn server(&self, message: &Message<'_>, via: &TopVia<'_>, method: &[u8]) -> Key {
         let mut hasher = Fast::new(self.secret);
         if via.branch.starts_with(COOKIE) && via.branch.len() > COOKIE.len() {
@@ -148,7 +148,8 @@ impl Keys {
             hasher.part_lower(via.sent_by);
             hasher.part(method);
         } else {
-            // The To tag is left out for INVITE: its ACK has the tag of the response, its CANCEL has none.
+            // The To tag is not part of the key of an INVITE, because its ACK has the tag of the response, and its
+            // CANCEL has no tag.
             let to = if method == b"INVITE" { &b""[..] } else { message.header(Name::To).map_or(&b""[..], tag) };
             hasher.word(OLD_SERVER);
             hasher.part(message.request_uri());
@@ -172,7 +173,7 @@ impl Keys {
     }
 }
 
-/// Returns the name of a method, which may be an unknown one.
+/// Returns the name of a method, including an unknown one.
 pub(super) fn method_text(method: Method, text: &[u8]) -> &[u8] {
     if method == Method::Other { text } else { method.text() }
 }

@@ -1,7 +1,8 @@
-//! Index from key to slot: an open-addressing hash table in parts, so that the growth of one part moves little at a time.
+//! Index from key to slot: an open-addressing hash table in parts, so that the growth of one part moves little at a
+//! time.
 //!
-//! A removal moves later places back and leaves no mark. The size of a part depends on the number of all entries, not on their random share
-//! in the part. So a steady load never rebuilds a part.
+//! A removal moves later entries back and leaves no tombstone. The size of a part depends on the number of all entries,
+//! not on their random share in the part. So a steady load never rebuilds a part.
 
 use super::key::Key;
 
@@ -15,7 +16,7 @@ const LEAST: usize = 16;
 pub(super) struct KeyIndex {
     parts: [Part; PARTS],
     len: usize,
-    /// Number of places that each part should have; a part grows to it with its next insertion.
+    /// Number of places that each part should have; a smaller part grows to this number with its next insertion.
     want: usize,
 }
 
@@ -28,7 +29,7 @@ struct Part {
 
 #[derive(Clone, Copy, Debug)]
 struct IndexEntry {
-    /// Half of the key: it gives the first place of the key, and differs for nearly all other keys.
+    /// Half of the key: it determines the first place of the key, and differs for nearly all other keys.
     tag: u32,
     slot: u32,
 }
@@ -96,8 +97,8 @@ impl KeyIndex {
     }
 }
 
-/// Returns the number of keys that all parts of this size can take. Parts fill unevenly, so a quarter of the places and four times the
-/// square root of the mean stay free.
+/// Returns the number of keys that parts of this size can store together. Parts fill unevenly, so a quarter of the
+/// places, and four times the square root of the mean, are left free.
 fn enough_for(places: usize) -> usize {
     let most = (places as f64 * 0.75 - 4.0).max(0.0);
     let root = (4.0 + most).sqrt() - 2.0;
@@ -138,7 +139,7 @@ impl Part {
             }
             hole = (hole + 1) & mask;
         }
-        // A following place without a gap moves back if the hole lies between its first place and its position.
+        // A following entry without a gap moves back if the hole is between its first place and its position.
         let mut at = hole;
         loop {
             at = (at + 1) & mask;

@@ -41,7 +41,7 @@ impl Machine {
         )
     }
 
-    /// Tells whether a request was sent and has no response.
+    /// Tells whether a request was sent and has no response yet.
     pub(super) const fn hears_nothing(self) -> bool {
         matches!(
             self,
@@ -60,7 +60,7 @@ impl Machine {
             Self::ServerInvite(s) => {
                 server_invite::step(s, server_invite::Event::Retransmit, reliable).map(Self::ServerInvite)
             }
-            // Its responses are repeated only when the request is repeated.
+            // The responses of such a transaction are retransmitted only when the request is retransmitted.
             Self::ServerNonInvite(_) => Step::to(self, Action::Absorb),
         }
     }

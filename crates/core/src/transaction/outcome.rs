@@ -15,13 +15,13 @@ ids! {
 pub enum Incoming {
     /// New request: answer it with [`Transactions::respond`](super::Transactions::respond). It has no user yet.
     Request(ServerId),
-    /// ACK of a 2xx, or one that matches no transaction: the caller routes it (RFC 3261 section 17).
+    /// ACK of a 2xx, or an ACK that matches no transaction: the caller routes it (RFC 3261 section 17).
     Ack,
     /// New CANCEL, to be answered itself, and the INVITE to cancel (section 9.2).
     Cancel {
         /// Transaction of the CANCEL: answer it with 200, or 481 if there is no INVITE.
         cancel: ServerId,
-        /// Transaction of the INVITE, in any state. None: this table has no such INVITE.
+        /// Transaction of the INVITE, in any state; `None` if this table has no such INVITE.
         invite: Option<ServerId>,
     },
     /// Response for the user of a client transaction. A 300-699 to an INVITE is already acknowledged, a 2xx never is.
@@ -30,7 +30,7 @@ pub enum Incoming {
         id: ClientId,
         /// User of the transaction.
         tu: TransactionUser,
-        /// Set after a 2xx to an INVITE: this is a copy of it or one of another branch (RFC 6026 section 7.2).
+        /// Set after a 2xx to an INVITE: this is a copy of that 2xx or a 2xx of another branch (RFC 6026 section 7.2).
         after_final: bool,
     },
     /// Nothing to do. Request: a retransmission, answered with the last response if there is one; the ACK of a 300-699; a message without
@@ -47,7 +47,8 @@ pub enum Incoming {
 /// Event of a transaction other than a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// No final response: timer B or F, or 64*T1 after a CANCEL. Equivalent to a 408 (RFC 3261 section 8.1.3.1).
+    /// No final response arrived: timer B or F, or 64*T1 after a CANCEL. Equivalent to a 408 (RFC 3261 section
+    /// 8.1.3.1).
     Timeout {
         /// Transaction of the request.
         id: ClientId,
@@ -68,7 +69,7 @@ pub enum Event {
         /// User of the transaction.
         tu: TransactionUser,
     },
-    /// No ACK of a 300-699 to an INVITE: timer H.
+    /// No ACK of a 300-699 to an INVITE arrived: timer H.
     NoAck {
         /// Transaction of the INVITE.
         id: ServerId,
@@ -158,7 +159,7 @@ pub struct Counts {
     pub transport_errors: u64,
     /// Responses without a transaction, and messages without a usable Via.
     pub strays: u64,
-    /// Sent messages that were not kept whole: above the bound of one message
+    /// Sent messages that were not kept in full: above the bound of one message
     /// ([`Transactions::set_most_kept`](super::Transactions::set_most_kept)) or of their source.
     pub abridged: u64,
     /// Requests refused because of the bound.

@@ -30,7 +30,7 @@ pub struct TransactionRecord {
     pub id: u64,
     /// Kind of the id.
     pub side: Side,
-    /// Transaction user in the old shard; the user translates it with its own records.
+    /// Transaction user in the old shard; the user translates it by its own records.
     pub tu: TransactionUser,
     /// Target of the responses, or of the request.
     pub target: Target,
@@ -69,19 +69,20 @@ impl TransactionRecord {
 pub struct NewIds(HashMap<(Side, u64), u64>);
 
 impl NewIds {
-    /// Returns the new id. None: the transaction did not move, or has ended.
+    /// Returns the new id; `None` if the transaction did not move, or has ended.
     pub fn server(&self, old: ServerId) -> Option<ServerId> {
         self.0.get(&(Side::Server, old.to_u64())).copied().map(ServerId::from_u64)
     }
 
-    /// Returns the new id. None: the transaction did not move, or has ended.
+    /// Returns the new id; `None` if the transaction did not move, or has ended.
     pub fn client(&self, old: ClientId) -> Option<ClientId> {
         self.0.get(&(Side::Client, old.to_u64())).copied().map(ClientId::from_u64)
     }
 }
 
 impl Transactions {
-    /// Adds transactions that another table exported. `user` returns the transaction user of each here.
+    /// Adds transactions that another table exported. `user`: function that returns the transaction user of each in
+    /// this shard.
     pub fn import_all(
         &mut self,
         now: Now,
@@ -133,8 +134,8 @@ impl Transactions {
         records
     }
 
-    /// Adds a transaction of another table, with its user here. Returns the new id as a word: of a [`ServerId`] or a [`ClientId`], by the
-    /// side of the record.
+    /// Adds a transaction of another table, with its user in this shard. Returns the new id as a word, of a
+    /// [`ServerId`] or a [`ClientId`] according to the record.
     pub fn import(&mut self, now: Now, record: TransactionRecord, tu: TransactionUser) -> u64 {
         let mut entry = Entry::new(record.key, record.machine, record.target, record.bucket, tu);
         entry.kept = record.kept.map(|bytes| self.kept.store(&bytes));

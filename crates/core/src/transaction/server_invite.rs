@@ -10,7 +10,7 @@ pub(super) enum State {
     Completed,
     /// The ACK was received.
     Confirmed,
-    /// A 2xx was sent; more of them may follow (RFC 6026 section 7.1).
+    /// A 2xx was sent; further ones may follow (RFC 6026 section 7.1).
     Accepted,
     Terminated,
 }
@@ -53,7 +53,7 @@ pub(super) fn step(state: State, event: Event, reliable: bool) -> Step<State> {
         (Completed | Confirmed, Event::Respond(Class::Success)) => Step::to(state, Action::Send),
         (Completed, Event::End) => Step::to(Terminated, Action::NoAck),
         (Completed, Event::TransportError) => Step::to(Terminated, Action::TransportError),
-        // The user gets the event and decides (RFC 6026 section 7.1 for Accepted).
+        // The user gets the event and decides what to do (RFC 6026 section 7.1 for Accepted).
         (Proceeding | Accepted, Event::TransportError) => Step::to(state, Action::TransportError),
         (Accepted, Event::Respond(Class::Success)) => Step::to(Accepted, Action::Send),
         (Accepted, Event::Ack) => Step::to(Accepted, Action::Deliver),

@@ -51,7 +51,8 @@ pub(super) enum Action {
     Deliver,
     /// Delivers a 2xx after the first; the user distinguishes them (RFC 6026 section 7.2).
     DeliverAgain,
-    /// Delivers the response as [`Action::Deliver`] does, and makes, sends and keeps an ACK (RFC 3261 section 17.1.1.3).
+    /// Delivers the response as [`Action::Deliver`] does, and creates, sends and keeps an ACK (RFC 3261 section
+    /// 17.1.1.3).
     Acknowledge,
     /// Sends the kept message again.
     Resend,

@@ -1,4 +1,5 @@
-//! Transaction table of one shard: finds transactions by key; messages, timers and their users drive them.
+//! Transaction table of one shard. It finds transactions by key, and is driven by messages, timers and the users of the
+//! transactions.
 
 use super::admission::{DialogReserve, EmergencyReserve};
 use super::dues::Dues;
@@ -49,7 +50,7 @@ pub struct Transactions {
     /// Buffer for the INVITE that an ACK or a CANCEL is made from.
     pub(super) invite: Vec<u8>,
     pub(super) index: Index,
-    /// Next release of spare memory. None: there is nothing to free.
+    /// Next release of spare memory; `None` if there is nothing to free.
     tidy: Option<u64>,
     /// Requests without an answer, for the events of the last [`Transactions::poll`] or [`Transactions::failed`].
     pub(super) lost: Vec<Lost>,
@@ -84,8 +85,8 @@ impl Transactions {
         }
     }
 
-    /// Sets the maximum number of transactions, servers and clients together. Beyond it [`Transactions::request`] accepts only the CANCEL
-    /// of a known INVITE. Default: no bound.
+    /// Sets the maximum number of transactions, server and client transactions together. Beyond the maximum
+    /// [`Transactions::request`] accepts only the CANCEL of a known INVITE. Default: no bound.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -95,15 +96,15 @@ impl Transactions {
         &self.settings
     }
 
-    /// Sends the bytes `range` of [`Outbox::bytes`] as a response. Returns false if they are not sent: after a final response only another
-    /// 2xx to an INVITE may follow.
+    /// Sends the bytes `range` of [`Outbox::bytes`] as a response. Returns false if they are not sent, because only
+    /// another 2xx to an INVITE may follow a final response.
     pub fn respond(&mut self, now: Now, id: ServerId, status: u16, range: Range<usize>, out: &mut Outbox) -> bool {
         let class = Class::of(status);
         let action = self.drive(now, id.0, |m, reliable| m.respond(class, reliable), Given::Bytes(range), out);
         matches!(action, Action::Send | Action::SendAndKeep)
     }
 
-    /// Returns the user of a server transaction; none at first, and none if it is gone.
+    /// Returns the user of a server transaction; none at first, and none if the transaction was removed.
     pub fn user(&self, id: ServerId) -> TransactionUser {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
@@ -115,7 +116,7 @@ impl Transactions {
         }
     }
 
-    /// Returns the user of a client transaction; none if it is gone.
+    /// Returns the user of a client transaction; none if the transaction was removed.
     pub fn client_user(&self, id: ClientId) -> TransactionUser {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
     }
@@ -127,7 +128,8 @@ impl Transactions {
         }
     }
 
-    /// Sets the target of the responses. By default they go back the way of the request ([`Arrival::reply`](crate::Arrival::reply), RFC 3261 section 18.2.2).
+    /// Sets the target of the responses. By default they are sent to the source of the request
+    /// ([`Arrival::reply`](crate::Arrival::reply), RFC 3261 section 18.2.2).
     pub fn set_reply(&mut self, id: ServerId, target: Target) {
         if let Some(entry) = self.entries.get_mut(id.0) {
             entry.target = target.into();
@@ -144,8 +146,8 @@ impl Transactions {
         self.entries.get(id.0).map(|e| e.target.into())
     }
 
-    /// Forgets a server transaction without an answer: a repetition of its request is a new request, and the next poll ends the
-    /// transaction.
+    /// Forgets a server transaction without an answer. A retransmission of its request is then a new request, and the
+    /// next poll ends the transaction.
     pub fn abandon(&mut self, now: Now, id: ServerId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         entry.machine = match entry.machine {
@@ -206,8 +208,9 @@ impl Transactions {
         ClientId(id)
     }
 
-    /// Ends a client transaction without an event. For a user that needs nothing after the final response: Timer K only keeps copies of it
-    /// away from the user (RFC 3261 section 17.1.2.2), and a response without a transaction reaches no user either.
+    /// Ends a client transaction without an event. To be used by a user that needs nothing after the final response.
+    /// Timer K is not needed for such a user, because it only keeps copies of the response away from the user (RFC 3261
+    /// section 17.1.2.2), and a response without a transaction reaches no user either.
     pub fn terminate(&mut self, id: ClientId) {
         self.remove(id.0);
     }
@@ -255,8 +258,8 @@ impl Transactions {
         }
     }
 
-    /// Starts the time until a 100 is due to a request other than INVITE, whose answer may take long: [`Event::TryingDue`] follows (RFC
-    /// 4320 section 4.1). The first call counts.
+    /// Starts the time until a 100 is due to a request other than INVITE, whose answer may take long:
+    /// [`Event::TryingDue`] follows (RFC 4320 section 4.1). Only the first call has an effect.
     pub fn expect_answer(&mut self, now: Now, id: ServerId) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         if entry.machine == TRYING && !entry.retransmission.is_running() {
@@ -264,8 +267,8 @@ impl Transactions {
         }
     }
 
-    /// Runs the due timers. If they send much, the next round runs the rest, as [`Transactions::deadline`] shows. Appends `events` in the order of
-    /// their occurrence.
+    /// Runs the due timers. If they send many bytes, the remaining timers run in the next round, as
+    /// [`Transactions::deadline`] shows. Appends events in the order of their occurrence.
     pub fn poll(&mut self, now: Now, out: &mut Outbox, events: &mut Vec<Event>) {
         self.lost.clear();
         self.timers.shed(self.lengths.c, runs(&self.entries));
@@ -308,7 +311,7 @@ impl Transactions {
         kept.inspect(|kept| self.kept.append_to(kept, out)).is_some()
     }
 
-    /// Returns the memory kept for retransmissions of this transaction.
+    /// Returns the number of bytes kept for retransmissions of this transaction.
     pub fn kept_memory(&self, id: ClientId) -> usize {
         let kept = self.entries.get(id.0).and_then(|entry| entry.kept.as_ref());
         kept.map_or(0, |kept| memory_of(self.kept.len(kept)))
@@ -319,7 +322,8 @@ impl Transactions {
         sooner(self.timers.deadline(runs(&self.entries)), self.tidy)
     }
 
-    /// Returns the number of entries in timer queues, stopped ones included. It reads one value per 4 KB of entries.
+    /// Returns the number of entries in timer queues, stopped ones included. The function reads one value per 4 KB of
+    /// entries.
     pub fn timers_waiting(&self) -> usize {
         self.timers.waiting()
     }
@@ -427,7 +431,8 @@ impl Transactions {
         }
     }
 
-    /// Feeds one event to the machine and executes its step. A terminated transaction stays in the table.
+    /// Feeds one event to the machine and executes its step. A transaction that terminates by the step remains in the
+    /// table.
     pub(super) fn drive(
         &mut self,
         now: Now,
@@ -452,7 +457,7 @@ impl Transactions {
             entry.end = self.timers.start(now.mono, length, id.slot);
         }
         let (target, reliable): (Target, bool) = (entry.target.into(), entry.is_reliable());
-        // Comes before a final response is kept: the response gets the room that its request had.
+        // This is done before a final response is kept, so that the response can use the room of its request.
         if entry.due > 0 && !entry.machine.awaits_answer() {
             self.settle(id);
         }
@@ -525,7 +530,7 @@ pub(super) fn read_kept<'a>(
     read(bytes, index)
 }
 
-/// Parses an own message, so no limit applies.
+/// Parses a message of this server, for which no limit applies.
 pub(super) fn read<'a>(bytes: &'a [u8], index: &'a mut Index) -> Option<Message<'a>> {
     let limits = Limits { message: usize::MAX, body: usize::MAX, headers: usize::from(u16::MAX) - 1, uri: usize::MAX };
     index.parse(bytes, &limits).ok()?;

@@ -10,11 +10,12 @@ pub enum Role {
     None,
     /// Proxy, and a response context.
     Proxy(Id),
-    /// User agent, and a call, a sent request or a request that its owner answers.
+    /// User agent, and the id of a call, of a sent request, or of a request that its owner answers.
     UserAgent(Id),
     /// Suspended request, which waits for an answer of another component.
     Suspended(Id),
-    /// Ping that keeps a flow open (RFC 5626 section 4.4), and a number of what it asks: a hash, not a place in a table.
+    /// Ping that keeps a flow open (RFC 5626 section 4.4), with a number for its question, which is a hash and not a
+    /// place in a table.
     Ping(Id),
 }
 

@@ -43,7 +43,7 @@ impl Account {
         Self { user: user.into(), password: password.into(), known: [None, None] }
     }
 
-    /// Writes credentials for the known challenges in advance.
+    /// Writes credentials for challenges that were received before.
     pub(super) fn write_known(&mut self, signed: Signed<'_>, entropy: &mut Entropy, out: &mut Vec<u8>) {
         for (known, (_, answer)) in self.known.iter_mut().zip(HEADERS) {
             let Some(known) = known else { continue };
@@ -60,8 +60,9 @@ impl Account {
         }
     }
 
-    /// Puts the answers to the challenges of a 401 or 407 into `edit`, an edit of the challenged `request`. `again`: the
-    /// request had credentials for an earlier challenge. Returns false if the peer has refused those.
+    /// Puts the answers to the challenges of a 401 or 407 into `edit`, an edit of the challenged `request`. `again`:
+    /// whether the request had credentials for an earlier challenge. Returns false if the peer has refused those
+    /// credentials.
     pub(super) fn answer(
         &mut self,
         request: &Message<'_>,
@@ -75,7 +76,7 @@ impl Account {
         for (known, (ask, answer)) in self.known.iter_mut().zip(HEADERS) {
             let challenges: SmallVec<[Challenge<'_>; 4]> =
                 response.headers(ask).filter_map(|v| Challenge::parse(v).ok()).collect();
-            // One answer per realm, to its strongest challenge (RFC 7616 section 3.7).
+            // The request gets one answer per realm, to the strongest challenge of the realm (RFC 7616 section 3.7).
             let mut done: SmallVec<[&[u8]; 2]> = SmallVec::new();
             let mut lines = Vec::new();
             for first in &challenges {
@@ -86,7 +87,8 @@ impl Account {
                 let same: SmallVec<[Challenge<'_>; 4]> =
                     challenges.iter().filter(|c| c.realm.raw() == first.realm.raw()).copied().collect();
                 let Some(challenge) = strongest(&same) else { continue };
-                // The same realm again, and not because of a stale nonce: refused (section 22.1).
+                // The challenge is for the same realm again, and not because of a stale nonce: the credentials were
+                // refused (section 22.1).
                 let realm = challenge.realm.raw();
                 if again && !challenge.stale && request.headers(answer).any(|v| contains(v, realm)) {
                     continue;

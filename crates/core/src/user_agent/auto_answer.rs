@@ -5,8 +5,9 @@ use strowger_message::{Limits, Message, Method, Name};
 use super::{Event, LegKey, UserAgent};
 use crate::Round;
 
-/// Answers an event as a telephone does: OPTIONS with the capabilities (RFC 3261 section 11.2), INFO and MESSAGE with 200, a reliable
-/// provisional response with a PRACK. Call it for each event, before the next one is taken. Returns false if it left the event to the owner.
+/// Answers an event as a telephone does: OPTIONS with the capabilities (RFC 3261 section 11.2), INFO and MESSAGE with
+/// 200, a reliable provisional response with a PRACK. To be called for each event, before the next event is taken.
+/// Returns false if the owner must handle the event.
 pub fn auto_answer(agent: &mut UserAgent, round: &mut Round<'_>, event: &Event) -> bool {
     match *event {
         Event::Request {

@@ -22,9 +22,9 @@ use crate::transaction::ServerId;
 pub(super) enum Stage {
     /// Our INVITE has no final response.
     Inviting,
-    /// Our INVITE has no final response and is given up: CANCEL was sent, or will be.
+    /// Our INVITE has no final response and is abandoned: CANCEL was sent, or will be.
     Cancelling,
-    /// Our INVITE was answered with an offer; the owner owes the answer for the ACK.
+    /// Our INVITE was answered with an offer, and the owner has to give the answer for the ACK.
     AnswerDue,
     /// The peer's INVITE waits for the owner.
     Incoming,
@@ -53,7 +53,7 @@ impl From<CallKey> for LegKey {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
     pub(super) dialog: Dialog,
-    /// RSeq of the last reliable response accepted (RFC 3262 section 4). 0: none.
+    /// RSeq of the last reliable response accepted (RFC 3262 section 4); 0 if there was none.
     pub(super) rseq: u32,
     /// Number among the dialogs that the INVITE has made, from 0.
     pub(super) number: u16,
@@ -88,7 +88,7 @@ pub(super) struct Unacknowledged {
     pub(super) bytes: Vec<u8>,
     pub(super) status: u16,
     pub(super) rseq: u32,
-    /// Set if it has a description: no 2xx may overtake it.
+    /// Set if the response has a session description, so that no 2xx may overtake it.
     pub(super) has_body: bool,
     /// Set while the offer of its PRACK waits for our answer.
     pub(super) acknowledged: bool,
@@ -101,7 +101,7 @@ pub(super) struct Unacknowledged {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) stage: Stage,
-    /// Dialogs: one, except while a forked INVITE rings in several places.
+    /// Dialogs: one, except while the INVITE is forked and rings at several places.
     pub(super) legs: SmallVec<[Leg; 1]>,
     /// Number of dialogs made so far.
     pub(super) made: u16,
@@ -111,7 +111,7 @@ pub(super) struct Call {
     pub(super) call_hash: u32,
     pub(super) target: Target,
     pub(super) account: Option<AccountKey>,
-    /// Capabilities of this call. None: those of the settings.
+    /// Capabilities of this call; `None` for those of the settings.
     pub(super) capabilities: Option<Box<Capabilities>>,
     pub(super) session: SessionTimer,
     /// Own request: our INVITE without a final response.
@@ -128,7 +128,7 @@ pub(super) struct Call {
     pub(super) kept: Vec<u8>,
     /// Peer's INVITE whose 2xx, in `kept`, waits for its ACK.
     pub(super) accepted: Option<IncomingInvite>,
-    /// Set for a losing branch of a fork: its end is not reported.
+    /// Set for a branch of a fork that lost: its end is not reported.
     pub(super) silent: bool,
     /// Number of transmissions of the message that waits for ACK or PRACK.
     pub(super) sent: u8,
@@ -185,7 +185,7 @@ pub(super) struct OpenRequest {
     pub(super) source: SocketAddr,
     pub(super) bytes: Vec<u8>,
     pub(super) call_hash: u32,
-    /// To tag of its responses. Empty: the request came in a dialog.
+    /// To tag of the responses; empty if the request arrived within a dialog.
     pub(super) tag: Vec<u8>,
 }
 

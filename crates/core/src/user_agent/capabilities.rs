@@ -8,15 +8,15 @@ use super::session_timer::SessionTimerSettings;
 /// Capabilities of the owner of a call, as values of header fields. Requests beyond them are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
-    /// Value of Allow. A request of another method gets 405, unless [`super::UserAgentSettings::other_methods`] is set. INVITE, ACK, CANCEL,
-    /// BYE, PRACK and UPDATE are served by the agent, the others by its owner.
+    /// Value of Allow. A request of another method gets 405, unless [`super::UserAgentSettings::other_methods`] is set.
+    /// INVITE, ACK, CANCEL, BYE, PRACK and UPDATE are handled by the agent, other methods by its owner.
     pub allow: Vec<u8>,
     /// Value of Supported. A request that requires another option tag gets 420. `100rel` is served by the agent.
     pub supported: Vec<u8>,
     /// Value of Accept: content types of session descriptions. An INVITE, UPDATE or PRACK with another one gets 415. With `multipart/mixed`
     /// or `*/*` the owner looks for the description itself.
     pub accept: Vec<u8>,
-    /// Session timers (RFC 4028), which add `timer` to Supported. None: there are none.
+    /// Session timers (RFC 4028), which add `timer` to Supported; `None` if they are not used.
     pub session_timer: Option<SessionTimerSettings>,
 }
 
@@ -43,7 +43,7 @@ impl Capabilities {
         is_timer || listed(&self.supported).any(|supported| supported.eq_ignore_ascii_case(option))
     }
 
-    /// Tells whether a value of Content-Type is accepted; its parameters do not count.
+    /// Tells whether a value of Content-Type is accepted; parameters of the value are ignored.
     pub fn accepts(&self, content_type: &[u8]) -> bool {
         let kind = media_type(content_type);
         listed(&self.accept).map(media_type).any(|range| match range.strip_suffix(b"/*") {
@@ -53,7 +53,7 @@ impl Capabilities {
         })
     }
 
-    /// Writes Allow and Supported, for requests and responses that make a dialog (section 13.2.1).
+    /// Writes Allow and Supported, for requests and responses that create a dialog (section 13.2.1).
     pub fn write(&self, out: &mut Vec<u8>) {
         self.write_allow(out);
         let adds_timer = self.session_timer.is_some() && !listed(&self.supported).any(|option| option == TIMER);

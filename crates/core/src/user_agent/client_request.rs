@@ -34,17 +34,17 @@ pub(super) struct Request {
     pub(super) kind: ClientRequestKind,
     /// Call or registration of the request.
     pub(super) of: Option<Id>,
-    /// Number of its dialog in the call. None: it makes a call or is outside of any.
+    /// Number of the request's dialog in the call; `None` if the request creates a call or is outside of any call.
     pub(super) leg: Option<u16>,
     pub(super) client: Option<ClientId>,
     pub(super) account: Option<AccountKey>,
     pub(super) target: Target,
     pub(super) call_hash: u32,
-    /// Number of times that it was sent again: with credentials, or with a longer session interval.
+    /// Number of times that the request was sent again: with credentials, or with a longer session interval.
     pub(super) tries: u8,
     /// Set if it asks for a session timer.
     pub(super) is_timed: bool,
-    /// Set if it refreshes a session for the agent: its refusal is not reported.
+    /// Set if the request refreshes a session for the agent: its refusal is not reported.
     pub(super) is_refresh: bool,
     /// Set if it went to a SIPS URI.
     pub(super) secure: bool,
@@ -83,10 +83,10 @@ impl Request {
     }
 }
 
-/// Maximum number of repetitions; then the last refusal counts.
+/// Maximum number of repetitions; after the last one a refusal is final.
 const TRIES: u8 = 4;
 
-/// Request outside of any dialog that makes none: OPTIONS, MESSAGE or another.
+/// Request outside of any dialog that does not create one: OPTIONS, MESSAGE or another.
 #[derive(Clone, Copy, Debug)]
 pub struct OutOfDialog<'a> {
     /// Method; it makes no dialog.
@@ -101,7 +101,7 @@ pub struct OutOfDialog<'a> {
     pub routes: &'a [u8],
     /// Target of the request.
     pub target: Target,
-    /// Account that answers challenges. None: a 401 or 407 is the final response.
+    /// Account that answers challenges; without one (`None`) a 401 or 407 is the final response.
     pub account: Option<AccountKey>,
     /// Further header lines, each with its CRLF; Content-Type among them if there is a body.
     pub headers: &'a [u8],
@@ -265,8 +265,9 @@ impl UserAgent {
         })
     }
 
-    /// Sends a refused request again as a new one of the same call (sections 22.2 and 8.1.3.5): with the next number, a new branch, and the
-    /// edit of `change`. Returns false if `change` does, or the request may not be repeated.
+    /// Sends a refused request again as a new request of the same call (sections 22.2 and 8.1.3.5), with the next
+    /// number, a new branch, and the edit of `change`. Returns false if `change` returns false, or the request may not
+    /// be repeated.
     pub(super) fn repeat(
         &mut self,
         round: &mut Round<'_>,
@@ -329,7 +330,7 @@ impl UserAgent {
         sent
     }
 
-    /// Advances the count of the dialog or registration to the number of a repeated request.
+    /// Sets the number of the dialog or registration to the number of a repeated request.
     fn took_number(&mut self, kind: ClientRequestKind, of: Option<Id>, leg: Option<u16>, number: u32) {
         let Some(of) = of else { return };
         match kind {
@@ -353,7 +354,8 @@ impl UserAgent {
         }
     }
 
-    /// Handles a response to an own request. `message`: none for a time-out (408) or a transport error (503).
+    /// Handles a response to a request of this agent. `message`: `None` for a time-out (408) or a transport error
+    /// (503).
     pub(super) fn replied(
         &mut self,
         round: &mut Round<'_>,

@@ -15,7 +15,7 @@ pub struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// Returns content without lines of its own.
+    /// Returns content without additional header lines.
     pub(super) const fn of_body(body: &'a [u8]) -> Self {
         Self { headers: b"", content_type: b"", body }
     }
@@ -50,7 +50,8 @@ pub(super) fn has_description(message: &Message<'_>) -> bool {
     is_description(message.header(Name::ContentType).unwrap_or_default(), message.body())
 }
 
-/// Tells whether a body is a session description, or has one as a part. Without a type it is taken for one.
+/// Tells whether a body is a session description, or has one as a part. A body without a type is assumed to be a
+/// description.
 fn is_description(content_type: &[u8], body: &[u8]) -> bool {
     const SDP: &[u8] = b"application/sdp";
     let kind = media_type(content_type);

@@ -53,8 +53,8 @@ impl Endpoint {
         Self::of_shard(identity, settings, &entropy, call_secret, 0)
     }
 
-    /// Creates one of several endpoints, between which calls move: all with the same `entropy` and `call_secret`. At first shard 0 owns
-    /// every bucket; the others import theirs.
+    /// Creates one of several endpoints between which calls move, all with the same `entropy` and `call_secret`. At
+    /// first shard 0 owns every bucket; the other shards import their buckets.
     pub fn of_shard(
         identity: Arc<Identity>,
         settings: UserAgentSettings,
@@ -115,7 +115,8 @@ impl Endpoint {
         agent.poll(&mut round);
     }
 
-    /// Removes and returns the state of these buckets, for the shard that owns them from now on. Take events before.
+    /// Removes and returns the state of these buckets, for the shard that owns them from now on. Events must be taken
+    /// before.
     pub fn export(&mut self, now: Now, buckets: BucketSet) -> EndpointRecord {
         let agent = self.agent.export(now, buckets);
         let transactions = self.stack.transactions.export(now, |bucket| buckets.contains(bucket));

@@ -18,7 +18,8 @@ ids! {
     IncomingKey
 }
 
-/// Text of an event: read it with [`super::UserAgent::text`] before the next [`super::UserAgent::event`] that returns none.
+/// Text of an event. It is read with [`super::UserAgent::text`] before the next call of [`super::UserAgent::event`]
+/// that returns none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
     start: u32,
@@ -46,11 +47,11 @@ pub enum Ending {
     Remote,
     /// CANCEL of the caller before we answered.
     Cancelled,
-    /// No ACK for our 2xx; a BYE was sent (RFC 3261 section 13.3.1.4).
+    /// No ACK for our 2xx arrived, and a BYE was sent (RFC 3261 section 13.3.1.4).
     NoAck,
     /// No PRACK for a reliable provisional response (RFC 3262 section 3).
     NoPrack,
-    /// No refresh of the session in time (RFC 4028 section 10); a BYE was sent.
+    /// No refresh of the session arrived in time (RFC 4028 section 10), and a BYE was sent.
     Expired,
     /// Failure of a request within the dialog that ends the dialog (section 12.2.1.2): 408 or 481.
     Fault(u16),
@@ -108,7 +109,7 @@ pub enum Event {
         to: Span,
         /// Request-URI as received.
         uri: Span,
-        /// Body: the offer, or parts of which one may be the offer. Empty: the caller expects the offer from us.
+        /// Body: the offer, or parts of which one may be the offer; empty if the caller expects the offer from us.
         offer: Span,
     },
     /// The PRACK of our reliable provisional response was received, and answered with 200.
@@ -129,7 +130,7 @@ pub enum Event {
     Offered {
         /// Call whose session is to change.
         call: CallKey,
-        /// Offer. Empty: the peer expects the offer from us.
+        /// Offer; empty if the peer expects the offer from us.
         offer: Span,
         /// Set for an UPDATE, and for a PRACK with a further offer: call [`super::UserAgent::answer_update`] or
         /// [`super::UserAgent::reject_update`]. Else a re-INVITE: call [`super::UserAgent::answer`] or [`super::UserAgent::reject`].
@@ -164,12 +165,12 @@ pub enum Event {
         /// URI with the name: the first Route, else the remote target.
         uri: Span,
     },
-    /// Request that the user agent has no rules for, within a call or not: the owner answers it by [`super::UserAgent::respond`], or leaves
-    /// it to [`super::auto_answer()`].
+    /// Request for which the user agent has no rules, within a call or not. The owner answers it by
+    /// [`super::UserAgent::respond`], or leaves it to [`super::auto_answer()`].
     Request {
         /// Key for the answer.
         request: IncomingKey,
-        /// Call of the request. None: outside of any call.
+        /// Call of the request; `None` if it is outside of any call.
         call: Option<CallKey>,
         /// Method of the request; the text of an unknown one is in the message.
         method: Method,
@@ -206,7 +207,8 @@ pub enum Event {
         /// Status, 300 to 699. 408: no answer in time. 503: the request could not be sent.
         status: u16,
     },
-    /// The registrar has answered the removal of our contact, with any status, or did not answer; the key is gone.
+    /// The registrar has answered the removal of our contact, with any status, or did not answer; the key is not valid
+    /// any more.
     Unregistered {
         /// Key, which finds nothing from now on.
         registration: RegistrationKey,
@@ -250,7 +252,7 @@ impl Events {
         self.about = About::default();
     }
 
-    /// Sets the dialog of the current message, among several that one INVITE of ours has made.
+    /// Sets the dialog of the current message, which is one of several dialogs that one INVITE of ours has created.
     pub(super) fn is_of_leg(&mut self, leg: u16) {
         self.about.leg = leg;
     }

@@ -1,17 +1,19 @@
-//! User agent without I/O (RFC 3261 sections 8, 10.2, 13 to 15): it makes and accepts calls, registers, sends other requests. One
-//! [`UserAgent`] has thousands of calls: telephones of a demo or a load generator, or the two sides of a back-to-back user agent.
+//! User agent without I/O (RFC 3261 sections 8, 10.2, 13 to 15): it makes and accepts calls, registers, sends other
+//! requests. One [`UserAgent`] has thousands of calls: telephones of a demo or a load generator, or the two sides of a
+//! back-to-back user agent.
 //!
-//! A [`UserAgent`] is a role of a shard: it has no transactions of its own and borrows those of the shard for each call ([`Round`]). The
-//! rule of use is that of all machines here: the shard gives it its messages ([`UserAgent::take_request`], [`UserAgent::take_ack`],
-//! [`UserAgent::take_cancel`], [`UserAgent::take_response`]), events of its transactions ([`UserAgent::transaction_event`]) and the time
-//! ([`UserAgent::poll`] at [`UserAgent::deadline`]), and sends the outbox. Then it takes events by [`UserAgent::event`] until there is none,
-//! and acts on them. [`stack`](crate::stack) shows which messages belong to which role. On a shard without other roles, an [`Endpoint`] has
-//! both stack and agent.
+//! A [`UserAgent`] is a role of a shard: it has no transactions of its own and borrows those of the shard for each call
+//! ([`Round`]). The rule of use is that of all machines here: the shard gives it its messages
+//! ([`UserAgent::take_request`], [`UserAgent::take_ack`], [`UserAgent::take_cancel`], [`UserAgent::take_response`]),
+//! events of its transactions ([`UserAgent::transaction_event`]) and the time ([`UserAgent::poll`] at
+//! [`UserAgent::deadline`]), and sends the outbox. Then it takes events by [`UserAgent::event`] until there is none,
+//! and acts on them. [`stack`](crate::stack) shows which messages belong to which role. On a shard without other roles,
+//! an [`Endpoint`] has both stack and agent.
 //!
-//! The user agent does the duties of every user agent by itself: ACK, also for copies of a 2xx; BYE for forks that lost; CANCEL once it may
-//! be sent; credentials for a challenge; PRACK; repetition of a 2xx until its ACK; refusal of what the owner's [`Capabilities`] lack;
-//! refresh of registrations and sessions. Every other request is the owner's, who answers by [`UserAgent::respond`]; a telephone leaves that to
-//! [`auto_answer()`].
+//! The user agent does the duties of every user agent by itself: ACK, also for copies of a 2xx; BYE for forks that
+//! lost; CANCEL once it may be sent; credentials for a challenge; PRACK; retransmission of a 2xx until its ACK; refusal
+//! of requests that need more than the owner's [`Capabilities`]; refresh of registrations and sessions. The owner
+//! handles every other request, and answers it by [`UserAgent::respond`]; a telephone leaves this to [`auto_answer()`].
 
 mod account;
 mod auto_answer;
@@ -75,10 +77,12 @@ pub struct UserAgent {
     settings: UserAgentSettings,
     /// Secret of the Call-ID hash that selects the shard of a call.
     call_secret: u32,
-    /// Buckets of this shard. Own Call-IDs are chosen from them, so that responses come to this shard.
+    /// Buckets of this shard. Its Call-IDs are chosen such that they are in these buckets, so that responses arrive at
+    /// this shard.
     owned: BucketSet,
     calls: Slots<Call>,
-    /// Calls by Call-ID: hash and id. Two calls may have the same one: the user agent may be both ends.
+    /// Calls by Call-ID: hash and id. Two calls may have the same Call-ID, because the user agent may be both ends of a
+    /// call.
     places: HashTable<(u64, Id)>,
     hasher: FixedState,
     requests: Slots<Request>,
@@ -148,7 +152,7 @@ impl UserAgent {
             owned,
             calls: Slots::new(),
             places: HashTable::new(),
-            // The same in every shard, so that calls move unchanged.
+            // The value is the same in every shard, so that calls move unchanged.
             hasher: FixedState::with_seed(u64::from(call_secret).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             requests: Slots::new(),
             open: Slots::new(),
@@ -191,12 +195,14 @@ impl UserAgent {
         AccountKey(self.accounts.len() as u32 - 1)
     }
 
-    /// Takes the next event. None: no more for now, and the texts of earlier events are gone.
+    /// Takes the next event. After `None` there are no more events for now, and the texts of earlier events are no
+    /// longer available.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop()
     }
 
-    /// Returns the whole message of the last event; empty without one: a timer, or a request that could not be sent.
+    /// Returns the whole message of the last event; empty if the event has none, because a timer ended or a request
+    /// could not be sent.
     pub fn message(&self) -> &[u8] {
         self.events.message()
     }
@@ -206,8 +212,9 @@ impl UserAgent {
         self.events.arrival()
     }
 
-    /// Returns the number of the dialog of the last event within its call, in the order of creation: an INVITE of ours may ring in several
-    /// places. A [`LegKey`] with it names the dialog.
+    /// Returns the number of the dialog of the last event within its call, in the order of creation. There may be
+    /// several dialogs, because an INVITE of ours may ring at several places. A [`LegKey`] with the number names the
+    /// dialog.
     pub fn leg(&self) -> u16 {
         self.events.leg()
     }
@@ -217,7 +224,8 @@ impl UserAgent {
         self.events.text(span)
     }
 
-    /// Tells whether a call has this dialog; tags from our side: a request of the peer has ours in its To.
+    /// Tells whether a call has this dialog. The tags are named from our side: in a request of the peer, our tag is in
+    /// To.
     pub fn owns(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
         self.find(call_id, local_tag, remote_tag).is_some()
     }
@@ -268,7 +276,7 @@ impl UserAgent {
             }
         }
         while let Some((_, id)) = self.open_until.pop_front_if(|(until, _)| *until <= round.now.mono) {
-            // Its peer has given up too (timer F).
+            // The peer has stopped retransmitting too (timer F).
             if let Some(open) = self.open.remove(id) {
                 round.tx.abandon(round.now, open.server);
             }
@@ -306,18 +314,19 @@ impl UserAgent {
                 }
             }
             TransactionEvent::NoAck { .. }
-            // An event for a proxy.
+            // This event is for a proxy only.
             | TransactionEvent::TimerC { .. }
             | TransactionEvent::ServerTransportError { .. } => (),
         }
     }
 
-    /// Returns the listener that a message to `target` leaves by.
+    /// Returns the listener from which a message to `target` is sent.
     fn listener(&self, target: &Target) -> &ListenerAddress {
         self.identity.listener(target.listener)
     }
 
-    /// Returns the target of a request in a dialog: the address that its next hop names, or that the owner found for its name; else `other`.
+    /// Returns the target of a request in a dialog: the address that its next hop names, or that the owner found for
+    /// the name of the next hop; else `other`.
     fn hop(&self, leg: &Leg, other: &Target) -> Target {
         if let Some(outbound) = self.settings.outbound {
             return outbound;
@@ -428,7 +437,7 @@ impl UserAgent {
     }
 
     fn remove_call(&mut self, round: &mut Round<'_>, id: Id) -> Option<Call> {
-        // The owner will not answer UPDATEs that wait for its answer.
+        // The owner will not answer the UPDATEs that wait for its answer.
         self.reject_updates(round, id);
         let mut call = self.calls.remove(id)?;
         if let Ok(entry) = self.places.find_entry(call.place, |&(_, other)| other == id) {
@@ -447,7 +456,7 @@ impl UserAgent {
         }
     }
 
-    /// Returns the call with this dialog, and the position of the dialog; tags from our side.
+    /// Returns the call with this dialog, and the position of the dialog. The tags are named from our side.
     fn find(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> Option<(Id, usize)> {
         let place = self.place(call_id);
         self.places.iter_hash(place).filter(|(hash, _)| *hash == place).find_map(|&(_, id)| {

@@ -69,7 +69,7 @@ pub struct MovedCalls {
 }
 
 impl MovedCalls {
-    /// Returns the new transaction user of a transaction. None: its call, request or registration did not move.
+    /// Returns the new transaction user of a transaction; `None` if its call, request or registration did not move.
     pub fn user(&self, record: &TransactionRecord) -> Option<TransactionUser> {
         let Role::UserAgent(old) = record.tu.role() else { return None };
         let of = match (record.side, record.is_invite()) {
@@ -80,29 +80,30 @@ impl MovedCalls {
         Some(TransactionUser::new(Role::UserAgent(*of.get(&old)?)))
     }
 
-    /// Returns the new key of this call. None: it did not move.
+    /// Returns the new key of this call; `None` if it did not move.
     pub fn call(&self, old: CallKey) -> Option<CallKey> {
         self.calls.get(&old.0).copied().map(CallKey)
     }
 
-    /// Returns the new key of this own request. None: it did not move.
+    /// Returns the new key of this request of ours; `None` if it did not move.
     pub fn request(&self, old: RequestKey) -> Option<RequestKey> {
         self.requests.get(&old.0).copied().map(RequestKey)
     }
 
-    /// Returns the new key of this registration. None: it did not move.
+    /// Returns the new key of this registration; `None` if it did not move.
     pub fn registration(&self, old: RegistrationKey) -> Option<RegistrationKey> {
         self.registrations.get(&old.0).copied().map(RegistrationKey)
     }
 
-    /// Returns the new key of this request of a peer. None: it did not move.
+    /// Returns the new key of this request of a peer; `None` if it did not move.
     pub fn incoming(&self, old: IncomingKey) -> Option<IncomingKey> {
         self.open.get(&old.0).copied().map(IncomingKey)
     }
 }
 
 impl UserAgent {
-    /// Removes and returns the state of these buckets, which another shard owns from now on. Take events before. Its transactions move too.
+    /// Removes and returns the state of these buckets, which another shard owns from now on. Events must be taken
+    /// before. The transactions move too.
     pub fn export(&mut self, now: Now, buckets: BucketSet) -> AgentRecord {
         self.owned = self.owned.without(buckets);
         let of = |hash: u32| buckets.contains(call::bucket(hash));
@@ -189,7 +190,7 @@ impl UserAgent {
 
     /// Replaces the old transaction ids in imported state.
     pub fn settle(&mut self, moved: &MovedCalls, ids: &NewIds) {
-        // The id of an ended transaction must not name another one here.
+        // The id of an ended transaction must not name another transaction in this table.
         let server = |old: ServerId| ids.server(old).unwrap_or(ServerId::from_u64(0));
         let request = |old: Id| moved.requests.get(&old).copied();
         for id in moved.calls.values() {
@@ -217,10 +218,10 @@ impl UserAgent {
         }
     }
 
-    /// Returns a Call-ID of this shard.
+    /// Returns a new Call-ID whose bucket this shard owns.
     pub(super) fn own_call_id(&mut self) -> [u8; 16] {
-        // If sixteen shards own a sixteenth each, all draws miss once in ten thousand million cases. The answers to a shard without
-        // buckets, at its start or its end, are passed on to it by the owner.
+        // If sixteen shards own a sixteenth of the buckets each, all draws miss once in ten thousand million cases. The
+        // answers to a shard without buckets, at its start or its end, are passed on to it by the owner of the bucket.
         const DRAWS: usize = 360;
         for _ in 0..DRAWS {
             let word = self.word();

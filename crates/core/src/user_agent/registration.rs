@@ -22,7 +22,7 @@ pub struct Register<'a> {
     pub routes: &'a [u8],
     /// Target of the REGISTER.
     pub target: Target,
-    /// Account that answers challenges. None: a 401 is a failure.
+    /// Account that answers challenges; without one (`None`) a 401 is a failure.
     pub account: Option<AccountKey>,
     /// Requested seconds.
     pub expires: u32,
@@ -94,7 +94,7 @@ impl UserAgent {
     pub fn unregister(&mut self, round: &mut Round<'_>, registration: RegistrationKey) {
         let Some(r) = self.registrations.get_mut(registration.0) else { return };
         r.leaving = true;
-        // One REGISTER at a time (section 10.2): after the answer to the other one.
+        // Only one REGISTER may be open at a time (section 10.2), so this one is sent after the answer to the open one.
         if !r.busy {
             self.send_register(round, registration.0);
         }
@@ -182,7 +182,8 @@ impl UserAgent {
             r.lengthened = false;
             let expires = self.granted(message, &aor, &target).unwrap_or(asked);
             self.events.push(Event::Registered { registration: key, expires });
-            // Early enough, and spread: after half of a short interval, ten minutes before the end of a long one.
+            // The refresh is early enough, and spread: after half of a short interval, ten minutes before the end of a
+            // long one.
             let seconds = if expires > 1200 { expires - 600 } else { expires.div_ceil(2) };
             self.refresh_in(round.now, id, u64::from(seconds) * 1000);
             return;

@@ -82,12 +82,13 @@ impl UserAgent {
         });
     }
 
-    /// Takes the ACK of a 2xx. Without effect if no call has its dialog ([`UserAgent::owns`]).
+    /// Takes the ACK of a 2xx. It has no effect if no call has the dialog of the ACK ([`UserAgent::owns`]).
     pub fn take_ack(&mut self, round: &mut Round<'_>, ack: &Request<'_>) {
         self.about(ack.arrival, &ack.message, |agent| agent.acknowledged(round, &ack.message, &ack.mandatory));
     }
 
-    /// Takes a CANCEL with its server transaction and that of its INVITE, and answers both; without an INVITE it answers 481.
+    /// Takes a CANCEL with its server transaction and the server transaction of its INVITE, and answers both; without
+    /// an INVITE it answers 481.
     pub fn take_cancel(
         &mut self,
         round: &mut Round<'_>,
@@ -183,7 +184,7 @@ impl UserAgent {
         }
         match asking.method {
             Method::Invite => self.invited(round, asking),
-            // They need a dialog, and there is none.
+            // These methods need a dialog, and there is none.
             Method::Ack | Method::Bye | Method::Cancel | Method::Info | Method::Prack | Method::Update => {
                 self.reply_plain(round, asking, 481);
             }
@@ -208,7 +209,7 @@ impl UserAgent {
         self.events.push(Event::Request { request: IncomingKey(id), call, method: asking.method, body });
     }
 
-    /// Handles an INVITE that makes a call (section 13.3.1).
+    /// Handles an INVITE that creates a call (section 13.3.1).
     fn invited(&mut self, round: &mut Round<'_>, asking: &Asking<'_>) {
         if self.is_merged(asking) {
             return self.reply_plain(round, asking, 482);
@@ -253,7 +254,7 @@ impl UserAgent {
         self.events.push(Event::Invited { call: CallKey(id), from, to, uri, offer });
     }
 
-    /// Tells whether the same request came before by another path (section 8.2.2.2).
+    /// Tells whether the same request arrived before by another path (section 8.2.2.2).
     fn is_merged(&self, asking: &Asking<'_>) -> bool {
         let place = self.place(asking.call_id());
         let cseq = asking.mandatory.cseq.number;
@@ -284,7 +285,7 @@ impl UserAgent {
         }
         match asking.method {
             Method::Bye => self.bye(round, asking, id, leg),
-            // After our BYE the dialog is over on this side.
+            // After our BYE the dialog has ended on this side.
             _ if closing => self.reply_plain(round, asking, 481),
             Method::Invite => self.reinvited(round, asking, id),
             Method::Update => self.updated(round, asking, id, leg),
@@ -298,7 +299,7 @@ impl UserAgent {
         self.reply_plain(round, asking, 200);
         let Some(call) = self.calls.get_mut(id) else { return };
         match call.stage {
-            // One of the ringing places has given up; the INVITE goes on without it.
+            // One of the ringing places has ended its dialog; the INVITE continues without that place.
             Stage::Inviting | Stage::Cancelling => {
                 let number = Some(call.legs[leg].number);
                 self.reject_update(round, LegKey { call: CallKey(id), leg: number }, 487);
@@ -307,7 +308,7 @@ impl UserAgent {
                 }
             }
             Stage::Incoming => self.refuse_call(round, id, 487, Ending::Remote),
-            // Both sides hung up at the same time: on this side we were first.
+            // Both sides have sent a BYE at the same time; on this side ours was first.
             Stage::Terminating => (),
             Stage::Established | Stage::AnswerDue => {
                 if call.asked.is_some() {
@@ -366,7 +367,7 @@ impl UserAgent {
         if call.legs[leg].updated.is_some() {
             return self.reply_later(round, asking);
         }
-        // A session that is not up yet has no timer.
+        // A session that is not established yet has no timer.
         let is_up = call.stage == Stage::Established;
         let grant = match self.grant(Some(id), asking.message) {
             Ok(grant) => grant.filter(|_| is_up),
@@ -377,7 +378,8 @@ impl UserAgent {
         let Some(call) = self.calls.get_mut(id) else { return };
         let dialog = &mut call.legs[leg].dialog;
         if !asking.has_offer() {
-            // It refreshes the target and the session (RFC 4028 section 7.4); the owner has nothing to answer.
+            // The UPDATE only refreshes the target and the session (RFC 4028 section 7.4), so the owner has nothing to
+            // answer.
             let (local, secure, target) = (dialog.local().to_vec(), dialog.is_secure(), call.target);
             let mut lines = Vec::new();
             self.write_contact(&local, &target, secure, &mut lines);
@@ -454,7 +456,7 @@ impl UserAgent {
         if let Some(dialog) = call.dialog()
             && has_description(message)
         {
-            // Only an answer is valid here.
+            // Here only an answer is valid, not an offer.
             let _ = dialog.exchange.receive_request(true);
         }
         self.stop_timers(id);

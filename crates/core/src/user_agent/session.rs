@@ -68,20 +68,21 @@ impl UserAgent {
                 }
             }
             Stage::Incoming => self.refuse_call(round, id, 480, Ending::Local),
-            // The ACK without an answer ends the exchange, and the BYE ends the call.
+            // The ACK without an answer ends the exchange of offer and answer, and the BYE ends the call.
             Stage::AnswerDue => {
                 call.stage = Stage::Established;
                 self.acknowledge_now(round, id);
                 self.send_bye(round, id, by);
             }
-            // A callee may not hang up before the ACK (section 15), and neither side may while a re-INVITE is open.
+            // A callee may not send a BYE before the ACK (section 15), and neither side may send one while a re-INVITE
+            // is open.
             Stage::Established if call.accepted.is_some() || call.inviting.is_some() => call.hang_up = Some(by),
             Stage::Established => self.send_bye(round, id, by),
             Stage::Cancelling | Stage::Terminating => (),
         }
     }
 
-    /// Sends a BYE that has waited.
+    /// Sends a BYE that had to wait.
     pub(super) fn hang_up_if_due(&mut self, round: &mut Round<'_>, id: Id) {
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.stage == Stage::Established
@@ -211,8 +212,8 @@ impl UserAgent {
         request.map(RequestKey).ok_or(NotNow::NoDialog)
     }
 
-    /// Sets the address of the next hop that [`Event::Unresolved`] reported last for this dialog; later requests in it go there. An ACK that
-    /// was sent before is sent again.
+    /// Sets the address of the next hop that [`Event::Unresolved`] reported last for this dialog; later requests in the
+    /// dialog are sent to it. An ACK that was sent before is sent again.
     pub fn resolve(&mut self, round: &mut Round<'_>, leg: impl Into<LegKey>, target: Target) {
         let LegKey { call, leg } = leg.into();
         let Some(c) = self.calls.get_mut(call.0) else { return };
@@ -228,7 +229,7 @@ impl UserAgent {
         self.calls.get(id).filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Terminating))
     }
 
-    /// Sends a request in a dialog of a call; without a number, in the first one.
+    /// Sends a request in the dialog of a call with this number, or without a number in the first dialog.
     pub(super) fn send_in_dialog(
         &mut self,
         round: &mut Round<'_>,
@@ -347,7 +348,7 @@ impl UserAgent {
         let Some(Request { offered, leg: number, is_refresh, .. }) = self.requests.get(request) else { return };
         let (offered, number, is_refresh) = (*offered, *number, *is_refresh);
         let Some(call) = self.calls.get_mut(id) else { return };
-        // The dialog of a place that has lost is gone.
+        // The dialog of a place whose branch lost has been removed.
         let Some(at) = call.position(number) else { return };
         let leg = &mut call.legs[at];
         leg.updating = None;
@@ -371,8 +372,8 @@ impl UserAgent {
         self.events.push(Event::Changed { call: CallKey(id), body });
     }
 
-    /// Handles the refusal of a change or refresh: restores the state of offer and answer, and ends the call if the status means that there
-    /// is no dialog.
+    /// Handles the refusal of a change or refresh: restores the state of offer and answer, and ends the call if the
+    /// status means that the dialog does not exist.
     fn unchanged(
         &mut self,
         round: &mut Round<'_>,
@@ -421,12 +422,12 @@ impl UserAgent {
                 call.inviting = None;
                 self.send_bye(round, id, Ending::Fault(status));
             }
-            // A PRACK without an answer; the outcome of the INVITE decides.
+            // A PRACK has no answer; the outcome of the INVITE decides.
             Stage::Inviting | Stage::Cancelling | Stage::Incoming | Stage::Terminating => (),
         }
     }
 
-    /// Handles the timer with this stamp: repeats a message, or gives up.
+    /// Handles the timer with this stamp: retransmits a message, or ends the attempt.
     pub(super) fn call_timer(&mut self, round: &mut Round<'_>, id: Id, stamp: Stamp) {
         let Some(call) = self.calls.get_mut(id) else { return };
         if call.session.runs(stamp) {
@@ -439,7 +440,7 @@ impl UserAgent {
             call.end = Stamp::NONE;
         }
         match (again, call.accepted, &call.unacknowledged) {
-            // RFC 3262 section 3: until the PRACK, bounded by the end timer only.
+            // Retransmissions continue until the PRACK, and are bounded only by the end timer (RFC 3262 section 3).
             (true, _, Some(open)) => {
                 let Some(asked) = call.asked else { return };
                 let start = round.out.start();
@@ -475,7 +476,7 @@ impl UserAgent {
         call.end = self.timers.start(now.mono, self.lengths.t1_64, id.slot);
     }
 
-    /// Starts the retransmission timer with twice the last pause, at most T2 if `capped`.
+    /// Starts the retransmission timer with twice the last interval, at most T2 if `capped`.
     fn start_again(&mut self, now: Now, id: Id, capped: bool) {
         let Some(call) = self.calls.get_mut(id) else { return };
         call.sent = call.sent.saturating_add(1);

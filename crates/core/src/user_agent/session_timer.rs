@@ -1,4 +1,5 @@
-//! Session timers of calls (RFC 4028): agreed by INVITE and UPDATE, refreshed by one side; a session that is not refreshed is ended.
+//! Session timers of calls (RFC 4028): they are agreed by INVITE and UPDATE, and one side refreshes the session; a
+//! session that is not refreshed is ended.
 
 use serde::{Deserialize, Serialize};
 use strowger_message::header::{Refresher, SessionExpires};
@@ -14,12 +15,13 @@ use crate::{Now, Round};
 /// Session timers as the owner wants them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionTimerSettings {
-    /// Session interval in seconds that we ask for, and the longest that we grant. 0: we ask for none, and grant any. Default 1,800
-    /// (section 4).
+    /// Session interval in seconds for which we ask, and the longest that we grant; with 0 we ask for none, and grant
+    /// any. Default 1,800 (section 4).
     pub interval: u32,
     /// Shortest interval in seconds that we grant; at least 90 (section 5). Default 90.
     pub least: u32,
-    /// Refreshes the session ourselves where the choice is ours. Default off: the caller does, if it can (section 7.1).
+    /// Whether we refresh the session ourselves if we may choose. Default off: the caller refreshes, if it can (section
+    /// 7.1).
     pub refreshes: bool,
 }
 
@@ -43,7 +45,7 @@ pub(super) struct SessionTimer {
     least: u32,
     /// Set if the peer allows UPDATE.
     updates: bool,
-    /// Our description in force, which a re-INVITE repeats with its version (RFC 3264 section 8).
+    /// Our session description in force, which a re-INVITE repeats with the same version (RFC 3264 section 8).
     description: Option<Box<HeldContent>>,
     /// Our description in an open re-INVITE or UPDATE.
     offered: Option<Box<HeldContent>>,
@@ -84,7 +86,7 @@ pub(super) struct Grant {
     seconds: u32,
     /// Set if we refresh.
     is_ours: bool,
-    /// Set if the sender of the request knows session timers: the response requires them (section 9).
+    /// Set if the sender of the request supports session timers: the response requires them (section 9).
     is_known: bool,
 }
 
@@ -103,7 +105,8 @@ impl Grant {
         let own_least = own.least.max(LEAST);
         let least = min_se(message).max(own_least);
         let seconds = match asked {
-            // One that does not know session timers, whose proxy asks for this, cannot choose another interval.
+            // A caller that does not support session timers, but whose proxy asks for one, cannot choose another
+            // interval.
             Some(asked) if asked.seconds < own_least && is_known => return Err(own_least),
             Some(asked) if own.interval > 0 => own.interval.max(least).min(asked.seconds),
             Some(asked) => asked.seconds,
@@ -120,7 +123,7 @@ impl Grant {
         Ok(Some(Self { seconds: seconds.max(LEAST), is_ours, is_known }))
     }
 
-    /// Reads the grant of a 2xx to our request (section 7.2). None: the session has no timer.
+    /// Parses the grant of a 2xx to our request (section 7.2); returns `None` if the session has no timer.
     fn of_response(message: &Message<'_>) -> Option<Self> {
         let granted = session_expires(message, Name::SessionExpires)?;
         let is_ours = granted.refresher != Some(Refresher::Uas);
@@ -189,7 +192,7 @@ impl UserAgent {
         Grant::of_request(request, &own, current)
     }
 
-    /// Notes what a message of the peer tells about session timers.
+    /// Notes whether a message of the peer shows support for session timers.
     pub(super) fn note_peer(&mut self, id: Id, message: &Message<'_>) {
         if self.timer_settings(Some(id)).is_none() {
             return;
@@ -220,8 +223,8 @@ impl UserAgent {
         self.calls.get_mut(id).filter(|_| is_wanted).map(|call| &mut call.session)
     }
 
-    /// Starts the session timer that the 2xx to our INVITE or UPDATE grants. If a peer does not know session timers, we go on to refresh: so
-    /// we find out that it is gone.
+    /// Starts the session timer that the 2xx to our INVITE or UPDATE grants. If the peer does not support session
+    /// timers, we refresh nevertheless, so that we notice when the peer has disappeared.
     pub(super) fn take_grant(&mut self, now: Now, id: Id, response: &Message<'_>) {
         if self.timer_settings(Some(id)).is_none() {
             return;
@@ -233,7 +236,8 @@ impl UserAgent {
         self.start_session(now, id, Grant::of_response(response).or(ours));
     }
 
-    /// Starts the session timer of a 2xx, sent or received. Each 2xx to an INVITE or UPDATE replaces the timer before it (section 7.2).
+    /// Starts the session timer of a 2xx, sent or received. Each 2xx to an INVITE or UPDATE replaces the previous timer
+    /// (section 7.2).
     pub(super) fn start_session(&mut self, now: Now, id: Id, grant: Option<Grant>) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let session = &mut call.session;

@@ -78,7 +78,8 @@ fn warm_transactions_allocate_nothing() {
     assert!(counts.servers > 60_000 && table.timers_waiting() > 100_000, "{counts:?}");
 }
 
-/// INVITE, 100, 180, 200, ACK, BYE, 200 of one call through the real proxy, and the part of the shard around it.
+/// Messages of one call through the real proxy, and the part of the shard around the proxy: INVITE, 100, 180, 200, ACK,
+/// BYE, 200.
 struct Relay {
     now: Now,
     tx: Transactions,

@@ -45,7 +45,8 @@ fn a_listener_that_there_is_not_is_named() {
     );
 }
 
-/// No bytes end the process; bytes of another version, and numbers without a name, are no record.
+/// Checks that no bytes make the process panic, and that bytes of another version, or with numbers without a name, are
+/// refused.
 #[test]
 fn bytes_that_were_changed_are_read_or_refused() {
     let bytes = record::write(targets(), &Process(0));

@@ -262,7 +262,7 @@ fn contacts_are_bounded() {
     office.serve("c", 5, "Contact: <sip:c@h>").unwrap();
 }
 
-/// Each contact is compared with those before it, so their number is bounded.
+/// Checks that the number of contacts is bounded, because each is compared with those before it.
 #[test]
 fn the_first_contact_beyond_the_bound_ends_the_request() {
     let mut office = Office::new(RegistrarSettings { max_contacts: 2, ..RegistrarSettings::default() });
@@ -297,7 +297,7 @@ fn an_unreachable_binding_gives_way() {
     assert_eq!(office.uris(), ["sip:a@h", "sip:e@h", "sip:f@h"]);
 }
 
-/// The monotonic clock counts the remaining time of a binding; Date shows the wall clock.
+/// Checks that the monotonic clock counts the remaining time of a binding, while Date shows the wall clock.
 #[test]
 fn a_step_of_the_systems_clock_moves_no_expiry() {
     let mut office = Office::new(RegistrarSettings::default());

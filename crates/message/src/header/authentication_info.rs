@@ -20,7 +20,7 @@ pub struct AuthenticationInfo<'a> {
 view!(AuthenticationInfo);
 
 impl<'a> AuthenticationInfo<'a> {
-    /// The value without quotes.
+    /// Returns the value without quotes.
     pub fn unquoted(&self) -> Cow<'a, [u8]> {
         unquote(self.value)
     }

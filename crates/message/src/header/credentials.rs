@@ -35,7 +35,8 @@ impl<'a> Field<'a> for Credentials<'a> {
             return None;
         }
         scan.skip(rest.len());
-        // Not `trim_ascii_end`: a form feed is no white space here, and the rest must not become empty.
+        // `trim_ascii_end` cannot be used: a form feed is no white space here, and the remaining text must not become
+        // empty.
         let rest = &rest[crate::scan::trim(rest, 0..rest.len())];
         Some(Self { scheme, rest })
     }

@@ -30,7 +30,7 @@ impl Date<'_> {
 
     /// Writes `Sat, 13 Nov 2010 23:29:00 GMT`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        // Years that the header field cannot have: the nearest that it can.
+        // A year that the header field cannot have is replaced by the nearest year that it can have.
         let last = if self.unix < 0 { DateTime::MIN } else { DateTime::MAX };
         let moment = EPOCH.checked_add(SignedDuration::from_secs(self.unix)).unwrap_or(last);
         out.extend_from_slice(DAYS[moment.weekday().to_monday_zero_offset() as usize]);
@@ -79,7 +79,7 @@ impl<'a> Field<'a> for Date<'a> {
         let moment = || {
             let year = i16::try_from(year).ok().filter(|year| *year > 0)?;
             let small = |n| i8::try_from(n).ok();
-            // A leap second, 60, counts as the one before it.
+            // A leap second, 60, counts as the second before it.
             let second = if second == 60 { 59 } else { small(second)? };
             DateTime::new(year, month, small(day)?, small(hour)?, small(minute)?, second, 0).ok()
         };

@@ -23,8 +23,8 @@ impl<'a> Event<'a> {
         Self { package, id: None, params: Params::default() }
     }
 
-    /// True for the same subscription (RFC 6665 section 8.2.1): package and id are equal; other parameters do not
-    /// count.
+    /// Tells whether both are the same subscription (RFC 6665 section 8.2.1): package and id are equal; other
+    /// parameters do not count.
     pub fn matches(&self, other: &Event<'_>) -> bool {
         self.package == other.package && self.id == other.id
     }

@@ -7,7 +7,7 @@ use crate::write::Write;
 use std::ops::Deref;
 
 /// Address of one proxy on the path. Angle brackets are mandatory here. If they are missing, as in old call flows,
-/// parameters after the URI count as its own: a route parameter is nearly always `lr` of the URI.
+/// parameters after the URI are parsed as parameters of the URI: a route parameter is nearly always `lr` of the URI.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hop<'a>(pub NameAddr<'a>);
 

@@ -24,7 +24,7 @@ impl<'a> Info<'a> {
         Self { uri, params: Params::default() }
     }
 
-    /// Purpose of a Call-Info: `icon`, `info`, `card`, ...
+    /// Returns the purpose of a Call-Info: `icon`, `info`, `card`, ...
     pub fn purpose(&self) -> Option<&'a [u8]> {
         self.params.value(b"purpose")
     }

@@ -26,13 +26,13 @@ impl<'a> MediaType<'a> {
         Self { kind, subtype, params: Params::default(), q: None }
     }
 
-    /// True if the value is this type, given in lower case like `application/sdp`.
+    /// Tells whether the value is this type, given in lower case like `application/sdp`.
     pub fn is(&self, text: &[u8]) -> bool {
         let (kind, subtype) = text.split_at(memchr::memchr(b'/', text).unwrap_or(text.len()));
         self.kind.eq_ignore_ascii_case(kind) && self.subtype.eq_ignore_ascii_case(subtype.get(1..).unwrap_or_default())
     }
 
-    /// True if this range includes the type `other`.
+    /// Tells whether this range includes the type `other`.
     pub fn takes(&self, other: &MediaType<'_>) -> bool {
         let fits = |range: &[u8], part: &[u8]| range == b"*" || range.eq_ignore_ascii_case(part);
         fits(self.kind, other.kind) && fits(self.subtype, other.subtype)

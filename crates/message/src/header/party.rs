@@ -24,7 +24,7 @@ impl<'a> Party<'a> {
         Self { addr, tag }
     }
 
-    /// True if the display name lacks quotes that it needs; not every reader accepts it.
+    /// Tells whether the display name lacks quotes that it needs; not every reader accepts it.
     pub fn lacks_quotes(&self) -> bool {
         let display = self.addr.display;
         !display.starts_with(b"\"") && display.iter().any(|b| CLASS[*b as usize] & DISPLAY == 0)
@@ -43,7 +43,7 @@ impl<'a> Party<'a> {
     }
 }
 
-/// True if `part` is a slice of `text`, not only equal to one.
+/// Tells whether `part` is a slice of `text`, not only equal to one.
 #[inline]
 fn within(part: &[u8], text: &[u8]) -> bool {
     text.as_ptr_range().contains(&part.as_ptr())
@@ -94,7 +94,7 @@ impl<'a> Party<'a> {
             if !is(name, b"tag") {
                 return true;
             }
-            // A second tag would let one element see another dialog than the next one sees.
+            // With a second tag one element could see another dialog than the next element sees.
             let first = tag.is_none();
             tag = value.filter(|v| {
                 token || v.iter().all(|&b| CLASS[b as usize] & TOKEN != 0 || matches!(b, b'=' | b'/' | b':' | b'@'))
@@ -126,12 +126,12 @@ mod tests {
             assert_eq!((party.display, party.uri_text), (display.as_bytes(), &b"sip:a@b"[..]));
             assert_eq!(party.tag, Some(&b"t"[..]));
             assert!(party.lacks_quotes());
-            // The output has the quotes.
+            // The output has quotes around the display name.
             let mut out = Vec::new();
             party.write(&mut out);
             assert_eq!(String::from_utf8(out).unwrap(), format!("\"{display}\" <sip:a@b>;tag=t"));
         }
-        // Another reader would find another party here.
+        // Another reader would find another address here.
         for text in
             ["sip:x@y <sip:a@b>", "Bob;tag=1 <sip:a@b>;tag=2", "Bob > <sip:a@b>", "Bob \"x <sip:a@b>", "Bob, <sip:a@b"]
         {

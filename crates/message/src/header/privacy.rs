@@ -18,7 +18,7 @@ impl<'a> Privacy<'a> {
         self.text.split(|&b| b == b';').map(<[u8]>::trim_ascii)
     }
 
-    /// True if this is among the values, in any case.
+    /// Tells whether this is among the values, in any case.
     pub fn has(&self, value: &[u8]) -> bool {
         self.values().any(|v| v.eq_ignore_ascii_case(value))
     }

@@ -21,7 +21,7 @@ pub struct ReasonValue<'a> {
 view!(ReasonValue);
 
 impl<'a> ReasonValue<'a> {
-    /// The text without quotes.
+    /// Returns the text without quotes.
     pub fn unquoted(&self) -> Cow<'a, [u8]> {
         unquote(self.text.unwrap_or_default())
     }

@@ -22,7 +22,7 @@ pub struct SubscriptionState<'a> {
 view!(SubscriptionState);
 
 impl SubscriptionState<'_> {
-    /// True if no more NOTIFY comes for this subscription.
+    /// Tells whether no more NOTIFY comes for this subscription.
     pub fn is_terminated(&self) -> bool {
         self.state.eq_ignore_ascii_case(b"terminated")
     }

@@ -22,12 +22,12 @@ impl<'a> Field<'a> for Token<'a> {
 }
 
 impl Token<'_> {
-    /// True if both are the same token in any case (RFC 3261 section 7.3.1).
+    /// Tells whether both are the same token in any case (RFC 3261 section 7.3.1).
     pub fn is(&self, text: &[u8]) -> bool {
         self.text.eq_ignore_ascii_case(text)
     }
 
-    /// The method that an Allow names.
+    /// Returns the method that an Allow names.
     pub fn method(&self) -> Method {
         Method::of(self.text)
     }

@@ -62,24 +62,24 @@ impl<'a> Via<'a> {
         }
     }
 
-    /// The branch, if it names a transaction by itself: magic cookie and something behind it (RFC 3261
-    /// section 17.2.3).
+    /// Returns the branch, if it names a transaction by itself: the magic cookie with at least one character after it
+    /// (RFC 3261 section 17.2.3).
     #[inline]
     pub fn magic_branch(&self) -> Option<&'a [u8]> {
         self.branch.filter(|b| b.len() > MAGIC.len() && b[..MAGIC.len()].eq_ignore_ascii_case(MAGIC))
     }
 
-    /// True if this is the transport, in any case.
+    /// Tells whether this is the transport, in any case.
     pub fn is_transport(&self, text: &[u8]) -> bool {
         self.transport.eq_ignore_ascii_case(text)
     }
 
-    /// Source address as the next element saw it.
+    /// Returns the source address as the next element saw it.
     pub fn received_ip(&self) -> Option<IpAddr> {
         self.received.and_then(parse_ip)
     }
 
-    /// Source port as the next element saw it; `None` if `rport` has no value yet.
+    /// Returns the source port as the next element saw it; `None` if `rport` has no value yet.
     pub fn rport_port(&self) -> Option<u16> {
         self.rport.and_then(strict_number).and_then(|n| u16::try_from(n).ok())
     }
@@ -200,7 +200,7 @@ fn via_param<'a>(via: &mut Via<'a>, name: &'a [u8], value: Option<&'a [u8]>) -> 
         }
         5 if is(name, b"alias") => via.alias = true,
         6 if is(name, b"branch") => {
-            // Two branches would be two transactions.
+            // Two branches would identify two transactions.
             let first = via.branch.is_none();
             via.branch = value;
             return first && value.is_some();

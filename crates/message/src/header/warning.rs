@@ -20,7 +20,7 @@ pub struct Warning<'a> {
 view!(Warning);
 
 impl<'a> Warning<'a> {
-    /// The text without quotes.
+    /// Returns the text without quotes.
     pub fn unquoted(&self) -> Cow<'a, [u8]> {
         unquote(self.text)
     }

@@ -25,7 +25,7 @@ impl<'a> Weighted<'a> {
         Self { token, params: Params::default(), q: None }
     }
 
-    /// True if a body that is not understood may be ignored: Content-Disposition's `handling=optional` (RFC 3261
+    /// Tells whether a body that is not understood may be ignored: Content-Disposition's `handling=optional` (RFC 3261
     /// section 20.11).
     pub fn is_optional(&self) -> bool {
         self.params.value(b"handling").is_some_and(|v| v.eq_ignore_ascii_case(b"optional"))

@@ -39,7 +39,7 @@ pub struct Audio<'a, 'c> {
     pub connection: Option<Connection<'a>>,
     /// Destination port of RTP, never 0.
     pub port: u16,
-    /// Direction as the other side sees it. Hold by `0.0.0.0` removes its receiving.
+    /// Direction as the other side sees it. A hold by `0.0.0.0` counts as a direction without receiving.
     pub direction: Direction,
     /// Payload types of the common formats, in the other side's order.
     pub formats: Vec<(u8, &'c Codec<'c>)>,
@@ -48,12 +48,12 @@ pub struct Audio<'a, 'c> {
 }
 
 impl<'c> Audio<'_, 'c> {
-    /// Format to send: the first one that is sound.
+    /// Returns the format to send: the first format that carries sound.
     pub fn sound(&self) -> Option<(u8, &'c Codec<'c>)> {
         self.formats.iter().copied().find(|(_, codec)| codec.is_sound())
     }
 
-    /// Payload type of telephone events, if both support them.
+    /// Returns the payload type of telephone events, if both support them.
     pub fn events(&self) -> Option<u8> {
         let is = |codec: &Codec<'_>| codec.encoding.eq_ignore_ascii_case("telephone-event");
         self.formats.iter().find(|(_, codec)| is(codec)).map(|&(payload, _)| payload)
@@ -100,7 +100,7 @@ pub fn audio<'a, 'c>(sdp: &Sdp<'a>, codecs: &'c [Codec<'c>]) -> Option<Audio<'a,
     })
 }
 
-/// True if a payload type means the codec: by its mapping, else by the table of RFC 3551.
+/// Tells whether a payload type means the codec: by its mapping, else by the table of RFC 3551.
 fn means(map: Option<&RtpMap<'_>>, payload: u8, codec: &Codec<'_>) -> bool {
     match map {
         Some(map) => codec.is(map),

@@ -124,7 +124,7 @@ impl Direction {
     /// Each direction once.
     pub const ALL: [Self; 4] = [Self::SendRecv, Self::SendOnly, Self::RecvOnly, Self::Inactive];
 
-    /// Name of the attribute.
+    /// Returns the name of the attribute.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SendRecv => "sendrecv",
@@ -141,17 +141,17 @@ impl Direction {
         Self::ALL.into_iter().find(|direction| attribute.name == direction.name().as_bytes())
     }
 
-    /// True if the side that wrote it sends media.
+    /// Tells whether the side that wrote it sends media.
     pub const fn sends(self) -> bool {
         matches!(self, Self::SendRecv | Self::SendOnly)
     }
 
-    /// True if the side that wrote it receives media.
+    /// Tells whether the side that wrote it receives media.
     pub const fn receives(self) -> bool {
         matches!(self, Self::SendRecv | Self::RecvOnly)
     }
 
-    /// Direction from its two parts.
+    /// Returns the direction from its two parts.
     pub const fn from_parts(sends: bool, receives: bool) -> Self {
         match (sends, receives) {
             (true, true) => Self::SendRecv,
@@ -161,7 +161,7 @@ impl Direction {
         }
     }
 
-    /// Answer to this direction by a side that wants `wish` (RFC 3264 section 6.1): it sends only if the
+    /// Returns the answer to this direction by a side that wants `wish` (RFC 3264 section 6.1): it sends only if the
     /// offerer receives, and receives only if the offerer sends.
     pub const fn answered(self, wish: Self) -> Self {
         Self::from_parts(self.receives() && wish.sends(), self.sends() && wish.receives())

@@ -147,7 +147,7 @@ mod tests {
         "[A-Za-z0-9.-]{1,12}"
     }
 
-    /// Text of a line: no byte that ends it.
+    /// Returns the text of a line: no byte that ends it.
     fn text() -> impl Strategy<Value = Vec<u8>> {
         proptest::collection::vec(any::<u8>().prop_filter("no line end", |b| !matches!(b, 0 | b'\r' | b'\n')), 1..40)
     }

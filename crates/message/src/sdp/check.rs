@@ -13,7 +13,7 @@ const SESSION: &[&[u8]] = &[b"v", b"o", b"s", b"i", b"u", b"e", b"p", b"c", b"b"
 /// Order of the line types in a medium.
 const MEDIA: &[&[u8]] = &[b"m", b"i", b"c", b"b", b"k", b"a"];
 
-/// Rank of a type in its section; `None` if the section does not allow it.
+/// Returns the rank of a type in its section; `None` if the section does not allow it.
 pub(super) fn rank(kind: u8, in_media: bool) -> Option<usize> {
     let order = if in_media { MEDIA } else { SESSION };
     order.iter().position(|kinds| kinds.contains(&kind))
@@ -28,7 +28,7 @@ impl Sdp<'_> {
         section(self.session(), false)?;
         let lines = self.lines().len();
         let session = self.session();
-        // Computed once: the session may have thousands of lines, and many media may follow.
+        // The order is computed once, because the session may have thousands of lines, and many media may follow.
         let connected = session.value(b'c').is_some();
         for kind in [b'o', b's', b't'] {
             if session.value(kind).is_none() {
@@ -38,7 +38,7 @@ impl Sdp<'_> {
         }
         for media in self.all_media() {
             section(media, true)?;
-            // RFC 8866 section 5.7: a c= for the session or one in each medium.
+            // There must be a c= for the session or one in each medium (RFC 8866 section 5.7).
             if !connected && media.value(b'c').is_none() {
                 let line = media.lines().next_back().map_or(lines, |line| line.number);
                 return Err(SdpError { line, reason: SdpReason::Missing('c') });
@@ -80,7 +80,7 @@ fn section(section: Section<'_, '_>, in_media: bool) -> Result<(), SdpError> {
     Ok(())
 }
 
-/// True if the value can be read; `None` for another version.
+/// Tells whether the value can be parsed; returns `None` for another version.
 fn value(line: &SdpLine<'_>) -> Option<bool> {
     let text = line.value;
     if text.contains(&0) {
@@ -93,7 +93,7 @@ fn value(line: &SdpLine<'_>) -> Option<bool> {
             None => false,
         },
         b'o' => Origin::parse(text).is_some(),
-        // RFC 8866 section 5.3: not empty, a space or a dash if there is no name.
+        // The session name is not empty: it is a space or a dash if there is none (RFC 8866 section 5.3).
         b's' | b'i' | b'u' | b'e' | b'p' | b'k' => !text.is_empty(),
         b'c' => Connection::parse(text).is_some(),
         b'b' => Bandwidth::parse(text).is_some(),

@@ -34,12 +34,12 @@ impl<'a> Codec<'a> {
         Self { payload, encoding, clock_rate, channels: 1, parameters: None }
     }
 
-    /// True for sound, false for tones and comfort noise.
+    /// Tells whether the codec carries sound; false for tones and comfort noise.
     pub fn is_sound(&self) -> bool {
         !["telephone-event", "CN", "red"].iter().any(|other| self.encoding.eq_ignore_ascii_case(other))
     }
 
-    /// True if a mapping means this format.
+    /// Tells whether a mapping means this format.
     pub fn is(&self, map: &RtpMap<'_>) -> bool {
         map.encoding.eq_ignore_ascii_case(self.encoding.as_bytes())
             && map.clock_rate == self.clock_rate
@@ -48,7 +48,7 @@ impl<'a> Codec<'a> {
 }
 
 impl Codec<'static> {
-    /// Audio format of a payload type without `a=rtpmap` (RFC 3551 table 4).
+    /// Returns the audio format of a payload type without `a=rtpmap` (RFC 3551 table 4).
     pub fn of_payload(payload: u8) -> Option<Self> {
         Some(match payload {
             0 => Self::PCMU,

@@ -54,12 +54,12 @@ impl<'a> Connection<'a> {
         Some(Self { net_type, address_type, address, ttl, count })
     }
 
-    /// IP address; `None` for a name.
+    /// Returns the IP address; `None` for a name.
     pub fn ip(&self) -> Option<IpAddr> {
         std::str::from_utf8(self.address).ok()?.parse().ok()
     }
 
-    /// True for `0.0.0.0` or `::`, with which RFC 2543 put a call on hold (RFC 3264 section 8.4).
+    /// Tells whether this is `0.0.0.0` or `::`, with which RFC 2543 put a call on hold (RFC 3264 section 8.4).
     pub fn is_hold(&self) -> bool {
         self.ip().is_some_and(|ip| ip.is_unspecified())
     }

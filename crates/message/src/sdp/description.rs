@@ -33,7 +33,7 @@ pub struct Sdp<'a> {
     /// Indexes of the `m=` lines.
     media: Vec<u32>,
     /// Index of the session's first `c=` line, and the session's direction. They are cached, because each of many media
-    /// without their own needs them.
+    /// without a line of its own needs them.
     connection: Option<u32>,
     direction: Option<Direction>,
 }
@@ -105,7 +105,7 @@ impl<'a> Sdp<'a> {
                     // The length was checked above, so no offset is truncated.
                     lines.push(Span { start: start as u32, end: (start + length) as u32 });
                 }
-                // No line end may precede the first line: the lines together are all the bytes.
+                // No line end may precede the first line, because the lines together are all the bytes.
                 [] if number > 1 => {}
                 [] if rest.iter().all(|b| matches!(b, b'\r' | b'\n')) => return fault(1, SdpReason::Empty),
                 _ => return fault(number, SdpReason::Line),
@@ -123,27 +123,27 @@ impl<'a> Sdp<'a> {
         Ok(Self { bytes, lines, media, connection, direction })
     }
 
-    /// The parsed bytes.
+    /// Returns the parsed bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// All lines in order.
+    /// Returns all lines in order.
     pub fn lines(&self) -> impl DoubleEndedIterator<Item = SdpLine<'a>> + ExactSizeIterator + '_ {
         (0..self.lines.len()).map(|index| self.line(index))
     }
 
-    /// Session section: the lines before the first `m=`.
+    /// Returns the session section: the lines before the first `m=`.
     pub fn session(&self) -> Section<'_, 'a> {
         self.section(0..self.media.first().map_or(self.lines.len(), |&first| first as usize))
     }
 
-    /// Number of `m=` lines.
+    /// Returns the number of `m=` lines.
     pub fn media_count(&self) -> usize {
         self.media.len()
     }
 
-    /// Section of the `m=` line with this index, counted from 0.
+    /// Returns the section of the `m=` line with this index, counted from 0.
     pub fn media(&self, index: usize) -> Option<Section<'_, 'a>> {
         let from = *self.media.get(index)? as usize;
         let to = self.media.get(index + 1).map_or(self.lines.len(), |&next| next as usize);
@@ -155,48 +155,48 @@ impl<'a> Sdp<'a> {
         (0..self.media.len()).map(|index| self.media(index).expect("the index is below the count"))
     }
 
-    /// Version, `v=`; must be 0.
+    /// Returns the version, `v=`; must be 0.
     pub fn version(&self) -> Option<u64> {
         number(self.session().value(b'v')?)
     }
 
-    /// Origin, `o=`.
+    /// Returns the origin, `o=`.
     pub fn origin(&self) -> Option<Origin<'a>> {
         Origin::parse(self.session().value(b'o')?)
     }
 
-    /// Session name, `s=`.
+    /// Returns the session name, `s=`.
     pub fn name(&self) -> Option<&'a [u8]> {
         self.session().value(b's')
     }
 
-    /// URI, `u=`.
+    /// Returns the URI, `u=`.
     pub fn uri(&self) -> Option<&'a [u8]> {
         self.session().value(b'u')
     }
 
-    /// Values of all `e=` lines.
+    /// Returns the values of all `e=` lines.
     pub fn emails(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.session().values(b'e')
     }
 
-    /// Values of all `p=` lines.
+    /// Returns the values of all `p=` lines.
     pub fn phones(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.session().values(b'p')
     }
 
-    /// All `t=` lines that can be read.
+    /// Returns all `t=` lines that can be read.
     pub fn timings(&self) -> impl Iterator<Item = Timing> + '_ {
         self.session().values(b't').filter_map(Timing::parse)
     }
 
-    /// Connection of a medium: its own `c=` or the session's (RFC 8866 section 5.7).
+    /// Returns the connection of a medium: its own `c=` or the session's (RFC 8866 section 5.7).
     pub fn connection_of(&self, media: usize) -> Option<Connection<'a>> {
         let session = || Connection::parse(self.line(self.connection? as usize).value);
         self.media(media)?.connection().or_else(session)
     }
 
-    /// Direction of a medium: its own, the session's, or sendrecv (RFC 8866 section 6.7).
+    /// Returns the direction of a medium: its own, the session's, or sendrecv (RFC 8866 section 6.7).
     pub fn direction_of(&self, media: usize) -> Direction {
         let own = self.media(media).and_then(|section| section.direction());
         own.or(self.direction).unwrap_or_default()
@@ -219,7 +219,7 @@ impl<'a> Sdp<'a> {
     }
 }
 
-/// Descriptions are equal if they have the same lines; line ends do not count.
+/// Tells whether the descriptions have the same lines; line ends are ignored.
 impl PartialEq for Sdp<'_> {
     fn eq(&self, other: &Self) -> bool {
         let content = |line: SdpLine<'_>| (line.kind, line.value.to_owned());
@@ -238,76 +238,76 @@ pub struct Section<'s, 'a> {
 }
 
 impl<'s, 'a> Section<'s, 'a> {
-    /// All lines of this section in order; the first line of a medium is its `m=`.
+    /// Returns all lines of this section in order; the first line of a medium is its `m=`.
     pub fn lines(self) -> impl DoubleEndedIterator<Item = SdpLine<'a>> + ExactSizeIterator + 's {
         (self.from..self.to).map(move |index| self.sdp.line(index))
     }
 
-    /// The values of all lines of this type.
+    /// Returns the values of all lines of this type.
     pub fn values(self, kind: u8) -> impl Iterator<Item = &'a [u8]> + 's {
         self.lines().filter(move |line| line.kind == kind).map(|line| line.value)
     }
 
-    /// The value of the first line of this type.
+    /// Returns the value of the first line of this type.
     pub fn value(self, kind: u8) -> Option<&'a [u8]> {
         self.values(kind).next()
     }
 
-    /// The `m=` line; `None` in the session's section or if it cannot be read.
+    /// Returns the `m=` line; `None` in the session's section or if it cannot be read.
     pub fn media(self) -> Option<Media<'a>> {
         Media::parse(self.value(b'm')?)
     }
 
-    /// Information, `i=`.
+    /// Returns the information, `i=`.
     pub fn information(self) -> Option<&'a [u8]> {
         self.value(b'i')
     }
 
-    /// The first `c=` of this section.
+    /// Returns the first `c=` of this section.
     pub fn connection(self) -> Option<Connection<'a>> {
         Connection::parse(self.value(b'c')?)
     }
 
-    /// All `b=` lines that can be read.
+    /// Returns all `b=` lines that can be read.
     pub fn bandwidths(self) -> impl Iterator<Item = Bandwidth<'a>> + 's {
         self.values(b'b').filter_map(Bandwidth::parse)
     }
 
-    /// All `a=` lines.
+    /// Returns all `a=` lines.
     pub fn attributes(self) -> impl Iterator<Item = Attribute<'a>> + 's {
         self.values(b'a').map(Attribute::parse)
     }
 
-    /// Values of the attributes of this name; a property attribute has an empty one. Names are case-sensitive (RFC 8866
-    /// section 5.13).
+    /// Returns the values of the attributes of this name; a property attribute has an empty one. Names are
+    /// case-sensitive (RFC 8866 section 5.13).
     pub fn attributes_named<'n: 's>(self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + 's {
         self.attributes()
             .filter(move |attribute| attribute.name == name.as_bytes())
             .map(|attribute| attribute.value.unwrap_or_default())
     }
 
-    /// Value of the first attribute of this name.
+    /// Returns the value of the first attribute of this name.
     pub fn attribute(self, name: &str) -> Option<&'a [u8]> {
         let mut all = self.attributes();
         all.find(|attribute| attribute.name == name.as_bytes()).map(|attribute| attribute.value.unwrap_or_default())
     }
 
-    /// All `a=rtpmap` attributes that can be read.
+    /// Returns all `a=rtpmap` attributes that can be read.
     pub fn rtpmaps(self) -> impl Iterator<Item = RtpMap<'a>> + 's {
         self.attributes_named("rtpmap").filter_map(RtpMap::parse)
     }
 
-    /// The `a=rtpmap` of a payload type.
+    /// Returns the `a=rtpmap` of a payload type.
     pub fn rtpmap(self, payload: u8) -> Option<RtpMap<'a>> {
         self.rtpmaps().find(|map| map.payload == payload)
     }
 
-    /// All `a=fmtp` attributes that can be read.
+    /// Returns all `a=fmtp` attributes that can be read.
     pub fn fmtps(self) -> impl Iterator<Item = Fmtp<'a>> + 's {
         self.attributes_named("fmtp").filter_map(Fmtp::parse)
     }
 
-    /// The parameters of a format.
+    /// Returns the parameters of a format.
     pub fn fmtp(self, format: &[u8]) -> Option<&'a [u8]> {
         self.fmtps().find(|fmtp| fmtp.format == format).map(|fmtp| fmtp.parameters)
     }
@@ -322,7 +322,7 @@ impl<'s, 'a> Section<'s, 'a> {
         number(trim(self.attribute("maxptime")?))
     }
 
-    /// The first direction attribute of this section.
+    /// Returns the first direction attribute of this section.
     pub fn direction(self) -> Option<Direction> {
         self.attributes().find_map(|attribute| Direction::of(&attribute))
     }
@@ -337,12 +337,12 @@ impl<'s, 'a> Section<'s, 'a> {
         self.attribute("mid")
     }
 
-    /// Raw values of `a=candidate` (RFC 8839).
+    /// Returns the raw values of `a=candidate` (RFC 8839).
     pub fn candidates(self) -> impl Iterator<Item = &'a [u8]> + 's {
         self.attributes_named("candidate")
     }
 
-    /// Raw values of `a=crypto` (RFC 4568).
+    /// Returns the raw values of `a=crypto` (RFC 4568).
     pub fn cryptos(self) -> impl Iterator<Item = &'a [u8]> + 's {
         self.attributes_named("crypto")
     }

@@ -1,4 +1,4 @@
-//! Changes to a received description; every other line stays byte for byte.
+//! Changes to a received description; lines that are not changed are kept byte for byte.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -72,7 +72,7 @@ impl<'a> SdpEdit<'a> {
         let mut lines = self.sections.iter().flatten().peekable();
         while let Some(line) = lines.next() {
             out.extend_from_slice(&line.text);
-            // A line without end that was the last one may no longer be the last.
+            // A last line without a line end may no longer be the last line.
             out.extend_from_slice(if line.end.is_empty() && lines.peek().is_some() { self.end } else { line.end });
         }
     }
@@ -89,8 +89,8 @@ impl<'a> SdpEdit<'a> {
         self.set_line(part, b'c', connection(ip).as_bytes())
     }
 
-    /// Replaces every connection address. RFC 2543 hold (`0.0.0.0`, `::`) stays, because it is a state and not an
-    /// address. Returns the number of replacements.
+    /// Replaces every connection address. The addresses of an RFC 2543 hold (`0.0.0.0`, `::`) are kept, because they
+    /// are a state and not an address. Returns the number of replacements.
     pub fn replace_connections(&mut self, ip: IpAddr) -> usize {
         let value = connection(ip);
         let mut count = 0;
@@ -209,7 +209,7 @@ impl<'a> SdpEdit<'a> {
         self.retain(part, |line| line.kind != kind)
     }
 
-    /// Lines of a section, beginning with its first one.
+    /// Returns the lines of a section, beginning with its first one.
     fn section(&mut self, part: Part) -> Option<&mut Vec<EditLine<'a>>> {
         self.sections.get_mut(match part {
             Part::Session => 0,
@@ -234,7 +234,7 @@ impl<'a> SdpEdit<'a> {
             index += 1;
             index - 1 <= first || !is(line)
         });
-        // All lines before the first one stayed, so its index is still valid.
+        // All lines before the first one were kept, so its index is still valid.
         lines[first].set(value);
         true
     }
@@ -306,7 +306,7 @@ mod tests {
         String::from_utf8(edit.to_vec()).expect("UTF-8")
     }
 
-    /// Lines only in the first and lines only in the second text.
+    /// Returns the lines that only the first text has, and the lines that only the second has.
     fn difference<'t>(old: &'t str, new: &'t str) -> (Vec<&'t str>, Vec<&'t str>) {
         let only = |a: &'t str, b: &str| a.split("\r\n").filter(|line| !b.split("\r\n").any(|l| l == *line)).collect();
         (only(old, new), only(new, old))

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::write::Write;
 
-/// Parses, reads every view, edits and answers. Panics only if something is wrong with this module.
+/// Parses a description, reads every view, edits and answers it. Panics only if this module has a defect.
 pub fn fuzz_sdp(data: &[u8]) {
     let Ok(sdp) = Sdp::parse(data) else { return };
     let whole: Vec<u8> = sdp.lines().flat_map(|line| line.raw).copied().collect();

@@ -48,7 +48,7 @@ impl<'a> Media<'a> {
         self.formats().filter_map(payload)
     }
 
-    /// True if the formats are RTP payload types.
+    /// Tells whether the formats are RTP payload types.
     pub fn is_rtp(&self) -> bool {
         let mut parts = self.protocol.split(|&b| b == b'/');
         parts.any(|part| part.eq_ignore_ascii_case(b"RTP"))
@@ -73,7 +73,7 @@ impl Write for Media<'_> {
     }
 }
 
-/// Payload type, 0 to 127.
+/// Returns the payload type, 0 to 127.
 pub(super) fn payload(format: &[u8]) -> Option<u8> {
     number(format).and_then(|number| u8::try_from(number).ok()).filter(|&number| number < 128)
 }

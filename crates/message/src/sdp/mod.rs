@@ -47,13 +47,13 @@ pub use media::Media;
 pub use origin::Origin;
 pub use timing::{Repeat, Timing, ZoneAdjustment, seconds, zones};
 
-/// Fields of a line; one space should separate them, several may.
+/// Returns the fields of a line, between which there should be one space but may be several.
 fn fields(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&b| is_blank(b)).filter(|field| !field.is_empty())
 }
 
-/// True for a separator of fields. A form feed, which `trim_ascii` removes too, is not one: a field that consists of it
-/// must not vanish between reading and writing.
+/// Tells whether this octet separates fields. A form feed, which `trim_ascii` removes too, does not: a field that
+/// consists of it must not vanish between reading and writing.
 fn is_blank(b: u8) -> bool {
     b == b' ' || b == b'\t'
 }
@@ -70,14 +70,14 @@ fn trim_end(text: &[u8]) -> &[u8] {
     &text[..end]
 }
 
-/// The first field and the rest, both trimmed.
+/// Returns the first field and the rest, both trimmed.
 fn split_first(text: &[u8]) -> (&[u8], &[u8]) {
     let text = trim(text);
     let end = text.iter().position(|&b| is_blank(b)).unwrap_or(text.len());
     (&text[..end], trim(&text[end..]))
 }
 
-/// Parses an unsigned decimal number of digits alone.
+/// Parses an unsigned decimal number that consists only of digits.
 fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;

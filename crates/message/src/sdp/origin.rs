@@ -36,8 +36,8 @@ impl<'a> Origin<'a> {
         (fields.next().is_none() && digits(origin.session_id) && digits(origin.session_version)).then_some(origin)
     }
 
-    /// Version of the description; `None` if it exceeds the type. An offer that changes anything raises it by one (RFC
-    /// 3264 section 8).
+    /// Returns the version of the description; `None` if it exceeds the type. An offer that changes anything raises it
+    /// by one (RFC 3264 section 8).
     pub fn version(&self) -> Option<u64> {
         number(self.session_version)
     }

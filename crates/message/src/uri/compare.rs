@@ -3,8 +3,8 @@
 use super::UriParams;
 use super::sip::{SipUri, hex};
 
-/// Number of parameters or headers up to which each one is searched in the other URI. With more, which no phone writes,
-/// they are compared as text.
+/// Number of parameters or headers up to which each one is searched in the other URI. Larger numbers, which no phone
+/// writes, are compared as text.
 const MOST: usize = 16;
 
 /// Length in bytes above which a part is compared as text, because each search costs as much as reading it.
@@ -21,7 +21,7 @@ pub(super) fn sip(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
         && headers(a, b)
 }
 
-/// Compares user or password: case and presence count.
+/// Compares user or password: with case, and an absent one differs from an empty one.
 fn optional(a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
     match (a, b) {
         (None, None) => true,
@@ -38,10 +38,10 @@ fn params(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
     if is_long(a.text(), b.text()) || are_many(a, b) {
         return false;
     }
-    // These match only if both have them; the examples of the RFC treat transport so too.
+    // These parameters match only if both URIs have them; the examples of the RFC treat transport in the same way.
     let both_or_none = |name: &[u8]| a.find(name).is_some() == b.find(name).is_some();
     [&b"user"[..], b"ttl", b"method", b"maddr", b"transport"].into_iter().all(both_or_none)
-        // Any other parameter that both have must match.
+        // Another parameter must match only if both URIs have it.
         && a.iter().all(|(name, value)| match b.find(name) {
             None => true,
             Some(other) => match (value, other) {
@@ -56,12 +56,12 @@ fn is_long(a: &[u8], b: &[u8]) -> bool {
     a.len().max(b.len()) > LONG
 }
 
-/// True if either has more parameters than are searched one by one.
+/// Tells whether either has more parameters than are searched one by one.
 pub(super) fn are_many(a: &UriParams<'_>, b: &UriParams<'_>) -> bool {
     [a, b].into_iter().any(|params| params.iter().nth(MOST).is_some())
 }
 
-/// True if every header component occurs in both and matches, in any order.
+/// Tells whether every header component occurs in both and matches, in any order.
 fn headers(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
     if a.headers == b.headers {
         return true;
@@ -70,7 +70,7 @@ fn headers(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
         return false;
     }
     let same = |x: (&[u8], &[u8]), y: (&[u8], &[u8])| equal(x.0, y.0, true) && equal(x.1, y.1, true);
-    // The same number of occurrences in both; there are few.
+    // The number of occurrences must be the same in both URIs; there are few.
     let count = |list: &[u8], wanted| pairs(list).filter(|pair| same(*pair, wanted)).count();
     let pieces = pairs(a.headers).count();
     pieces == pairs(b.headers).count()
@@ -78,7 +78,7 @@ fn headers(a: &SipUri<'_>, b: &SipUri<'_>) -> bool {
         && pairs(a.headers).all(|pair| count(a.headers, pair) == count(b.headers, pair))
 }
 
-/// `name=value` pairs joined by `&`.
+/// Returns the pairs `name=value`, which are joined by `&`.
 pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     text.split(|&b| b == b'&').filter(|p| !p.is_empty()).map(|pair| match memchr::memchr(b'=', pair) {
         Some(n) => (&pair[..n], &pair[n + 1..]),
@@ -86,7 +86,8 @@ pub(super) fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone
     })
 }
 
-/// True for equal texts, where an escape equals its byte unless that byte is reserved (RFC 2396 section 2.2).
+/// Tells whether the texts are equal, where an escape equals its byte unless that byte is reserved (RFC 2396 section
+/// 2.2).
 pub(super) fn equal(a: &[u8], b: &[u8], any_case: bool) -> bool {
     if a == b {
         return true;
@@ -102,7 +103,7 @@ pub(super) fn equal(a: &[u8], b: &[u8], any_case: bool) -> bool {
     }
 }
 
-/// The next byte, unescaped, and whether it differs from the bare one.
+/// Returns the next byte, unescaped, and whether it differs from the bare one.
 #[inline]
 fn next(text: &mut &[u8]) -> Option<(u8, bool)> {
     let (&first, rest) = text.split_first()?;
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// No peer can make a comparison take seconds.
+    /// Checks that no peer can make a comparison take seconds.
     #[test]
     fn a_great_many_parts_are_compared_as_they_stand() {
         for (first, between) in [(';', ";"), ('?', "&")] {

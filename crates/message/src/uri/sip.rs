@@ -37,7 +37,7 @@ impl<'a> SipUri<'a> {
     pub(crate) fn read(scan: &mut Reader<'a>, secure: bool) -> Option<Self> {
         let (mut user, mut password) = (None, None);
         let start = scan.at();
-        // A user part may contain all characters of a host: the next character tells which one this is.
+        // A user part may contain all characters of a host, so the character after it shows which of the two it is.
         let word = scan.span(HOST);
         if scan.peek() == Some(b'@') {
             user = Some(word);
@@ -74,12 +74,12 @@ impl<'a> SipUri<'a> {
         Some(Self { secure, user, password, host, port, params, headers })
     }
 
-    /// Scheme, `sip` or `sips`, without the colon.
+    /// Returns the scheme, `sip` or `sips`, without the colon.
     pub const fn scheme(&self) -> &'static [u8] {
         if self.secure { b"sips" } else { b"sip" }
     }
 
-    /// The `headers` as pairs, still escaped.
+    /// Returns the `headers` as pairs, still escaped.
     pub fn header_pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone {
         compare::pairs(self.headers)
     }
@@ -123,7 +123,7 @@ impl<'a> SipUri<'a> {
 }
 
 impl PartialEq for SipUri<'_> {
-    /// Equivalence of RFC 3261 section 19.1.4.
+    /// Tells whether the URIs are equivalent by RFC 3261 section 19.1.4.
     fn eq(&self, other: &Self) -> bool {
         compare::sip(self, other)
     }
@@ -146,7 +146,7 @@ pub fn unescape(text: &[u8], out: &mut Vec<u8>) {
     out.extend(unescaped(text));
 }
 
-/// Bytes of the unescaped text.
+/// Returns the bytes of the unescaped text.
 pub fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -176,7 +176,7 @@ pub fn escape_user(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 #[inline]
 pub(super) const fn hex(digit: u8) -> u8 {
     match digit {
@@ -247,17 +247,17 @@ impl<'a> UriParams<'a> {
         Some(Self { text: scan.since(from), found })
     }
 
-    /// Raw parameters, from the first semicolon on.
+    /// Returns the raw parameters, from the first semicolon on.
     pub const fn text(&self) -> &'a [u8] {
         self.text
     }
 
-    /// True if there is no parameter.
+    /// Tells whether there is no parameter.
     pub const fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Names and values, still escaped.
+    /// Returns the names and values, still escaped.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + Clone {
         // A semicolon precedes each one, the first too.
@@ -274,8 +274,8 @@ impl<'a> UriParams<'a> {
         })
     }
 
-    /// Value of the parameter of this name, still escaped; `Some(None)` if it has no value. Names compare in any case,
-    /// unescaped (RFC 3261 section 19.1.4).
+    /// Returns the value of the parameter of this name, still escaped; `Some(None)` if it has no value. Names compare
+    /// in any case, unescaped (RFC 3261 section 19.1.4).
     pub fn find(&self, name: &[u8]) -> Option<Option<&'a [u8]>> {
         self.iter().find(|(n, _)| compare::equal(n, name, true)).map(|(_, value)| value)
     }
@@ -291,18 +291,19 @@ impl<'a> UriParams<'a> {
         self.found & LR != 0
     }
 
-    /// Raw transport: `udp`, `tcp`, `tls`, `ws`, ...; compares in any case. `None`: the resolver of RFC 3263 decides.
+    /// Returns the raw transport: `udp`, `tcp`, `tls`, `ws`, ...; compares in any case. `None`: the resolver of RFC
+    /// 3263 decides.
     #[inline]
     pub fn transport(&self) -> Option<&'a [u8]> {
         self.known(TRANSPORT, b"transport")
     }
 
-    /// Raw address to contact instead of the host (RFC 3261 section 19.1.1).
+    /// Returns the raw address to contact instead of the host (RFC 3261 section 19.1.1).
     pub fn maddr(&self) -> Option<&'a [u8]> {
         self.known(MADDR, b"maddr")
     }
 
-    /// Time to live of a UDP multicast packet (RFC 3261 section 19.1.1), raw digits.
+    /// Returns the time to live of a UDP multicast packet (RFC 3261 section 19.1.1), raw digits.
     pub fn ttl(&self) -> Option<&'a [u8]> {
         self.known(TTL, b"ttl")
     }
@@ -312,8 +313,8 @@ impl<'a> UriParams<'a> {
         self.known(USER_PARAM, b"user")
     }
 
-    /// Method of a request that is formed from this URI, as in a Refer-To; INVITE if none is named (RFC 3261 section
-    /// 19.1.5).
+    /// Returns the method of a request that is formed from this URI, as in a Refer-To; INVITE if none is named (RFC
+    /// 3261 section 19.1.5).
     pub fn method(&self) -> Option<&'a [u8]> {
         self.known(METHOD, b"method")
     }

@@ -31,12 +31,12 @@ impl<'a> TelUri<'a> {
         Some(Self { number, params })
     }
 
-    /// True for a number of the public network, with a plus sign (RFC 3966 section 5.1.4).
+    /// Tells whether this is a number of the public network, with a plus sign (RFC 3966 section 5.1.4).
     pub fn is_global(&self) -> bool {
         self.number.starts_with(b"+")
     }
 
-    /// The number without visual separators.
+    /// Returns the number without visual separators.
     pub fn digits(&self) -> impl Iterator<Item = u8> + Clone {
         self.number.iter().copied().filter(|&b| !is_separator(b))
     }
@@ -65,8 +65,8 @@ const fn is_separator(b: u8) -> bool {
     matches!(b, b'-' | b'.' | b'(' | b')')
 }
 
-/// Dialled number of the user part of a SIP URI or of a tel URI: an optional plus sign, and then digits, `*` and `#`.
-/// `None` if it is not a number.
+/// Returns the dialled number of the user part of a SIP URI or of a tel URI: an optional plus sign, and then digits,
+/// `*` and `#`. `None` if it is not a number.
 ///
 /// Escapes are undone (RFC 3261 section 19.1.4); parameters (RFC 3966 section 3), visual separators, slashes and spaces
 /// are removed: none of them makes it another number, and gateways ignore them. The other signs that RFC 3261 allows
@@ -92,7 +92,7 @@ impl PartialEq for TelUri<'_> {
     }
 }
 
-/// True if every parameter of `a` occurs in `b` with the same value.
+/// Tells whether every parameter of `a` occurs in `b` with the same value.
 fn within(a: &UriParams<'_>, b: &UriParams<'_>) -> bool {
     a.iter().all(|(name, value)| match (value, b.find(name)) {
         (None, Some(None)) => true,

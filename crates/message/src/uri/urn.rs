@@ -30,12 +30,12 @@ impl<'a> Urn<'a> {
         Some(Self { nid, nss: scan.some(ANY_URI)? })
     }
 
-    /// Service of a service URN, like `sos` or `sos.police` (RFC 5031).
+    /// Returns the service of a service URN, like `sos` or `sos.police` (RFC 5031).
     pub fn service(&self) -> Option<&'a [u8]> {
         self.nid.eq_ignore_ascii_case(b"service").then_some(self.nss)
     }
 
-    /// True for an emergency service: `sos` or one of its kinds (RFC 5031 section 4.2).
+    /// Tells whether this is an emergency service: `sos` or one of its kinds (RFC 5031 section 4.2).
     pub fn is_emergency(&self) -> bool {
         self.service().is_some_and(|service| {
             service.get(..3).is_some_and(|first| first.eq_ignore_ascii_case(b"sos"))
@@ -81,7 +81,7 @@ fn assigned(nss: &[u8]) -> &[u8] {
     &nss[..memchr::memchr2(b'?', b'#', nss).unwrap_or(nss.len())]
 }
 
-/// True if this byte is one of the two after a percent sign.
+/// Tells whether this byte is one of the two after a percent sign.
 fn in_escape(text: &[u8], at: usize) -> bool {
     (at >= 1 && text[at - 1] == b'%') || (at >= 2 && text[at - 2] == b'%')
 }

@@ -1,4 +1,5 @@
-//! The index changes nothing: a walk visits the same rules as a walk without it, for any rules and facts.
+//! Tests that the index changes no result: for any rules and facts, a walk visits the same rules as a walk without the
+//! index.
 
 use crate::request::{Request, sets};
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use crate::request::sets;
 use strowger_rules::{Condition, MAX_DEPTH, MAX_LENGTH, SetNames};
 
-/// Checks the words concerned, and the message with the cure.
+/// Checks which words a fault marks, and its message with the cure.
 #[track_caller]
 fn wrong(text: &str, words: &str, said: &str) {
     let fault = Condition::compile(text, &sets().0).expect_err(text);

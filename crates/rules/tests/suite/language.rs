@@ -3,7 +3,7 @@
 use crate::request::{Request, invite, sets};
 use strowger_rules::{Condition, MAX_DEPTH, NumberField, TextField};
 
-/// Checks conditions that hold, and conditions that do not.
+/// Checks that some conditions hold, and others do not.
 #[track_caller]
 fn judged(request: &Request, hold: &[&str], fail: &[&str]) {
     let (names, sets) = sets();

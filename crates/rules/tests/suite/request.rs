@@ -39,7 +39,7 @@ impl Facts for Request {
     }
 }
 
-/// An INVITE from Alice to a number in Berlin.
+/// Returns an INVITE from Alice to a number in Berlin.
 pub(crate) fn invite() -> Request {
     let texts: [(TextField, &[u8]); 9] = [
         (TextField::Method, b"INVITE"),
@@ -61,7 +61,7 @@ pub(crate) fn invite() -> Request {
     }
 }
 
-/// The sets of the tests by name.
+/// Returns the sets of the tests with their names.
 pub(crate) fn sets() -> (SetNames, Sets) {
     type Entries<'a> = &'a [(&'a str, Option<&'a str>)];
     let made: [(&str, LookupKind, Entries<'_>); 6] = [

@@ -127,7 +127,7 @@ fn name(host: &str) -> crate::question::HostKey {
     (host.as_bytes().into(), None, None, false)
 }
 
-/// Makes the answer for a name that leads to this address.
+/// Returns the answers in which this name resolves to this address.
 fn leads(host: &str, to: &str) -> Answers {
     let resolved = Resolved { targets: vec![(Transport::Udp, to.parse().unwrap())], name: None };
     Answers { names: vec![(name(host), resolved)], ..Answers::default() }
@@ -167,7 +167,7 @@ fn the_addressee_of_a_request() {
     assert_eq!(first(&engine_of(TWO, ""), Stage::Address, &message), unknown);
 }
 
-/// Accepts any name of the user's domain in From: the realm and the user are the same.
+/// Checks that a user may write any name of its domain in From: the realm and the user are the same under each name.
 #[test]
 fn a_user_may_call_itself_by_each_name_of_its_domain() {
     let header = ChallengeHeader::ProxyAuthenticate;
@@ -196,7 +196,7 @@ fn a_user_may_call_itself_by_each_name_of_its_domain() {
     }
 }
 
-/// Looks for a user under each name of its domain before the answer is 404.
+/// Checks that a user is looked up under each name of its domain before the answer is 404.
 #[test]
 fn a_user_may_be_stored_under_each_name_of_its_domain() {
     let engine = engine_of("domains = [\"example.org\", \"sip.example.org\"]\n", "");
@@ -294,7 +294,7 @@ fn credential_in(realm: &str, user: &str, password: &str) -> SubscriberAnswer {
     SubscriberAnswer::Credential(Arc::new(Credential { username, realm, domain, ha1 }))
 }
 
-/// Returns the proof that the password of this user gives.
+/// Returns the proof that a request with the password of this user gives.
 fn shown_by(user: &str) -> Proof {
     let (name, domain) = user.split_once('@').unwrap();
     let user = User { name: name.as_bytes().into(), domain: domain.as_bytes().into() };
@@ -380,16 +380,16 @@ fn senders_that_may_change_bindings() {
         .replace("To: <sip:bob@", "To: <sip:alice@");
     let shown = |replayed| Verdict::Register(Proof { replayed, ..shown_by("alice@example.org") }, None);
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(false));
-    // A copy by UDP may repeat a request that was served already.
+    // By UDP this may be a copy of a request that was served already.
     assert_eq!(says(&engine, Stage::Register, found(Ok(credential("alice"))), &own), shown(true));
 }
 
-/// Two domains, with an `alice` in each who has a password of her own.
+/// Configuration of two domains. Each has a user `alice` with a password of her own.
 const TWO: &str = "[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\nrealm = \"office\"\n";
 const ALICE_A: &str = "sip:alice@a.example";
 const ALICE_B: &str = "sip:alice@b.example";
 
-/// Writes a REGISTER of this user, by way of the domain in `uri`.
+/// Returns a REGISTER of this user, sent to the domain in `uri`.
 fn registers(uri: &str, user: &str) -> String {
     text("REGISTER", uri, user, "").replace("To: <sip:bob@example.org>", &format!("To: <{user}>"))
 }
@@ -401,7 +401,7 @@ fn each_domain_is_judged_in_its_realm() {
     for (stage, header, plain, realm) in [
         (Stage::Register, WwwAuthenticate, registers("sip:a.example", ALICE_A), "a.example"),
         (Stage::Register, WwwAuthenticate, registers("sip:b.example", ALICE_B), "office"),
-        // To tells whose bindings they are.
+        // To names the user whose bindings they are.
         (Stage::Register, WwwAuthenticate, registers("sip:a.example", ALICE_B), "office"),
         (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", ALICE_B, ALICE_A, ""), "a.example"),
         (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", ALICE_A, ALICE_B, ""), "office"),
@@ -435,7 +435,7 @@ fn what_one_domain_has_shown_proves_nothing_in_another() {
     let guessed = with_credentials(&of_b, &by_b, header, "of a");
     assert_eq!(says(&engine, Stage::Authorize, stored(), &guessed), refused);
     let right = with_credentials(&of_b, &by_b, header, "of b");
-    // A credential from a time when the other domain had this realm: right, but of no use.
+    // The user got this credential when the other domain had this realm: the password is right, but proves nothing.
     let left = found(Ok(credential_in("office", "alice@a.example", "of b")));
     assert_eq!(says(&engine, Stage::Authorize, left, &right), refused);
     assert_eq!(says(&engine, Stage::Authorize, stored(), &right), admitted);
@@ -480,8 +480,8 @@ fn domains_may_share_a_realm() {
     }
 }
 
-/// Covers a caller that withholds its identity (RFC 3323) or shows another's (RFC 3325): From does not tell whose user
-/// it is.
+/// Checks callers that withhold their identity (RFC 3323) or show another identity (RFC 3325): From does not tell whose
+/// user such a caller is.
 #[test]
 fn a_caller_named_outside_from_is_judged_by_that_name() {
     let mut engine = engine_of(TWO, "");
@@ -513,7 +513,7 @@ fn destinations_of_requests() {
     assert_eq!(to("sip:carol@example.net", leads("example.net", "203.0.113.9:5070")), hop(&["203.0.113.9:5070"], 500));
     let nowhere = Answers { names: vec![(name("example.net"), Resolved::default())], ..Answers::default() };
     assert_eq!(to("sip:carol@example.net", nowhere), hop(&[], 500));
-    // A name leads to no address beyond the reach of its sender: not to this machine.
+    // A name may resolve to no address beyond the reach of its sender, such as one of this machine.
     assert_eq!(to("sip:carol@example.net", leads("example.net", "127.0.0.1:22")), hop(&[], 500));
     assert_eq!(to("urn:example:other", Answers::default()), hop(&[], 404));
 }
@@ -541,8 +541,8 @@ fn after_a_call(engine: &mut Engine, contact: &str) -> String {
     tagged(&bye).replace("branch=z9hG4bK1", "branch=z9hG4bK2").replace("CSeq: 1", "CSeq: 2")
 }
 
-/// Bounds the reach of a Contact: a peer without a password sends the requests of the other party no further in than it
-/// reaches itself.
+/// Checks that a peer without a password cannot use a Contact to reach more: the requests of the other party go to no
+/// network that the peer itself cannot reach.
 #[test]
 fn a_contact_leads_into_no_network_that_its_sender_does_not_reach() {
     let mut engine = engine("proxy.relay_for = \"everyone\"\n");
@@ -571,7 +571,8 @@ fn a_user_without_contact_is_looked_up() {
     assert_eq!(says(Err(StoreError::TimedOut)), failed.into());
 }
 
-/// Reaches a phone behind NAT at the source of its REGISTER, and one whose Contact names a host after a look-up.
+/// Checks that a phone behind NAT is reached at the source of its REGISTER, and a phone whose Contact names a host is
+/// reached after a look-up of the host.
 #[test]
 fn the_ways_to_a_registered_user() {
     let mut engine = engine("registrar.authenticate = false\n");
@@ -600,7 +601,8 @@ fn an_ack_of_no_call_goes_nowhere() {
     let Verdict::Forward(_) = first(&everyone, Stage::Acknowledge, &ack) else { panic!("it is let through") };
 }
 
-/// Answers only over a connection: a datagram comes again.
+/// Checks that a message without room to wait is answered only if it came over a connection: a datagram is
+/// retransmitted.
 #[test]
 fn a_message_that_finds_no_room_to_wait_is_answered_where_it_comes_once() {
     let mut engine = engine("");
@@ -659,7 +661,7 @@ fn rules_add_up_until_one_leads_on_or_answers() {
     assert_eq!((&decision.add[..], decision.track, decision.to.uris.len()), (&b"X: 2\r\n"[..], Some(false), 0));
 }
 
-/// Looks up the places of a rule before the request goes there.
+/// Checks that the host of a place of a rule is looked up before the request goes to the place.
 #[test]
 fn a_place_that_rules_name_is_looked_up() {
     let engine = engine_of(&format!("domains = [\"example.org\"]\n{RULES}"), "");

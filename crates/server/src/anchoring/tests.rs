@@ -1,4 +1,5 @@
-//! A role that anchors calls has their records, limits, lists and ends from the engine, without a line of its own for them.
+//! Tests that the engine provides records, limits, lists and ends for a role that anchors calls: the role has no code
+//! for them.
 
 use super::*;
 use crate::advance::tests::{NOW, arrival, engine_of, first, text};
@@ -114,7 +115,7 @@ impl Site {
         self.engine.poll(self.now, &mut self.out);
     }
 
-    /// The callee answers: the role answers the caller.
+    /// Has the callee answer, and the role then the caller.
     fn answer(&mut self) -> u64 {
         let (context, server, _) = self.work.lock().unwrap().invites[0];
         let text = invite_text("1");
@@ -164,7 +165,7 @@ fn rules_let_a_role_carry_a_call() {
     site.out.clear();
     site.now.mono += 2_000;
     site.answer();
-    // The 486, whose ACK is missing, is repeated after it.
+    // The 486 is retransmitted after the 200, because no ACK for the 486 came.
     assert_eq!((list(&site)[0].state, &*site.statuses()[0]), (CallState::Answered, "200"));
 
     site.now.mono += 5_000;

@@ -9,7 +9,8 @@ use strowger_core::{Arrival, Now};
 use strowger_message::Name;
 
 impl Decider<'_> {
-    /// Tells whether a message is dropped because its source is banned, and counts it. Emergency calls pass.
+    /// Tells whether a message is dropped because its source is banned, and counts a dropped message. Emergency calls
+    /// pass.
     pub(super) fn is_shut_out(&self, now: Now, arrival: &Arrival, bytes: &[u8]) -> bool {
         let banned = self.policy.bans.is_banned(arrival.remote.ip(), now.mono);
         let dropped = banned && !self.is_heard_though_banned(now, arrival, bytes);
@@ -19,7 +20,7 @@ impl Decider<'_> {
         dropped
     }
 
-    /// Tells whether the source is banned, so that the message is dropped, and counts it.
+    /// Tells whether the source is banned, so that the message is dropped, and counts a dropped message.
     pub(crate) fn is_banned(&self, arrival: &Arrival, now: Now) -> bool {
         let banned = self.policy.bans.is_banned(arrival.remote.ip(), now.mono);
         if banned {
@@ -28,7 +29,7 @@ impl Decider<'_> {
         banned
     }
 
-    /// Tells whether the sender is a scanner: it looks for ways in, not for a user to call.
+    /// Tells whether the sender is a scanner, which looks for vulnerable accounts instead of a user to call.
     pub(super) fn is_scanner(&self, now: Now, request: &Request<'_>) -> bool {
         let Some(agent) = request.message.header(Name::UserAgent) else { return false };
         if !self.policy.bans.is_scanner(agent) {

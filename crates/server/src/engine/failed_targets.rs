@@ -79,8 +79,8 @@ impl Engine {
 }
 
 impl Decider<'_> {
-    /// Marks this target for large requests by UDP for a while: like nearly every telephone, it takes no TCP
-    /// connection.
+    /// Marks this target to get large requests by UDP for a while, because the target, like nearly every telephone,
+    /// accepts no TCP connection.
     fn goes_by_udp(&self, target: Target, now: Now) {
         let (address, seconds) = (target.address, UdpOnly::TIME / 1_000);
         if self.shared.udp_only.insert(address, now.mono)
@@ -90,8 +90,9 @@ impl Decider<'_> {
         }
     }
 
-    /// Puts targets that are set aside behind the others of one candidate. `may_try`: the first of them is tried now,
-    /// and its response shows whether it lives. Returns whether the first target is then not set aside.
+    /// Moves targets that are set aside after the other targets of one candidate. `may_try`: whether the first target
+    /// is tried now, so that its response shows whether it is reachable. Returns whether the first target is then not
+    /// set aside.
     pub(crate) fn order_targets(&self, handling: &Handling<'_, '_>, targets: &mut Targets, may_try: bool) -> bool {
         let table = &self.shared.set_aside;
         if !table.holds_any() {
@@ -108,7 +109,8 @@ impl Decider<'_> {
         is_free
     }
 
-    /// Orders places in the same way: places without a free target come last. A user is never set aside.
+    /// Orders places in the same way: places whose targets are all set aside come last. A place that is a user is never
+    /// set aside.
     pub(crate) fn order_places(
         &self,
         handling: &Handling<'_, '_>,
@@ -118,7 +120,7 @@ impl Decider<'_> {
         if !self.shared.set_aside.holds_any() {
             return;
         }
-        // The first place that is free is tried first.
+        // The first place that is not set aside is tried first.
         let mut is_found = false;
         let mut is_aside: SmallVec<[bool; 4]> = SmallVec::from_elem(false, places.len());
         for place in order.iter() {

@@ -3,23 +3,24 @@
 use super::stack::Stack;
 use strowger_core::Now;
 
-/// Return of memory to the system after a drop of the load: step by step while the tables empty, and a last time when
-/// they rest.
+/// Return of memory to the operating system after a drop of the load: stepwise while the tables empty, and a last time
+/// when no timer is left.
 #[derive(Default)]
 pub(super) struct Memory {
     /// Highest number of live transactions since the last drop of the load.
     most_transactions: u64,
-    /// Remaining steps that return memory to the system; zero once the tables rest.
+    /// Number of remaining steps that return memory to the operating system; zero once no timer is left.
     gives_left: u32,
     /// [`Now::mono`] of the last such step.
     gave_back: u64,
 }
 
 impl Memory {
-    /// Tells whether memory is to be returned now. `pings`: transactions that come and go in each step of a round of pings.
+    /// Tells whether memory is to be returned now. `pings`: number of transactions that begin and end in each step of a
+    /// round of pings.
     pub(super) fn step(&mut self, now: Now, stack: &mut Stack, pings: u64) -> bool {
         const WORTH_IT: u64 = 1_024;
-        // Milliseconds. The steps together cover the time that transactions live on.
+        // Milliseconds. The steps together cover the time for which transactions exist after their final response.
         const STEP: u64 = 2_000;
         const STEPS: u32 = 20;
         let counts = stack.core.transactions.counts();

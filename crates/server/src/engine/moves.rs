@@ -1,7 +1,8 @@
 //! Moves of calls with their bucket to another shard, or to another process.
 //!
-//! A shard hands over values. [`Engine::export_bytes`] writes the same values without state that only a process has,
-//! such as the policy of a request: the request continues under the policy of its new owner.
+//! To another shard the state moves as values. To another process [`Engine::export_bytes`] writes the same values
+//! without state that exists only in one process, such as the policy of a request: the request continues under the
+//! policy of its new owner.
 
 use super::Engine;
 use crate::handling::Progress;
@@ -27,7 +28,7 @@ pub enum EngineRecord {
         /// Limits under which some of these calls count at their gateways and groups.
         held: Vec<HeldLimits>,
     },
-    /// Suspended request. It asks again with its new owner.
+    /// Suspended request. The request asks its question again with its new owner.
     Suspended {
         /// Request with its body.
         bytes: Vec<u8>,
@@ -63,7 +64,8 @@ impl Engine {
     pub fn export(&mut self, now: Now, bucket: u8) -> Vec<EngineRecord> {
         let moves = |b: u8| b == bucket;
         self.keep_changed(now);
-        // First of all: the transactions of suspended requests are dropped, not moved.
+        // Suspended requests are taken out before the transactions, because this drops their transactions, which are
+        // not moved.
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.stack.proxy.export(now, moves);
         let transactions = self.stack.core.transactions.export(now, moves);
@@ -120,7 +122,7 @@ impl Engine {
 
     /// Resumes a request that waited in another shard, at its stage.
     fn go_on_here(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], mut progress: Progress, out: &mut Outbox) {
-        // Its transaction here is a new one, which has sent nothing.
+        // The transaction of the request in this shard is a new one, which has sent nothing.
         progress.trying = false;
         let its = progress.policy.take();
         self.by_policy(its, |engine| {

@@ -1,4 +1,5 @@
-//! Policy under which an engine decides: new requests use that of the process, earlier requests their own.
+//! Policy under which an engine decides. New requests use the policy of the process, earlier requests the policy with
+//! which they arrived.
 
 use super::Engine;
 use crate::call_settings::call_times;
@@ -27,12 +28,12 @@ impl Engine {
         self.local_addresses = LocalAddresses::default();
     }
 
-    /// Returns the settings by which a kept request is read again: those of its policy.
+    /// Returns the settings with which a kept request is parsed again, from the policy of the request.
     pub(crate) fn reading(&self) -> Reading {
         Reading { limits: self.policy.limits, ..self.stack.core.reading }
     }
 
-    /// Runs `work` under the policy of an earlier request; `None`: under that of new requests.
+    /// Runs `work` under the policy of an earlier request, or, if `None`, under the policy of new requests.
     pub(crate) fn by_policy<T>(&mut self, its: Option<Arc<ActivePolicy>>, work: impl FnOnce(&mut Self) -> T) -> T {
         match its.filter(|its| !Arc::ptr_eq(its, &self.policy)) {
             None => work(self),

@@ -39,8 +39,8 @@ impl Engine {
         if !self.waiting.is_empty() {
             let line = line_of(request, self.shared.call_secret);
             if self.waiting.holds(line) {
-                // Only new requests wait: an ACK ends the retransmissions of its failure at once, and a retransmission
-                // gets the last response of its transaction.
+                // Only new requests wait. An ACK must end the retransmissions of its failure at once, and a
+                // retransmission gets the last response of its transaction.
                 if !self.stack.core.transactions.absorb(now, &request.message, out) {
                     self.hold(now, line, request, out);
                 }
@@ -59,7 +59,7 @@ impl Engine {
     /// Gives a request its transaction and its first stage. A resumed request continues at its stage.
     pub(super) fn begin(&mut self, now: Now, request: &Request<'_>, progress: &mut Progress, out: &mut Outbox) {
         let mut handling = Handling { now, request, server: None, progress, out };
-        // Registrations are answered without a transaction: equal requests get equal answers.
+        // Registrations are answered without a transaction: retransmissions get equal answers.
         if request.method == Method::Register && self.decider().is_for_registrar(now, request) {
             if self.is_filtered(&mut handling) {
                 return;
@@ -108,7 +108,7 @@ impl Engine {
         self.advance(handling);
     }
 
-    /// Answers or drops a request if a filter holds. Returns whether one does.
+    /// Answers or drops a request for which the condition of a filter holds. Returns whether there is such a filter.
     fn is_filtered(&mut self, handling: &mut Handling<'_, '_>) -> bool {
         let Some((place, answer)) = self.decider().filter(handling) else { return false };
         match answer {
@@ -141,9 +141,9 @@ impl Engine {
         Some(admitted)
     }
 
-    /// Registers the connection for later requests to its sender (RFC 5923). The sender is believed only about a port
-    /// of its own address, so no peer gets messages for another machine. By TLS its Via may have a name: the
-    /// certificate is checked when a request is to use the connection.
+    /// Registers the connection for later requests to its sender (RFC 5923). Of the sender's claims only a port of its
+    /// own address is believed, so no peer gets messages for another machine. Over TLS the Via of the sender may have a
+    /// name: the certificate is checked when a request is to use the connection.
     fn alias(&mut self, request: &Request<'_>, flow: Flow) {
         let (top, arrival) = (&request.mandatory.via, request.arrival);
         let own = match top.host.ip() {

@@ -1,4 +1,4 @@
-//! State machines of `core` in one shard: the stack, its roles, and the randomness that they draw.
+//! State machines of `core` in one shard: the stack, its roles, and their source of randomness.
 
 use crate::policy::Policy;
 use crate::process_state::ProcessState;
@@ -58,7 +58,8 @@ impl Stack {
         self.divide_bounds(config, shards);
     }
 
-    /// Divides the memory bounds among the running shards: each has about as many calls of each source.
+    /// Divides the memory bounds among the running shards, because each shard has about the same number of calls of
+    /// each source.
     pub(super) fn divide_bounds(&mut self, config: &Config, shards: usize) {
         if shards != self.divided_among {
             self.divided_among = shards;

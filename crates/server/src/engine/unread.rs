@@ -8,7 +8,7 @@ use strowger_core::{Arrival, Now, Outbox, via};
 use strowger_message::{Message, Method, Name};
 
 impl Decider<'_> {
-    /// Refuses a message that cannot be read, with a response if enough of it can.
+    /// Refuses a message that cannot be parsed. The sender gets a response if enough of the message can be parsed.
     pub(super) fn refuse_unread(&self, now: Now, arrival: &Arrival, unread: &Unread<'_>, out: &mut Outbox) {
         let Unread { error, request: Some(message) } = unread else { return self.counters().unreadable.one() };
         self.messages().requests.one(message.method().unwrap_or(Method::Other));
@@ -27,7 +27,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Answers a request that reached no stage. False: the response is withheld.
+    /// Answers a request that reached no stage. Returns false if the response is withheld.
     fn reply_unrouted(
         &self,
         arrival: &Arrival,
@@ -74,8 +74,9 @@ impl Decider<'_> {
 }
 
 impl Engine {
-    /// Sheds a message. Over UDP it is dropped: the peer sends it again, and most often it is a retransmission itself,
-    /// so a response would end a call that its owner sets up. Over a connection it comes once, so it is answered.
+    /// Sheds a message. Over UDP the message is dropped: the peer retransmits it, and most often the message is a
+    /// retransmission itself, so a response would end a call that is being set up. Over a connection there is no
+    /// retransmission, so the message is answered.
     pub fn shed(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if !arrival.transport.is_reliable() {
             return;

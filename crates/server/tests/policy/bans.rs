@@ -28,7 +28,7 @@ fn who_fails_too_often_is_not_heard() {
     bob.register();
 }
 
-/// Beyond this number of sources the oldest is forgotten, with its failures.
+/// Checks that beyond this number of sources the oldest source is forgotten, with its failures.
 #[test]
 fn so_many_sources_are_watched() {
     let bounds = EngineBounds { ban_sources: 64, ..EngineBounds::default() };
@@ -101,7 +101,7 @@ fn scanners_hear_nothing() {
     assert_eq!(site.counts().banned, 1);
 }
 
-/// Sends this over a connection, followed by OPTIONS. Returns the data received within `limit`.
+/// Sends these bytes over a connection, followed by OPTIONS. Returns the data received within `limit`.
 fn over_tcp(site: &Site, text: &str, limit: Duration) -> Option<String> {
     let phone = Phone::new(site.connect(Transport::Tcp), "sip:mallory@example.net");
     phone.send(&text.replace("SIP/2.0/UDP", "SIP/2.0/TCP"));

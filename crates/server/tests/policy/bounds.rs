@@ -12,14 +12,14 @@ fn statuses(phone: &Phone) -> Vec<u16> {
     std::iter::from_fn(|| phone.within(Duration::from_millis(100))).map(|got| got.status()).collect()
 }
 
-/// Sends requests to this number of names, each of a call of its own.
+/// Sends requests to this number of names. Each request is of a call of its own.
 fn names(phone: &Phone, count: usize) {
     for n in 0..count {
         phone.send(&phone.text(&phone.call("MESSAGE", &format!("sip:x@name{n}.example.net"))));
     }
 }
 
-/// Half of the room is for requests that have shown a password or belong to a call.
+/// Checks that half of the room is reserved for requests that have proved a password or belong to a call.
 #[test]
 fn look_ups_beyond_the_bound_are_refused() {
     let site = start_within(OPEN, &[], EngineBounds { lookups: 16, ..EngineBounds::default() });
@@ -66,7 +66,7 @@ fn so_many_messages_of_a_call_wait_behind_another() {
     assert_eq!(site.counts().held_dropped, 2);
 }
 
-/// Callers without a password leave half of the room to others.
+/// Checks that callers without a password leave half of the room to other callers.
 #[test]
 fn so_many_calls_are_logged_at_a_time() {
     let site = start_within("", &["alice", "bob"], EngineBounds { logged_calls: 4, ..EngineBounds::default() });

@@ -59,7 +59,7 @@ fn a_route_token_of_one_call_opens_no_other() {
     target.hears_nothing();
 }
 
-/// Any caller may call Bob, and gets a route token for the call. It leads to Bob only.
+/// Checks that any caller may call Bob, and gets a route token for the call, which is valid only for requests to Bob.
 #[test]
 fn the_route_token_of_a_foreign_call_leads_to_its_callee() {
     let site = start("", &["bob"]);
@@ -122,8 +122,8 @@ fn the_route_token_of_a_foreign_call_leads_to_its_callee() {
     }
 }
 
-/// The route token of an emergency call, which needs no password, leads nowhere else: not even through the emergency
-/// gateway.
+/// Checks that the route token of an emergency call, which needs no password, is valid for no other target, not even
+/// through the emergency gateway.
 #[test]
 fn the_route_token_of_a_call_for_help_leads_nowhere_else() {
     let site = start("emergency.target = \"sip:127.0.0.1:5070;lr\"", &[]);
@@ -219,7 +219,7 @@ fn bindings_and_routes_outlive_a_restart() {
     alice.calls(&bob);
 }
 
-/// Text of a phone's message with another address in its Contact.
+/// Returns the text of a phone's message with another address in its Contact.
 fn hidden(phone: &Phone, text: &str, address: &str) -> String {
     text.replace(&format!("phone@{}", phone.address), &format!("phone@{address}"))
 }
@@ -290,7 +290,8 @@ fn a_phone_by_tcp_is_reached_by_its_connection() {
     assert_eq!(alice.answer().status(), 200);
 }
 
-/// A phone that registered over a connection and listens at the address of its Contact (RFC 3261 section 18.1.1).
+/// Covers a phone that registered over a connection and listens at the address of its Contact (RFC 3261 section
+/// 18.1.1).
 #[test]
 fn a_phone_by_tcp_is_reached_where_it_listens_when_its_connection_is_gone() {
     let site = start("registrar.authenticate = false", &[]);

@@ -12,7 +12,7 @@ fn register(site: &Site, user: &str, contact: &str) -> (Phone, Got) {
     (phone, got)
 }
 
-/// Closes the connection; the server notices.
+/// Closes the connection, and waits until the server has noticed it.
 fn hang_up(site: &Site, phone: Phone) {
     site.settle();
     let before = site.connections();

@@ -14,12 +14,12 @@ fn register_behind_nat(phone: &Phone, user: &str) {
     assert_eq!(got.status(), 200, "{}", got.0);
 }
 
-/// Returns the pings that have arrived at this phone, repetitions included.
+/// Returns the pings that have arrived at this phone, including retransmissions.
 fn pings_at(phone: &Phone) -> Vec<Got> {
     std::iter::from_fn(|| phone.ping_within(Duration::ZERO)).collect()
 }
 
-/// Lets time pass while the phones answer their pings. Returns the number of pings at each.
+/// Advances the clock while the phones answer their pings. Returns the number of pings at each phone.
 fn answer_pings(site: &Site, phones: &[Phone], time: Duration) -> Vec<usize> {
     let (step, mut heard) = (Duration::from_millis(250), vec![0; phones.len()]);
     for _ in 0..time.as_millis() / step.as_millis() {
@@ -54,7 +54,7 @@ fn every_phone_behind_nat_is_pinged_once_an_interval() {
     assert_eq!(site.counts().pings_unanswered, 0);
 }
 
-/// Timer E: RFC 3261 section 17.1.2.2.
+/// Checks Timer E (RFC 3261 section 17.1.2.2).
 #[test]
 fn a_lost_ping_is_sent_again() {
     let site = start("nat.ping_interval = \"1h\"", &["bob"]);
@@ -96,7 +96,8 @@ fn a_phone_that_answers_no_ping_stays_registered() {
     alice.calls(&bob);
 }
 
-/// RFC 3261 section 17.1.2.2: nothing is repeated over a reliable transport. Section 18.4: no response arrives after its end.
+/// Checks that nothing is retransmitted over a reliable transport (RFC 3261 section 17.1.2.2), and that the ping ends
+/// with its connection, over which no response can arrive afterwards (section 18.4).
 #[test]
 fn a_ping_ends_with_its_connection() {
     let site = start("nat.ping_interval = \"1h\"", &["bob"]);
@@ -111,7 +112,7 @@ fn a_ping_ends_with_its_connection() {
     assert_eq!((counts.pings_pending, counts.client_transactions, counts.pings_unanswered), (0, 0, 0));
 }
 
-/// Beyond the bound a ping still keeps its flow open, but is not repeated.
+/// Checks that a ping beyond the bound still keeps its flow open, but is not retransmitted.
 #[test]
 fn pending_pings_are_bounded() {
     let users = ["alice", "bob", "carol"];

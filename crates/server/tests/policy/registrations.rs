@@ -4,7 +4,7 @@ use crate::site::*;
 use std::time::Duration;
 use strowger_core::Transport;
 
-/// Lifetimes of the contacts in a 200, by URI.
+/// Returns the lifetimes of the contacts in a 200, by URI.
 fn contacts(got: &Got) -> Vec<(String, u32)> {
     assert_eq!(got.status(), 200, "{}", got.0);
     let contact = |value: &&str| {
@@ -56,7 +56,8 @@ fn contacts_come_and_go() {
     assert_eq!(site.bindings(), 0);
 }
 
-/// A phone that only knows the server's address writes it into Request-URI and To: it names a user of the only domain.
+/// Covers a phone that knows only the server's address and writes it into Request-URI and To, where the address names a
+/// user of the only domain.
 #[test]
 fn the_registrar_is_known_by_its_address_too() {
     let site = start("", &["bob"]);
@@ -236,7 +237,8 @@ fn a_copy_changes_and_tells_nothing() {
     assert_eq!(contacts(&register(&bob, ""))[0].0, "sip:b@192.0.2.1");
 }
 
-/// Outbound (RFC 5626 section 6): over a stream this server is the first hop of a flow; over UDP it is not, unless another proxy is, which sets `ob`.
+/// Checks Outbound (RFC 5626 section 6): over a stream this server is the first hop of a flow. Over UDP it is not;
+/// another proxy may be, which then sets `ob`.
 #[test]
 fn a_device_may_require_flows_where_they_are_kept() {
     let site = start("registrar.authenticate = false", &[]);

@@ -91,7 +91,8 @@ fn everyone_without_passwords() {
     comes_through(&alice, &foreign, &alice.text(&alice.call("MESSAGE", &foreign_uri(&foreign))));
 }
 
-/// A phone shows the caller's name without the port: a local name with another port needs a password too.
+/// Checks that a local name with another port needs a password too, because a phone shows the caller's name without the
+/// port.
 #[test]
 fn a_port_or_a_dot_in_from_hides_no_local_user() {
     let (site, alice, bob, stranger, _) = world("domains = [\"example.org\", \"{ip}\"]");
@@ -107,7 +108,8 @@ fn a_port_or_a_dot_in_from_hides_no_local_user() {
     comes_through(&alice, &bob, &alice.text(&call));
 }
 
-/// A sips URI promises TLS up to the phone (RFC 3261 section 26.2.2): a phone that registered by UDP is no target.
+/// Checks that a phone that registered by UDP is no target of a sips URI, which promises TLS up to the phone (RFC 3261
+/// section 26.2.2).
 #[test]
 fn a_sips_uri_leads_to_no_phone_without_tls() {
     let (_site, _, bob, stranger, _) = world("");
@@ -161,13 +163,13 @@ fn a_to_tag_alone_opens_nothing() {
     foreign.hears_nothing();
 }
 
-/// Header lines, except From, that name the caller in a received request.
+/// Returns the header lines, except From, that name the caller in a received request.
 fn named(got: &Got) -> Vec<String> {
     let names = ["P-Preferred-Identity", "P-Asserted-Identity", "Remote-Party-ID"];
     names.iter().flat_map(|name| got.all(name).into_iter().map(move |value| format!("{name}: {value}"))).collect()
 }
 
-/// RFC 3325 sections 5 and 7.
+/// Checks RFC 3325 sections 5 and 7.
 #[test]
 fn a_caller_that_withholds_its_identity_is_not_named() {
     let (_site, alice, bob, stranger, foreign) = world("");
@@ -225,7 +227,7 @@ fn no_caller_is_named_as_a_user_of_ours_whose_password_it_did_not_show() {
     assert_eq!(named(&comes_through(&alice, &bob, &alice.text(&call))), [""; 0]);
 }
 
-/// Without authentication of calls, names of callers are not checked either.
+/// Checks that without authentication of calls, the names of callers are not checked either.
 #[test]
 fn where_calls_need_no_password_callers_are_named_as_they_say() {
     let (_site, alice, bob, ..) = world("auth.calls = false");

@@ -11,7 +11,7 @@ pub(crate) fn start(lines: &str, users: &[&str]) -> Site {
     with_users(Site::start(&text("127.0.100.1", lines)), users)
 }
 
-/// Starts it with other bounds of the engine than those of a process.
+/// Starts the same registrar with these bounds of the engine in place of those of a process.
 pub(crate) fn start_within(lines: &str, users: &[&str], bounds: EngineBounds) -> Site {
     with_users(Site::start_within(&text("127.0.100.1", lines), bounds), users)
 }

@@ -1,4 +1,4 @@
-//! Order of the messages of a call: they wait for earlier ones that wait for a look-up.
+//! Order of the messages of a call: messages wait for earlier messages that wait for a look-up.
 
 use crate::site::*;
 

@@ -1,4 +1,4 @@
-//! Accounting: each call has one record, however it ends, and the events that the settings ask for.
+//! Accounting: each call has one record, however the call ends, and the events that the settings ask for.
 
 use crate::dialogs::{answer_byes, answered, from_phone, of_alice, of_bob, request};
 use crate::site::{ALICE, BOB, CALL_SECRET, Site, authorized, invite, line, response};
@@ -219,7 +219,7 @@ fn a_call_that_is_cancelled_has_one_record() {
     assert_eq!(of_it, events(&[("missed", "caller", 487)]));
 }
 
-/// A server behind this one asks for a password.
+/// Covers a server behind this one that asks for a password.
 #[test]
 fn an_invite_that_is_challenged_has_no_record_of_its_own() {
     for comes_again in [true, false] {
@@ -309,7 +309,7 @@ fn calls_that_this_server_ends_say_so() {
     assert_eq!(of_it, events(&[("invite", "callee", 200), ("bye", "session timer", 0)]));
 }
 
-/// Without Record-Route no BYE passes here.
+/// Covers a call without Record-Route, whose BYE does not pass this server.
 #[test]
 fn of_a_call_that_passes_elsewhere_the_end_is_not_known() {
     let mut site = with_bob("proxy.record_route = false\n");
@@ -341,7 +341,7 @@ fn rules_say_what_is_accounted() {
     }
 }
 
-/// The first rule that names an account counts. Without such a rule the column is empty.
+/// Checks that the first rule that names an account counts, and that the column is empty without such a rule.
 #[test]
 fn rules_say_what_a_call_is_accounted_as() {
     for (settings, account) in [
@@ -383,7 +383,7 @@ fn numbers_and_addresses_are_masked_before_a_row_leaves() {
     assert_eq!(cdr.fields[0].1, "+4930123*** at 192.0.2.0");
 }
 
-/// The callee has no phone: no request is forwarded.
+/// Covers a callee without a phone: no request is forwarded.
 #[test]
 fn a_call_that_this_server_refuses_is_accounted_once_its_caller_is_known() {
     let mut site = Site::new("accounting.cdr = true\naccounting.events = true\n");
@@ -402,7 +402,7 @@ fn a_call_that_this_server_refuses_is_accounted_once_its_caller_is_known() {
     none(&mut site);
 }
 
-/// Fields for the dialled number, if rules translate it, and for the reason of a refusal.
+/// Checks the fields for the dialled number, if rules translate it, and for the reason of a refusal.
 #[test]
 fn a_record_has_the_dialled_number_and_the_reason_of_a_refusal() {
     let fields = "accounting.fields = [\"Request-URI\", \"Refusal\"]\n";
@@ -426,7 +426,8 @@ fn a_record_has_the_dialled_number_and_the_reason_of_a_refusal() {
     assert_eq!(cdr.fields[1], ("Refusal".to_owned(), "the user is not registered".to_owned()));
 }
 
-/// A connection proves no account, and its owner may call unknown users all day: such rows are limited.
+/// Checks that the rows of refused calls are limited if only a connection proves the source: a connection proves no
+/// account, and its owner could call unknown users all day.
 #[test]
 fn refused_calls_without_a_password_have_so_many_rows_a_minute() {
     let mut site = Site::new("auth.calls = false\naccounting.cdr = true\n");

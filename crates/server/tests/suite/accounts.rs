@@ -1,4 +1,4 @@
-//! Accounts in route tokens: after the removal of an account its tokens open nothing, with any From and after any
+//! Accounts in route tokens: after the removal of an account its tokens give no access, with any From and after any
 //! refresh.
 
 use crate::call_beginnings::{GATEWAY, Office, reaches};
@@ -49,8 +49,8 @@ fn a_removed_user_renews_nothing_under_another_name() {
     assert!(passes(&mut office, "BYE", OTHERS[0], &call, 30), "a call can be ended");
 }
 
-/// No event follows a row that was deleted in a database. A renewal asks for the user of the route token, and for no
-/// other.
+/// Checks that a renewal asks for the user of the route token, and for no other user. No event follows the deletion of
+/// a row in a database.
 #[test]
 fn a_subscription_is_renewed_in_the_name_of_its_account() {
     let mut office = Office::new("registrar.authenticate = true\n");
@@ -65,7 +65,8 @@ fn a_subscription_is_renewed_in_the_name_of_its_account() {
     let _ = reaches(&sent, "SUBSCRIBE");
 }
 
-/// The seal of a Contact that the other party has refreshed since is younger than the removal. The route token is not.
+/// Checks that a removed account gets no access by a younger seal: the seal of a Contact that the other party has
+/// refreshed since the removal is younger than the removal, but the route token is not.
 #[test]
 fn no_refresh_makes_a_route_token_younger_than_a_removal() {
     for is_stale in [false, true] {
@@ -90,7 +91,7 @@ fn no_refresh_makes_a_route_token_younger_than_a_removal() {
     }
 }
 
-/// A subscriber may take its route set from a NOTIFY (RFC 6665 section 4.4.1).
+/// Covers a subscriber that takes its route set from a NOTIFY (RFC 6665 section 4.4.1).
 #[test]
 fn the_route_token_in_a_notify_states_the_account_of_its_subscriber() {
     for is_removed_before in [false, true] {
@@ -119,8 +120,8 @@ fn the_route_token_in_a_notify_states_the_account_of_its_subscriber() {
     }
 }
 
-/// A seal alone states no account, and neither do the route tokens of earlier versions: it renews no subscription, and
-/// after a removal it opens nothing from before.
+/// Checks that a seal alone, which states no account, renews no subscription, and after a removal gives no access to
+/// earlier dialogs. The route tokens of earlier versions state no account either.
 #[test]
 fn a_seal_alone_renews_no_subscription() {
     let mut office = Office::new("registrar.authenticate = true\n");
@@ -136,7 +137,7 @@ fn a_seal_alone_renews_no_subscription() {
     assert!(!passes(&mut office, "MESSAGE", OTHERS[1], &sealed, 6));
 }
 
-/// The callee of a call has the account that the call was for.
+/// Checks that the callee of a call has the account for which the call was.
 #[test]
 fn the_removal_of_a_callee_ends_what_its_route_token_opens() {
     let mut site = crate::site::Site::new(

@@ -14,7 +14,7 @@ pub(crate) const GATEWAY: &str = "203.0.113.1:5060";
 const RULES: &str = "[[call_limit]]\nname = \"line\"\nper = \"user\"\nmost = 1\nstatus = 486\n\
                      [[rule]]\nname = \"out\"\nto = [\"sip:203.0.113.1:5060\"]\ncall_limits = [\"line\"]\n";
 
-/// Server whose rule leads every request to the gateway. Each user may have one call at a time, and each call is
+/// Server whose rule sends every request to the gateway. Each user may have one call at a time, and each call is
 /// recorded.
 pub(crate) struct Office {
     pub(crate) site: Site,
@@ -92,7 +92,7 @@ impl Office {
     }
 }
 
-/// Returns the request of this method that leaves, as the gateway gets it.
+/// Returns the sent request of this method, as the gateway gets it.
 #[track_caller]
 pub(crate) fn reaches<'a>(sent: &'a str, method: &str) -> &'a str {
     let start = format!("{method} sip:");
@@ -126,7 +126,7 @@ fn a_to_tag_that_was_made_up_hides_no_call() {
     assert_eq!(of_call.end.expect("an end") - of_call.answer.expect("an answer"), 5_000);
 }
 
-/// Tag of the callee that such a caller chooses: another dialog may have the same tags.
+/// Covers a caller that chooses the tag of the callee, so that another dialog may have the same tags.
 #[test]
 fn the_bye_of_a_dialog_with_the_same_tags_hides_no_call() {
     let mut site = Site::new("auth.calls = false\naccounting.cdr = true\n");
@@ -244,7 +244,7 @@ fn the_route_token_of_a_call_that_only_rang_opens_none() {
     }
 }
 
-/// Without tracked calls, the route token alone states that a call was answered.
+/// Checks that without tracked calls, only the route token states that a call was answered.
 #[test]
 fn an_untracked_call_is_known_by_its_route_token() {
     let settings = format!("[[rule]]\nname = \"out\"\nto = [\"sip:{GATEWAY}\"]\n");
@@ -260,7 +260,8 @@ fn an_untracked_call_is_known_by_its_route_token() {
     }
 }
 
-/// A call of an earlier process continues where no calls are kept. Where calls are kept, the table has all of them.
+/// Checks that a call of an earlier process continues if no calls are kept. If calls are kept, the table has all of
+/// them.
 #[test]
 fn after_a_restart_a_call_of_before_goes_on() {
     for (settings, seconds, is_known) in [
@@ -284,7 +285,7 @@ fn after_a_restart_a_call_of_before_goes_on() {
     }
 }
 
-/// Steps of the wall clock: a machine learns the true time long after its start, or an operator sets the clock.
+/// Covers steps of the wall clock: a machine learns the true time long after its start, or an operator sets the clock.
 #[test]
 fn a_step_of_the_wall_clock_ends_no_call_and_opens_none() {
     const CONTACT: &str = "Contact: <sip:alice@198.51.100.7:5060>\r\n";
@@ -356,7 +357,8 @@ fn the_removal_of_an_account_ends_what_its_route_tokens_open() {
     assert!(passes(&mut office, "SUBSCRIBE", &subscription, 15));
 }
 
-/// No event follows a row that was deleted in a database: each renewal of a subscription asks for the user.
+/// Checks that each renewal of a subscription asks for the user, because no event follows the deletion of a row in a
+/// database.
 #[test]
 fn a_subscription_is_renewed_while_its_user_exists() {
     let mut office = Office::new("registrar.authenticate = true\n");

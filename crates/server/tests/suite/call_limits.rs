@@ -121,7 +121,7 @@ fn each_source_address_has_a_limit() {
     assert!(call(&mut site, 5, "198.51.100.7:5070", "sip:b@example.net").is_ok());
 }
 
-/// A caller that has one address of an IPv6 network has all of them.
+/// Checks that an IPv6 network has one limit, because a caller that has one address of the network has all of them.
 #[test]
 fn each_ipv6_network_has_one_limit() {
     for (setting, other, network) in [
@@ -152,7 +152,7 @@ fn each_caller_has_a_limit() {
     assert!(call(&mut site, 5, BOB, "sip:carol@example.net").is_ok());
 }
 
-/// Writes the INVITE as an application server, in place of the gateway, sends it on to another number.
+/// Writes the INVITE in the form in which an application server, in place of the gateway, sends it to another number.
 fn sent_on(forwarded: &str, number: &str) -> String {
     let (_, rest) = forwarded.split_once("\r\n").expect("a start line and headers");
     format!(
@@ -251,8 +251,8 @@ fn each_target_that_a_server_before_this_one_forks_to_counts() {
     }
 }
 
-/// A Via of this server does not prove that a request is of this call: a server sends a request back only while the
-/// INVITE is open.
+/// Checks that a Via of this server does not prove that a request belongs to this call: a server sends a request back
+/// only while the INVITE is open.
 #[test]
 fn a_via_of_this_server_hides_no_second_call() {
     let caller = "sip:carol@example.net";

@@ -1,4 +1,4 @@
-//! Credentials in a cache alone: registered users are verified from it, without the database.
+//! Credentials in a cache only: the requests of registered users are verified from the cache, without the database.
 
 use crate::site::*;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use strowger_store::ticket::Ticket as BindingTicket;
 
 const PASSWORD: &str = "secret of alice";
 
-/// Cache in another process: it does its work at once, and its answer comes when the test wants it.
+/// Cache in another process. It carries out requests at once, and the test decides when its answer arrives.
 struct Remote {
     local: LocalCache,
     receivers: Receivers,
@@ -142,7 +142,7 @@ impl Site {
         self.registers_as("alice", password, cseq, contact, seconds)
     }
 
-    /// Registers by this spelling of her name.
+    /// Registers alice by this spelling of her name.
     fn registers_as(&mut self, spelled: &str, password: &str, cseq: u32, contact: &str, seconds: u32) -> String {
         let expires = format!("Expires: {seconds}\r\n");
         let challenged = self.receive(ALICE, &register(cseq, contact, &expires));
@@ -224,7 +224,7 @@ fn unregistered_users_are_challenged_and_not_banned() {
     assert_eq!((counts.credentials_missing, counts.failed_authentications, counts.banned), (30, 0, 0));
 }
 
-/// A cache in the same process answers at once.
+/// Covers a cache in the same process, which answers at once.
 #[test]
 fn credentials_end_with_the_last_binding() {
     let mut site = with_bob("", local());
@@ -262,7 +262,7 @@ fn a_registration_that_the_table_refuses_stores_nothing() {
     assert_eq!(site.shared.counts().credentials_missing, 1);
 }
 
-/// Spellings of her phones: they may send her name or her address, each with its own HA1.
+/// Covers the spellings of her phones: they may send her name or her address, each with its own HA1.
 #[test]
 fn credentials_by_each_spelling_end_with_the_last_binding() {
     let mut site = with_bob("", local());

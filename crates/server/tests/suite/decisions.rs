@@ -131,7 +131,7 @@ fn numbers_are_translated_stripped_and_prepended() {
     assert_eq!((&*got[0].0, uri(&got[0].1)), (BOB, "sip:81@198.51.100.8:5060"));
 }
 
-/// The first rule that sets a key counts, separately for each key.
+/// Checks that for each key the first rule that sets it counts.
 #[test]
 fn several_rules_change_one_number() {
     let set = |name: &str, key: &str| {
@@ -162,7 +162,7 @@ fn several_rules_change_one_number() {
     }
 }
 
-/// Each of these forms leads where the plain form does (RFC 3261 section 19.1.4, RFC 3966).
+/// Checks that each of these forms has the same target as the plain form (RFC 3261 section 19.1.4, RFC 3966).
 #[test]
 fn no_form_of_a_user_or_number_gets_around_a_rule() {
     let mut site = site(
@@ -194,8 +194,8 @@ fn no_form_of_a_user_or_number_gets_around_a_rule() {
     }
 }
 
-/// A Request-URI of a local domain, for which no caller needs a password, is not enough if a rule leads the request
-/// outside.
+/// Checks that a Request-URI of a local domain, for which no caller needs a password, is not enough if a rule sends the
+/// request outside.
 #[test]
 fn a_rule_leads_outside_only_those_who_may_be_relayed() {
     let rule = |more: &str| {
@@ -289,7 +289,7 @@ fn a_rule_drops_what_it_names() {
     assert_eq!(statuses(&receive(&mut site, ALICE, &invite(2, "sip:bob@example.org")), ALICE), [480]);
 }
 
-/// Calls count from their INVITE to their BYE, or their failure.
+/// Checks that calls count from their INVITE to their BYE, or their failure.
 #[test]
 fn calls_count_under_limits_until_they_end() {
     let mut site = site(&format!(
@@ -376,7 +376,7 @@ fn statuses_of_users_that_are_away_and_cancels_that_match_nothing_are_settings()
     assert_eq!(ask(scripted), (vec![404], vec![]));
 }
 
-/// Requests leave for a place of rules with the Request-URI that the rules saw, and without other Routes.
+/// Checks that requests are sent to a place of rules with the Request-URI that the rules saw, and without other Routes.
 #[test]
 fn routes_of_the_caller_lead_no_place_of_a_rule_elsewhere() {
     let mut site = site(&format!(

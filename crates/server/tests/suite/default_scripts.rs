@@ -110,7 +110,7 @@ impl Script {
         self.ask(ask).into_iter().find(|(_, text)| status(text).is_none())
     }
 
-    /// Answers a request at its callee. Returns the messages that leave then.
+    /// Answers a request at its callee. Returns the messages that are sent then.
     fn answered(&mut self, ask: &Ask<'_>, code: u16) -> Vec<(String, String)> {
         let Some((at, text)) = self.forwarded(ask) else { return Vec::new() };
         let response = answer(&text, code, "Contact: <sip:x@203.0.113.99>\r\n");
@@ -124,7 +124,7 @@ impl Script {
         (statuses(&got, ask.at) == [180]).then_some((at, text))
     }
 
-    /// Cancels a ringing call, while the phone answers the INVITE with this status. Returns the messages that leave
+    /// Cancels a ringing call, while the phone answers the INVITE with this status. Returns the messages that are sent
     /// then.
     fn cancelled(&mut self, ask: &Ask<'_>, code: u16) -> Option<Vec<(String, String)>> {
         let (at, text) = self.rings(ask)?;
@@ -150,7 +150,7 @@ impl Script {
         receive(&mut self.site, ask.at, &text).into_iter().find(|(_, text)| status(text).is_none())
     }
 
-    /// Returns the seconds until the ringing call is given up; `None`: it lasts longer.
+    /// Returns the seconds until the ringing call is abandoned; `None` if it lasts longer.
     fn given_up_after(&mut self, seconds: u32) -> Option<u32> {
         (1..=seconds).find(|_| self.site.wait(1_000).contains("CANCEL "))
     }
@@ -212,7 +212,7 @@ fn uncommented(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// Checks that a file does this; with a name, that the named part does it.
+/// Checks that a file does this, and if a name is given, that the file no longer does it without the named part.
 #[track_caller]
 fn does(file: &str, name: Option<&str>, check: impl Fn(&mut Script) -> bool) {
     let text = example(file);
@@ -250,7 +250,8 @@ fn counts_forwards(script: &mut Script) -> bool {
     has_line(&none, "Max-Forwards: 10") && has_line(&some, "Max-Forwards: 6") && refused == Some(483)
 }
 
-/// Checks that the ACK of a failure ends its retransmissions, and that an ACK of no call goes nowhere.
+/// Checks that the ACK of a failure ends the retransmissions of the failure, and that an ACK of no call is not
+/// forwarded.
 fn absorbs_acks(script: &mut Script) -> bool {
     script.answered(&CALL, 603);
     let ack = Ask { method: "ACK", tag: ";tag=t", ..CALL };
@@ -266,7 +267,7 @@ fn routes_byes(script: &mut Script) -> bool {
     bye.is_some_and(|(_, text)| text.starts_with("BYE sip:x@203.0.113.99 ") && !text.contains("\r\nRoute: "))
 }
 
-/// Checks that a BYE is written down, also one that fails.
+/// Checks that a BYE is accounted, including a BYE that fails.
 fn accounts_byes(script: &mut Script) -> bool {
     [200, 500].into_iter().all(|code| {
         let Some((at, bye)) = script.within(&CALL, "BYE") else { return false };
@@ -277,13 +278,13 @@ fn accounts_byes(script: &mut Script) -> bool {
     })
 }
 
-/// Checks that an INVITE is written down when it is answered.
+/// Checks that an INVITE is accounted when it is answered.
 fn accounts_invites(script: &mut Script) -> bool {
     script.answered(&CALL, 200);
     script.events() == [("invite".to_owned(), 200)]
 }
 
-/// Checks that a call is written down that its callee did not take.
+/// Checks that a call that its callee did not answer is accounted.
 fn accounts_missed_calls(script: &mut Script) -> bool {
     script.answered(&CALL, 603);
     script.events() == [("missed".to_owned(), 603)]
@@ -309,7 +310,7 @@ fn saves_registrations(script: &mut Script) -> bool {
     saved && call.is_some_and(|(at, text)| at == CAROL && uri(&text) == "sip:dave@203.0.113.40")
 }
 
-/// Checks that a request to another domain goes there, with this header line.
+/// Checks that a request to another domain is sent there, with this header line.
 fn marks_what_leaves(script: &mut Script, line: &str) -> bool {
     let foreign = Ask { uri: "sip:dave@203.0.113.77", ..OWN };
     script.forwarded(&foreign).is_some_and(|(at, text)| at == ELSEWHERE && has_line(&text, line))

@@ -68,7 +68,7 @@ pub(crate) fn of_alice(method: &str, ok: &str, cseq: u32, more: &str) -> String 
     )
 }
 
-/// Writes a request of bob's phone in the dialog that its answer to this INVITE made.
+/// Writes a request of bob's phone in the dialog that its answer to this INVITE created.
 pub(crate) fn of_bob(method: &str, forwarded: &str, tag: &str, cseq: u32, more: &str) -> String {
     let contact = line(forwarded, "Contact").trim_matches(['<', '>']);
     format!(
@@ -184,7 +184,7 @@ fn a_bye_ends_the_dialog_if_its_answer_says_so() {
     }
 }
 
-/// Dialogs end with the transaction of a BYE that has no response.
+/// Checks that a dialog ends with the transaction of a BYE that has no response.
 #[test]
 fn a_bye_without_an_answer_ends_the_dialog() {
     let mut site = with_bob("");
@@ -230,7 +230,7 @@ fn a_call_that_lasts_too_long_gets_a_bye_on_both_sides() {
     assert_eq!((counts.servers, counts.clients), (0, 0));
 }
 
-/// Each BYE takes the way of a request of the peer: Routes of other proxies behind this server stay.
+/// Checks that each BYE is routed like a request of the peer: Routes of other proxies behind this server are kept.
 #[test]
 fn a_bye_of_ours_passes_the_other_proxies_of_the_dialog() {
     let mut site = with_bob("");
@@ -281,7 +281,7 @@ fn a_renewal_that_is_accepted_moves_its_parties() {
     }
 }
 
-/// A session that is not refreshed in its time ends with a BYE to both parties.
+/// Checks that a session that is not refreshed in time ends with a BYE to both parties.
 #[test]
 fn a_session_lasts_as_long_as_it_is_refreshed() {
     let mut site = Site::new(&format!("{TRACKED}dialogs.session_expires = \"2m\"\n").replace("60s", "1h"));
@@ -307,7 +307,7 @@ fn a_session_lasts_as_long_as_it_is_refreshed() {
     assert_eq!(counts(&site), (0, 0, 0));
 }
 
-/// Session timer of the parties: it counts if the server asks for none.
+/// Covers a session timer of the parties, which is used if the server asks for none.
 #[test]
 fn a_session_without_a_timer_lasts() {
     for (timer, lasts) in [("", true), ("Session-Expires: 90;refresher=uas\r\n", false)] {
@@ -325,7 +325,7 @@ fn a_session_without_a_timer_lasts() {
     }
 }
 
-/// Two phones answer at once: the caller has two dialogs, and each is ended.
+/// Covers two phones that answer at once: the caller has two dialogs, and each is ended.
 #[test]
 fn every_dialog_of_a_fork_is_ended() {
     let mut site = with_bob("");
@@ -374,7 +374,7 @@ fn no_more_calls_than_the_bound_are_tracked() {
     assert_eq!(counts(&site).0, 2);
 }
 
-/// A peer that knows a call but has no route token of this server changes nothing in it.
+/// Checks that a peer that knows a call but has no route token of this server changes nothing in the call.
 #[test]
 fn requests_without_our_route_token_end_no_dialog() {
     let mut site = with_bob("");

@@ -1,5 +1,5 @@
-//! Callees that rang and lost to another: an early dialog ends with its branch, and does not keep a call whose last
-//! answered dialog has ended.
+//! Callees that rang and lost to another callee: an early dialog ends with its branch, and does not keep a call whose
+//! last answered dialog has ended.
 
 use crate::accounting::rows;
 use crate::dialogs::{counts, of_alice};
@@ -26,7 +26,7 @@ fn site(settings: &str) -> Site {
     site
 }
 
-/// Writes a response from there, with this tag and a Contact there.
+/// Writes a response from this place, with this tag and a Contact at this place.
 fn from(at: &str, forwarded: &str, status: &str, tag: &str) -> String {
     response_at(at, forwarded, status, tag)
 }
@@ -55,21 +55,21 @@ fn answers(site: &mut Site, place: &str, forwarded: &str, tag: &str) -> String {
     sent.into_iter().find(|(_, text)| text.starts_with("SIP/2.0 200 ")).expect("alice hears it").1
 }
 
-/// Fails at this place. Returns the INVITEs that leave then.
+/// Fails at this place. Returns the INVITEs that are sent then.
 fn fails(site: &mut Site, place: &str, forwarded: &str, status: &str, tag: &str) -> Vec<(String, String)> {
     let sent = receive(site, place, &from(place, forwarded, status, tag));
     assert!(sent.iter().any(|(at, text)| at == place && text.starts_with("ACK ")), "{sent:?}");
     invites(&sent).into_iter().cloned().collect()
 }
 
-/// Waits. Returns the INVITEs that leave then.
+/// Advances the clock. Returns the INVITEs that are sent then.
 fn waits(site: &mut Site, ms: u64) -> Vec<(String, String)> {
     site.wait(ms);
     let sent = sent(site);
     invites(&sent).into_iter().cloned().collect()
 }
 
-/// Hangs up. At most one BYE may be sent at a moment, since its CSeq is the time.
+/// Sends a BYE. At most one BYE may be sent at a moment, since its CSeq is the time.
 fn hangs_up(site: &mut Site, place: &str, ok: &str) {
     let cseq = site.now.mono as u32;
     let sent = receive(site, ALICE, &of_alice("BYE", ok, cseq, ""));
@@ -98,7 +98,7 @@ fn limited(site: &Site) -> u32 {
     site.shared.call_limits.list().iter().map(|(_, calls)| calls).sum()
 }
 
-/// Asserts that the call that this 200 answered 3 s ago ends with alice's BYE: in the table, under its limit, in its
+/// Asserts that the call that this 200 answered 3 s ago ends with alice's BYE in the table, under its limit and in its
 /// record.
 #[track_caller]
 fn ends_at_its_bye(site: &mut Site, place: &str, ok: &str) {
@@ -177,7 +177,7 @@ fn a_gateway_that_rang_and_failed_leaves_the_call_to_the_next() {
     }
 }
 
-/// A gateway that rings and falls silent: the end of its transaction is the end of the branch.
+/// Covers a gateway that rings and then does not answer: the branch ends with its transaction.
 #[test]
 fn a_gateway_that_rang_and_never_answers_its_cancel_ends_with_its_transaction() {
     let mut site = site(&format!("to = [\"sip:{GATEWAY}\", \"sip:{SECOND}\"]\nring_timeout = \"5s\"\n"));
@@ -193,7 +193,8 @@ fn a_gateway_that_rang_and_never_answers_its_cancel_ends_with_its_transaction() 
     ends_at_its_bye(&mut site, SECOND, &ok);
 }
 
-/// Several phones ring behind one next hop. Their dialogs end together, since the end of a single one is not seen here.
+/// Covers several phones that ring behind one next hop. Their dialogs end together, since this server does not see the
+/// end of a single one.
 #[test]
 fn phones_behind_one_next_hop_end_with_its_branch() {
     let forks = |site: &mut Site| {
@@ -217,8 +218,8 @@ fn phones_behind_one_next_hop_end_with_its_branch() {
     ends_at_its_bye(&mut taken, BOB, &ok);
 }
 
-/// A phone answers though it was cancelled. While the call continues, that is one more dialog of it. Afterwards the
-/// answer is dropped, and the record stays as it was written.
+/// Covers a phone that answers though it was cancelled. While the call continues, the answer begins one more dialog of
+/// the call. Afterwards the answer is dropped, and the record is not changed.
 #[test]
 fn a_late_answer_is_of_the_call_while_there_is_one() {
     for has_ended in [false, true] {
@@ -250,7 +251,7 @@ fn a_late_answer_is_of_the_call_while_there_is_one() {
     }
 }
 
-/// A phone that was given up for its silence may still ring, before its CANCEL arrives.
+/// Covers a phone that was abandoned for its silence, which may still ring before its CANCEL arrives.
 #[test]
 fn a_phone_that_rings_after_it_was_given_up_ends_with_its_final_response() {
     let mut site = site(&format!("to = [\"sip:{GATEWAY}\", \"sip:{SECOND}\"]\nanswer_timeout = \"2s\"\n"));

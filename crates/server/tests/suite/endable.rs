@@ -83,7 +83,7 @@ fn an_answer_whose_dialog_the_server_could_not_end_is_refused() {
     }
 }
 
-/// The next target has its turn, as after any failure.
+/// Checks that the next target is tried, as after any failure.
 #[test]
 fn a_refused_answer_leads_to_the_next_phone() {
     let mut site = with_bob(TRACKED);
@@ -130,7 +130,7 @@ fn no_request_takes_the_last_numbers_of_a_dialog() {
     }
 }
 
-/// A party moves to an address that no BYE of the server reaches.
+/// Covers a party that moves to an address that no BYE of the server reaches.
 #[test]
 fn a_renewal_keeps_its_party_within_reach() {
     let long = format!("Contact: <sip:{}@{ALICE}>\r\n", "x".repeat(1_800));
@@ -163,8 +163,8 @@ fn the_caller_of_a_refused_answer_gets_the_status_alone() {
     assert_eq!(line(&answer, "CSeq"), "1 INVITE");
 }
 
-/// A callee that drops the route set, such as the scenario `uas` of SIPp: its dialog bypasses this server, as without
-/// `proxy.record_route`.
+/// Covers a callee that drops the route set, such as the scenario `uas` of SIPp: its dialog bypasses this server, as
+/// without `proxy.record_route`.
 #[test]
 fn a_call_whose_callee_drops_the_route_set_is_recorded_at_its_answer() {
     let mut site = with_bob(TRACKED);
@@ -183,7 +183,7 @@ fn a_call_whose_callee_drops_the_route_set_is_recorded_at_its_answer() {
     assert!(!late.contains("SIP/2.0 200 "), "{late}");
 }
 
-/// A caller with a route set of its own may have made it so long that the callee drops it.
+/// Covers a caller with a route set of its own, which may have made the set so long that the callee drops it.
 #[test]
 fn a_dropped_route_set_of_another_proxy_is_refused() {
     let mut site = with_bob(TRACKED);

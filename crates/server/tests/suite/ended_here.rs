@@ -1,4 +1,5 @@
-//! Requests in unknown calls: refused if the call has ended here, passed if another server has it.
+//! Requests in unknown calls: they are refused if the call has ended in this process, and pass if another server has
+//! the call.
 
 use crate::dialogs::{answered, counts, from_phone, of_alice, of_bob, request};
 use crate::site::{ALICE, BOB, SERVER, Site, invite, response};
@@ -84,7 +85,7 @@ fn a_call_that_was_taken_over_and_has_ended_stays_ended() {
     assert_eq!(passed(&mut next, (&forwarded, &ok), 30), (0, 10));
 }
 
-/// The route token of a provisional response does not say that the call is tracked.
+/// Checks that the route token of a provisional response does not say that the call is tracked.
 #[test]
 fn the_route_token_of_a_call_that_rang_opens_nothing_after_its_end() {
     let mut site = start(now(), TRACKED);
@@ -98,7 +99,7 @@ fn the_route_token_of_a_call_that_rang_opens_nothing_after_its_end() {
     assert_eq!(passed(&mut site, (&forwarded, &ringing), 30), (0, 10));
 }
 
-/// One dialog of a call has ended, and another continues.
+/// Covers a call of which one dialog has ended and another continues.
 #[test]
 fn a_dialog_that_has_ended_is_not_of_another_server() {
     let mut site = start(now(), TRACKED);

@@ -96,7 +96,7 @@ fn a_bye_that_this_server_refuses_ends_nothing() {
     }
 }
 
-/// A party lends Call-ID and tags of its call to a call with another peer.
+/// Covers a party that gives Call-ID and tags of its call to another peer for another call.
 #[test]
 fn a_bye_that_goes_to_another_peer_ends_nothing() {
     for by_route in [false, true] {
@@ -131,7 +131,7 @@ fn a_bye_that_goes_to_another_peer_ends_nothing() {
     }
 }
 
-/// Each dialog, and each party of it, has a BYE of its own.
+/// Checks that each dialog, and each party of the dialog, has a BYE of its own.
 #[test]
 fn a_refused_bye_is_not_taken_for_another() {
     let mut site = with_bob(LIMITED);
@@ -157,8 +157,8 @@ fn a_refused_bye_is_not_taken_for_another() {
     stands(&mut site, &ok, 4, "the first dialog");
 }
 
-/// A party that does not answer a BYE has lost the dialog. The server sends it a BYE, since the BYE of the peer may have been lost.
-/// Until then the call continues.
+/// Checks that a party that does not answer a BYE counts as one that has lost the dialog. The server sends the party a
+/// BYE, since the BYE of the peer may have been lost. Until then the call continues.
 #[test]
 fn a_bye_without_an_answer_ends_the_call_with_a_bye_of_the_server() {
     for by_bob in [false, true] {
@@ -186,7 +186,7 @@ fn a_bye_without_an_answer_ends_the_call_with_a_bye_of_the_server() {
     }
 }
 
-/// Bounds of RFC 4028 sections 5, 8 and 9.
+/// Checks the bounds of RFC 4028 sections 5, 8 and 9.
 #[test]
 fn a_2xx_makes_no_session_shorter_than_it_may_be() {
     let settings = LIMITED.replace("1h", "10h");
@@ -239,7 +239,7 @@ fn a_2xx_makes_no_session_shorter_than_it_may_be() {
     }
 }
 
-/// The route tokens of a call that has ended open nothing but the BYE of the other party.
+/// Checks that the route tokens of a call that has ended admit only the BYE of the other party.
 #[test]
 fn nothing_passes_in_a_call_that_has_ended() {
     let cheap = LIMITED.replace("accounting.cdr = true\n", "");
@@ -269,7 +269,7 @@ fn nothing_passes_in_a_call_that_has_ended() {
     }
 }
 
-/// Calls that are not tracked, or that only an earlier process can know, do not count as ended.
+/// Checks that calls that are not tracked, or that only an earlier process can know, do not count as ended.
 #[test]
 fn requests_pass_in_calls_that_no_table_can_know() {
     let mut site = with_bob("auth.calls = false\nlog.calls_per_minute = 0\n");
@@ -285,7 +285,7 @@ fn requests_pass_in_calls_that_no_table_can_know() {
     assert!(passed.starts_with("INFO "), "{passed}");
 }
 
-/// Phone that answers one INVITE with many tags.
+/// Covers a phone that answers one INVITE with many tags.
 #[test]
 fn a_call_has_a_bounded_number_of_answered_dialogs() {
     let mut site = with_bob(LIMITED);
@@ -313,7 +313,8 @@ fn a_call_has_a_bounded_number_of_answered_dialogs() {
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((0, 0, 0), 1));
 }
 
-/// A telephone hangs up even if its BYE is refused, so the server asks both parties.
+/// Checks that the server asks both parties after a refused BYE, because a telephone hangs up even if its BYE is
+/// refused.
 #[test]
 fn after_a_refused_bye_both_parties_are_asked() {
     for (alice, bob, is_lost) in [
@@ -355,7 +356,7 @@ fn after_a_refused_bye_both_parties_are_asked() {
     }
 }
 
-/// A callee lends Call-ID and tag of its dialog to a call of its own.
+/// Covers a callee that uses Call-ID and tag of its dialog for a call of its own.
 #[test]
 fn a_bye_of_the_callee_is_not_taken_for_one_of_its_own_call() {
     let mut site = with_bob("auth.calls = false\nserver.shards = 2\naccounting.cdr = true\n");

@@ -367,7 +367,8 @@ fn the_log_has_the_path_and_the_plan() {
     assert!(lines.take().iter().all(|line| line.value("message") != Some("rule judged")));
 }
 
-/// Reasons are made only for lines that are written: otherwise a rule that does not hold allocates nothing.
+/// Checks that reasons are built only for lines that are written: otherwise a rule that does not hold allocates
+/// nothing.
 #[test]
 fn reasons_cost_nothing_at_another_level() {
     let lines = Lines::catch();
@@ -395,7 +396,7 @@ fn reasons_cost_nothing_at_another_level() {
     assert!(allocated(40, true) > allocated(1, true) + 80, "the lines are counted");
 }
 
-/// Each limit that a call meets may be full, alone or with others.
+/// Checks each case of full limits: each limit that a call meets may be full, alone or with others.
 #[test]
 fn each_case_of_full_limits_is_followed() {
     let limits: String = ["a", "b", "c"]
@@ -439,7 +440,7 @@ fn each_case_of_full_limits_is_followed() {
     );
 }
 
-/// Failures before the request leaves, and its next targets.
+/// Checks failures before the request is forwarded, and the next targets of the request.
 #[test]
 fn a_failure_before_the_request_leaves_is_said() {
     let site = site(&format!(
@@ -472,7 +473,7 @@ fn a_failure_before_the_request_leaves_is_said() {
     assert_eq!((status, &*because), (604, "no route: nothing here leads to this kind of URI"));
 }
 
-/// Limits of a failure that leads a request before it has left count at once.
+/// Checks that the limits of a failure count at once if the failure applies before the request is forwarded.
 #[test]
 fn limits_of_failures_are_said() {
     let mut site = site(&format!(
@@ -504,7 +505,8 @@ fn limits_of_failures_are_said() {
     assert!(!message.to_string().contains("limit"), "{message}");
 }
 
-/// Groups that led to each place, their choice, and the outcome of a call whose group has no room.
+/// Checks the groups from which each place was selected, their choice, and the outcome of a call whose group has no
+/// room.
 #[test]
 fn groups_of_gateways_are_said() {
     let settings = format!(

@@ -1,5 +1,4 @@
-//! Limits of calls that failures have: a failure without room is passed over, and a call gives its places back when it
-//! ends.
+//! Limits of calls that failures have: a failure without room is skipped, and a call frees its places when it ends.
 
 use crate::decisions::{MAILBOX, SECOND, invite, request, site};
 use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
@@ -13,7 +12,7 @@ const BOB_URI: &str = "sip:bob@example.org";
 /// Limit with room for one call. Its status applies to rules only.
 const BOXES: &str = "[[call_limit]]\nname = \"boxes\"\nmost = 1\nstatus = 600\n";
 
-/// Writes a failure with this name that leads there; `more` are further keys.
+/// Writes a failure with this name that sends the request to this place; `more` are further keys.
 fn failure(name: &str, to: &str, more: &str) -> String {
     format!("[[failure]]\nname = \"{name}\"\nstatuses = [\"480\", \"486\"]\nto = [\"sip:{name}@{to}\"]\n{more}\n")
 }
@@ -53,7 +52,7 @@ fn challenged(site: &mut Site, elsewhere: &[(String, String)]) {
     ends(&receive(site, ELSEWHERE, &answer(&goes(elsewhere).1, 407, challenge)), 407);
 }
 
-/// Writes the call as it comes again, to bob.
+/// Writes the INVITE of the call in the form in which it is sent again to bob.
 fn again(n: u32) -> String {
     invite(n, BOB_URI).replace("branch=z9hG4bK", "branch=z9hG4bKagain").replace("CSeq: 1 ", "CSeq: 2 ")
 }
@@ -88,7 +87,7 @@ fn a_failure_without_room_is_passed_over() {
     assert_eq!(goes(&busy(&mut site, 3)).0, SECOND);
 }
 
-/// A failure that was passed over is asked again when the call fails at the next place.
+/// Checks that a failure that was skipped is considered again when the call fails at the next place.
 #[test]
 fn a_failure_that_was_passed_over_is_for_the_next_failure() {
     let failures = [counted("second", SECOND), failure("mailbox", MAILBOX, "")];
@@ -150,7 +149,7 @@ fn what_a_failure_took_is_given_back_when_the_call_ends() {
     }
 }
 
-/// A limit may be that of a rule and a failure, of two failures, or of two rules.
+/// Checks that a limit may be one of a rule and a failure, of two failures, or of two rules.
 #[test]
 fn a_call_counts_once_under_one_limit() {
     let failures = [counted("second", SECOND), counted("mailbox", MAILBOX)];
@@ -169,7 +168,7 @@ fn a_call_counts_once_under_one_limit() {
     assert_eq!((goes(&got).0.as_str(), held(&site)), (BOB, 1));
 }
 
-/// A failure without room is skipped, too, if the request fails before it is forwarded.
+/// Checks that a failure without room is skipped, too, if the request fails before it is forwarded.
 #[test]
 fn a_failure_without_room_is_passed_over_where_the_user_is_not_registered() {
     let gone = "[[failure]]\nname = \"gone\"\nstatuses = [\"480\"]\nanswer = 410\n".to_owned();
@@ -184,7 +183,7 @@ fn a_failure_without_room_is_passed_over_where_the_user_is_not_registered() {
     }
 }
 
-/// The last place is taken while the name of the mailbox is looked up.
+/// Covers a limit whose last place is taken while the name of the mailbox is looked up.
 #[test]
 fn a_failure_that_is_full_when_its_name_is_known_is_passed_over() {
     let failures = [counted("mailbox", "mailbox.example.net"), failure("second", SECOND, "")];
@@ -223,8 +222,8 @@ fn a_failure_that_is_full_when_its_name_is_known_is_passed_over() {
     }
 }
 
-/// Such a call cannot be told from the first, and so not be counted: it is refused before it can come to a failure with
-/// a limit.
+/// Checks that such a call is refused before a failure with a limit can apply: it cannot be distinguished from the
+/// first call, and so not be counted.
 #[test]
 fn no_second_call_hides_behind_one_whose_failures_count() {
     let mut site = registered(&[counted("mailbox", MAILBOX)], "[\"mailbox\"]", "");
@@ -235,7 +234,7 @@ fn no_second_call_hides_behind_one_whose_failures_count() {
     assert_eq!((goes(&got).0.as_str(), held(&site)), (MAILBOX, 1));
 }
 
-/// The call comes with credentials for a server behind this one, and is led elsewhere than before.
+/// Covers a call that is repeated with credentials for a server behind this one, and is sent elsewhere than before.
 #[test]
 fn a_call_that_comes_again_counts_by_the_failure_that_leads_it_then() {
     let mut site = unregistered(&[counted("mailbox", MAILBOX)], "[\"mailbox\"]", "");
@@ -247,7 +246,7 @@ fn a_call_that_comes_again_counts_by_the_failure_that_leads_it_then() {
     assert_eq!(held(&site), 0);
 }
 
-/// Limits of its failures move with a call to another shard.
+/// Checks that the limits of the failures of a call move with the call to another shard.
 #[test]
 fn a_call_that_moves_counts_by_its_failures() {
     let mut site = registered(&[counted("mailbox", MAILBOX)], "[\"mailbox\"]", "");

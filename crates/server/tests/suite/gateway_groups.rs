@@ -1,4 +1,5 @@
-//! Groups of gateways: the choice of the first one, and the limits under which a call counts while it is led to one.
+//! Groups of gateways: the choice of the first gateway, and the limits under which a call counts while it is sent to a
+//! gateway.
 
 use crate::decisions::{GATEWAY, MAILBOX, SECOND, invite, request, site};
 use crate::peer::{answer, ends, goes, invites, pass, receive, sent};
@@ -20,7 +21,7 @@ fn limit(name: &str, per: &str, most: u32, more: &str) -> String {
     format!("[[call_limit]]\nname = \"{name}\"\nper = \"{per}\"\nmost = {most}\n{more}\n")
 }
 
-/// Writes a rule that leads numbers there; `more` are further keys.
+/// Writes a rule that sends calls for numbers to this place; `more` are further keys.
 fn rule(to: &str, more: &str) -> String {
     format!("[[rule]]\nname = \"numbers\"\nwhen = \"exists number\"\nto = {to}\n{more}\n")
 }
@@ -29,7 +30,7 @@ fn calls(site: &mut Site, n: u32) -> (String, String) {
     goes(&receive(site, ALICE, &invite(n, NUMBER)))
 }
 
-/// Refuses a request there by a 503 without Retry-After.
+/// Refuses a request at this place by a 503 without Retry-After.
 fn refuses(site: &mut Site, (at, text): &(String, String)) -> Vec<(String, String)> {
     receive(site, at, &answer(text, 503, ""))
 }
@@ -131,7 +132,8 @@ fn a_group_picks_for_redirections_and_failures_too() {
     assert!(first > 60 && second > 60, "{first} {second}");
 }
 
-/// Allocates no more than a rule without a group: a shard keeps its scratch memory, and a turn is a number.
+/// Checks that a group allocates no more than a rule without a group: a shard keeps its scratch memory, and a turn is a
+/// number.
 #[test]
 fn a_group_costs_no_memory_for_each_request() {
     let allocated = |to: &str, pick: &str| {
@@ -173,7 +175,7 @@ fn a_group_without_room_is_passed_over() {
     assert_eq!(counted(&site), pairs([]));
 }
 
-/// Keys `over` and `status` of the limit decide about a call without any place left.
+/// Checks that the keys `over` and `status` of the limit decide about a call if no place has room.
 #[test]
 fn a_limit_without_room_decides_about_the_call() {
     let groups = limit("west", "all", 1, "status = 486")
@@ -192,7 +194,7 @@ fn a_limit_without_room_decides_about_the_call() {
     assert_eq!([1, 2, 3].map(|n| calls(&mut next, n).0), [GATEWAY, SECOND, THIRD]);
 }
 
-/// Places behind a full group are tried even if the group is not the first place.
+/// Checks that the places after a full group are tried, even if the group is not the first place.
 #[test]
 fn a_group_without_room_is_passed_over_when_its_turn_comes() {
     let mut site = site(
@@ -240,7 +242,7 @@ fn each_gateway_has_a_limit() {
     }
 }
 
-/// One gateway, by different rules, user parts and parameters.
+/// Checks that a gateway is the same by different rules, user parts and parameters.
 #[test]
 fn a_gateway_is_one_by_host_and_port() {
     let mut site = site(&format!(
@@ -254,7 +256,7 @@ fn a_gateway_is_one_by_host_and_port() {
     assert_eq!(receive(&mut site, ALICE, &request(3, "MESSAGE", NUMBER, ""))[0].0, GATEWAY);
 }
 
-/// Ends calls in every way.
+/// Checks that room at a gateway is freed, for each way in which a call ends.
 #[test]
 fn what_a_gateway_took_is_given_back_when_the_call_ends() {
     let mut site = site(
@@ -302,7 +304,7 @@ fn what_a_gateway_took_is_given_back_when_the_call_ends() {
     }
 }
 
-/// Returns the INVITE that has just left for another gateway than this.
+/// Returns the INVITE that was just sent to another gateway than this one.
 #[track_caller]
 fn goes_on(site: &Site, before: &str) -> (String, String) {
     let all = sent(site);
@@ -331,7 +333,7 @@ fn bye(n: u32, at: &str, ok: &str) -> String {
     )
 }
 
-/// Limits under which the call counts to its end are not given back with the gateway.
+/// Checks that room under limits that count the call until its end is not freed when the call leaves the gateway.
 #[test]
 fn limits_to_the_end_of_a_call_outlast_its_gateway() {
     // The limit of the rule, and that of a failure that is used when the call leaves the group.
@@ -354,7 +356,7 @@ fn limits_to_the_end_of_a_call_outlast_its_gateway() {
     }
 }
 
-/// A failure that leads to a full group is passed over, and the limits before it are given back.
+/// Checks that a failure that leads to a full group is skipped, and room under the limits before it is freed.
 #[test]
 fn failures_that_lead_to_groups_count_there() {
     let failure = |name: &str, to: &str| {
@@ -386,7 +388,7 @@ fn failures_that_lead_to_groups_count_there() {
     agree(&site);
 }
 
-/// A call that comes again with credentials for a gateway begins again, and may be led elsewhere.
+/// Checks that a call that is repeated with credentials for a gateway begins again, and may be sent elsewhere.
 #[test]
 fn a_call_that_comes_again_with_credentials_counts_where_it_is_led_then() {
     let mut site = site(
@@ -405,7 +407,7 @@ fn a_call_that_comes_again_with_credentials_counts_where_it_is_led_then() {
     assert_eq!(counted(&site), pairs([]));
 }
 
-/// A server before this one sends a call to several targets: each takes room at its gateway.
+/// Covers a server before this one that sends a call to several targets: each target takes room at its gateway.
 #[test]
 fn each_target_of_a_fork_counts_at_its_gateway() {
     let mut site = site(
@@ -429,7 +431,7 @@ fn each_target_of_a_fork_counts_at_its_gateway() {
     assert_eq!(counted(&site), pairs([]));
 }
 
-/// Limits of gateways move with a call to another shard, and as bytes to another process.
+/// Checks that the limits of gateways move with a call to another shard, and as bytes to another process.
 #[test]
 fn a_call_that_moves_counts_where_it_is_led() {
     for in_bytes in [false, true] {
@@ -469,7 +471,8 @@ fn a_call_that_moves_counts_where_it_is_led() {
     }
 }
 
-/// A call at a gateway counts there in the next process too, in the format of kept calls from before groups existed.
+/// Checks that a call at a gateway counts at the gateway in the next process too, even in the format of kept calls from
+/// before groups existed.
 #[test]
 fn a_call_that_is_kept_counts_where_it_is() {
     let settings = "dialogs.folder = \"calls\"\ndialogs.lifetime = \"1h\"\n".to_owned()
@@ -502,7 +505,7 @@ fn a_call_that_is_kept_counts_where_it_is() {
     assert_eq!(counted(&next), pairs([]));
 }
 
-/// A reload applies to new calls; existing calls keep their limits.
+/// Checks that a reload applies to new calls, while existing calls keep their limits.
 #[test]
 fn groups_change_with_a_reload() {
     let open = "auth.calls = false\nproxy.relay_for = \"everyone\"\n";

@@ -1,5 +1,5 @@
-//! Identities in header fields other than From (RFC 3325): those that leave the server, by their sender, and those that
-//! rules assert.
+//! Identities in header fields other than From (RFC 3325): the identities in sent messages, by their sender, and the
+//! identities that rules assert.
 
 use crate::decisions::GATEWAY;
 use crate::peer::{answer, sent, status};
@@ -26,7 +26,7 @@ fn call(n: u32, cseq: u32, uri: &str, from: &str, more: &str) -> String {
     )
 }
 
-/// Returns the INVITE that leaves for a call with alice's password, or the status of its refusal.
+/// Returns the INVITE that is sent for a call with alice's password, or the status of its refusal.
 fn call_of_alice(site: &mut Site, n: u32, uri: &str, from: &str, more: &str) -> Result<String, u16> {
     let challenged = site.receive(ALICE, &call(n, 1, uri, from, more));
     assert!(challenged.starts_with("SIP/2.0 407 "), "{from}: {challenged}");
@@ -210,7 +210,8 @@ fn a_rule_asserts_an_identity_at_its_gateway() {
     }
 }
 
-/// `rule.identity` (a value, a pattern or a set) applies to all header fields with identities, and adds to the identities of the account.
+/// Checks that `rule.identity` (a value, a pattern or a set) applies to all header fields with identities, and adds to
+/// the identities of the account.
 #[test]
 fn a_rule_lets_an_account_show_its_numbers() {
     let set = "[[set]]\nname = \"ours\"\nentries = { alice = \"+4930555*\" }\n";

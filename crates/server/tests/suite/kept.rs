@@ -102,7 +102,7 @@ fn answer_questions(site: &mut Site, alice: &str, bob: &str) -> (usize, usize) {
     asked
 }
 
-/// A call whose end the earlier process could not write ends soon.
+/// Covers a call whose end the earlier process could not write: the call ends soon.
 #[test]
 fn calls_that_no_party_confirms_end_in_the_next_process() {
     const LOST: &str = "481 Call/Transaction Does Not Exist";
@@ -146,7 +146,7 @@ fn calls_that_no_party_confirms_end_in_the_next_process() {
     }
 }
 
-/// The OPTIONS about many calls are sent one after the other.
+/// Checks that the OPTIONS about many calls are sent one after the other.
 #[test]
 fn questions_are_spread_over_time() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
@@ -206,7 +206,7 @@ fn a_call_ends_in_the_next_process_with_its_true_duration() {
     }
 }
 
-/// Limits of failures are kept like the limits of rules.
+/// Checks that limits of failures are kept like limits of rules.
 #[test]
 fn a_call_counts_in_the_next_process_by_the_failure_that_led_it_on() {
     let settings = format!(
@@ -302,7 +302,7 @@ fn times_that_ran_out_while_no_process_ran_end_calls_at_once() {
     assert_eq!((counts(&next), disk.states.len()), ((0, 0, 0), 0));
 }
 
-/// Work in progress of a call ends with its process, and the call continues.
+/// Checks that work in progress of a call ends with its process, and that the call continues.
 #[test]
 fn a_bye_without_an_answer_comes_again() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());
@@ -366,7 +366,7 @@ fn a_call_that_moves_to_another_shard_stays_kept() {
     assert_eq!((disk.closed.len(), disk.states.len()), (1, 0));
 }
 
-/// Without a folder, no state is emitted.
+/// Checks that without a folder no state is emitted.
 #[test]
 fn nothing_is_kept_by_default() {
     let (mut site, mut disk) = (with_bob(&KEPT.replace("dialogs.folder = \"calls\"\n", "")), Disk::default());
@@ -378,7 +378,7 @@ fn nothing_is_kept_by_default() {
     assert_eq!((disk.written, disk.forgotten, disk.closed.len(), disk.cdrs.len()), (0, 0, 0, 1));
 }
 
-/// A call without a row leaves the disk as well.
+/// Checks that a call without a row is removed from the disk as well.
 #[test]
 fn tracked_calls_without_accounting_are_kept() {
     let settings = KEPT.replace("accounting.cdr", "dialogs.track");
@@ -413,7 +413,7 @@ fn calls_of_another_secret_are_known_as_such() {
     assert_eq!(strange, [0, 1]);
 }
 
-/// Reads a file beside this test, which has a call in the format of this version.
+/// Reads a file next to this test, which has a call in the format of this version.
 #[test]
 fn a_call_of_this_version_is_taken_up() {
     let (mut site, mut disk) = (with_bob(KEPT), Disk::default());

@@ -1,5 +1,5 @@
-//! Large requests: those that are too large for UDP go by TCP first (RFC 3261 section 18.1.1), and by UDP if the peer
-//! takes no connection. All shards remember such a peer for ten minutes.
+//! Large requests: requests that are too large for UDP are first sent by TCP (RFC 3261 section 18.1.1), and by UDP if
+//! the peer accepts no connection. All shards remember such a peer for ten minutes.
 
 use crate::accounting::rows;
 use crate::peer::answer;
@@ -18,7 +18,7 @@ fn site() -> Site {
     )
 }
 
-/// Request that left: its target, its token, whether it has another way, and its text.
+/// Request that was sent: its target, its token, whether it has a fallback, and its text.
 type Left = (Target, u64, bool, String);
 
 fn left(site: &Site) -> Left {
@@ -108,7 +108,7 @@ fn of_call(method: &str, large: usize) -> String {
     )
 }
 
-/// The copies by TCP and by UDP are one attempt, for its record and for the metrics of the gateway.
+/// Checks that the copies by TCP and by UDP are one attempt, for the record and for the metrics of the gateway.
 #[test]
 fn a_call_by_udp_after_tcp_has_tried_its_peer_once() {
     let mut site = site();
@@ -123,7 +123,7 @@ fn a_call_by_udp_after_tcp_has_tried_its_peer_once() {
     assert!(matches!(&cdrs[..], [cdr] if cdr.status == 486 && cdr.attempts == 1 && &*cdr.gateway == PEER), "{cdrs:?}");
 }
 
-/// The caller has hung up before the connection was given up.
+/// Covers a caller that has cancelled before the connection attempt was abandoned.
 #[test]
 fn a_request_that_was_cancelled_goes_nowhere_else_and_its_peer_is_remembered() {
     let mut site = site();

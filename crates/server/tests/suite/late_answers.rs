@@ -1,4 +1,4 @@
-//! Answers that come too late for a counted and recorded session, and BYEs that do not pass in their dialog.
+//! Answers that arrive too late for a counted and recorded session, and BYEs that do not pass in their dialog.
 
 use crate::accounting::rows;
 use crate::dialogs::{ack, answered, counts, from_phone, of_alice, of_bob, request};
@@ -41,7 +41,7 @@ fn a_copy_of_an_answer_revives_no_dialog_that_has_ended() {
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((0, 0, 0), 0));
 }
 
-/// A peer that has taken the BYE may take an INVITE behind it for a new call.
+/// Covers a peer that has received the BYE and may take an INVITE after it for a new call.
 #[test]
 fn no_invite_passes_behind_a_bye_of_its_dialog() {
     for method in ["INVITE", "UPDATE"] {
@@ -77,7 +77,7 @@ fn an_invite_that_a_bye_has_overtaken_sets_up_nothing() {
     assert!(!site.receive(BOB, &response(&passed, "200 OK")).contains("SIP/2.0 200 "));
 }
 
-/// The sender of a BYE that the server refuses may have hung up.
+/// Covers a BYE that the server refuses: its sender may have hung up.
 #[test]
 fn a_bye_that_does_not_pass_in_its_dialog_makes_the_server_ask() {
     for (what, gone) in [("refused", true), ("refused", false), ("aside", true), ("aside", false)] {
@@ -120,7 +120,8 @@ fn refuse_bye(site: &mut Site, ok: &str, cseq: u32) {
     site.receive(BOB, &response(request(&bye, "BYE"), "302 Moved Temporarily"));
 }
 
-/// The server asks both parties by OPTIONS; a party that confirmed the dialog may hang up before the other party confirms it.
+/// Checks that the server asks both parties by OPTIONS again, because a party that confirmed the dialog may hang up
+/// before the other party confirms it.
 #[test]
 fn a_refused_bye_makes_the_server_ask_again() {
     let mut site = with_bob();
@@ -173,7 +174,7 @@ fn ends_as_lost(site: &mut Site) {
 
 const GONE: &str = "481 Call/Transaction Does Not Exist";
 
-/// Bob confirms the dialog, and accepts a late copy of the BYE afterwards.
+/// Covers bob, who confirms the dialog and accepts a late copy of the BYE afterwards.
 #[test]
 fn after_a_bye_beside_its_dialog_the_server_asks_until_no_copy_can_come() {
     for takes_it in [true, false] {
@@ -195,7 +196,8 @@ fn after_a_bye_beside_its_dialog_the_server_asks_until_no_copy_can_come() {
     }
 }
 
-/// The 2xx reaches alice between the BYE of bob and this server: she talks, and takes the BYE then.
+/// Covers a 2xx that reaches alice between the BYE of bob and this server: alice begins the session, and receives the
+/// BYE then.
 #[test]
 fn a_bye_before_the_2xx_of_its_dialog_makes_the_server_ask() {
     for rings in [true, false] {
@@ -217,7 +219,8 @@ fn a_bye_before_the_2xx_of_its_dialog_makes_the_server_ask() {
     }
 }
 
-/// The BYE overtakes the 2xx: alice knows no such dialog yet, and talks once the 2xx arrives.
+/// Covers a BYE that overtakes the 2xx: alice does not know the dialog yet, and begins the session once the 2xx
+/// arrives.
 #[test]
 fn a_bye_before_the_ack_that_the_caller_does_not_know_ends_nothing() {
     let mut site = with_bob();
@@ -231,7 +234,8 @@ fn a_bye_before_the_ack_that_the_caller_does_not_know_ends_nothing() {
     assert_eq!((counts(&site), rows(&mut site).0.len()), ((1, 0, 1), 0));
 }
 
-/// Alice answers an OPTIONS of the server, then hangs up. Her answer comes after the refusal of her BYE.
+/// Covers alice, who answers an OPTIONS of the server and then hangs up. Her answer arrives after the refusal of her
+/// BYE.
 #[test]
 fn an_answer_to_a_question_from_before_a_refused_bye_confirms_nothing() {
     let mut site = with_bob();
@@ -258,7 +262,8 @@ fn an_answer_to_a_question_from_before_a_refused_bye_confirms_nothing() {
     ends_as_lost(&mut site);
 }
 
-/// `sipp -sn uac` sends its BYE without the route set. Its peer accepts the BYE, and ignores the OPTIONS of the server.
+/// Covers `sipp -sn uac`, which sends its BYE without the route set. Its peer accepts the BYE, and ignores the OPTIONS
+/// of the server.
 #[test]
 fn a_bye_beside_its_dialog_that_the_peer_accepts_is_the_end() {
     let other = BOB.replace("198.51.100.8", "203.0.113.50");

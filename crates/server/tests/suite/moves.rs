@@ -64,15 +64,15 @@ struct Calls {
     away: u32,
 }
 
-/// Settings that account each call, as a rule says. After the decision the account moves with the call, before it the
+/// Settings that account each call by a rule. After the decision the account moves with the call, before it the
 /// decision does.
 const ACCOUNTED: &str = "accounting.cdr = true\n[[rule]]\nname = \"charged\"\naccount_as = \"desk\"\n";
 
-/// A name below the domain of the server, which may lead to the server itself.
+/// Name below the domain of the server, which may resolve to the server itself.
 const EDGE: &str = "Route: <sip:edge.example.org;lr>\r\n";
 
-/// Makes a bucket with a call in every state: answered and in the log; ringing at the first of two phones; waiting for
-/// the database, with a message behind it; waiting for the database after a name was resolved; and waiting for a name
+/// Creates a bucket with a call in every state: answered and in the log; ringing at the first of two phones; waiting
+/// for the database, with a held message; waiting for the database after a name was resolved; and waiting for a name
 /// after the rules have decided.
 fn in_the_middle() -> Calls {
     let mut site = Site::new(&format!("{ONE}{ACCOUNTED}"));
@@ -213,8 +213,8 @@ fn work_in_progress_continues_in_another_process() {
     go_on(&calls, &calls.bytes, lines);
 }
 
-/// Reads a file beside this test, which has a bucket in the format of this version. If there is none yet, the test
-/// writes it.
+/// Reads a file next to this test, which has a bucket in the format of this version. If there is no such file yet, the
+/// test writes it.
 #[test]
 fn a_record_of_this_version_is_taken_up() {
     let lines = Lines::catch();
@@ -245,7 +245,7 @@ fn listeners_and_peers_go_by_name_and_passwords_stay_behind() {
     assert_eq!(record::write(there, &THERE), bytes);
 }
 
-/// Bytes that are no whole record change nothing, and end no process.
+/// Checks that bytes that are no complete record change nothing, and do not make the process panic.
 #[test]
 fn bytes_that_were_changed_are_taken_in_whole_or_not_at_all() {
     let bytes = in_the_middle().bytes;

@@ -32,7 +32,7 @@ fn register(site: &mut Site, host: &str, call: usize) -> String {
     site.receive(BOB, &request("REGISTER", &uri, &user, &user, call))
 }
 
-/// Users who register under one name are reached under each.
+/// Checks that users who register under one name are reached under each name.
 #[test]
 fn a_user_is_one_under_each_name_of_the_domain() {
     let mut call = 0;
@@ -64,7 +64,7 @@ fn a_user_is_one_under_each_name_of_the_domain() {
     }
 }
 
-/// An address of the server belongs to no domain if there are two, and leads nowhere.
+/// Checks that an address of the server belongs to no domain if there are two domains, and has no target.
 #[test]
 fn an_address_is_of_none_of_two_domains_unless_one_names_it() {
     let mut site = site(UNSTATED, "proxy.relay_for = \"everyone\"");
@@ -85,7 +85,7 @@ fn an_address_is_of_none_of_two_domains_unless_one_names_it() {
     }
 }
 
-/// A contact that names the user itself by another name of its domain would make a loop.
+/// Covers a contact that names its own user by another name of the domain, which would make a loop.
 #[test]
 fn a_contact_with_another_name_of_its_user_is_refused_and_one_of_another_user_leads_on() {
     for domains in [LIST, TABLE, TENANTS] {
@@ -108,7 +108,7 @@ fn a_contact_with_another_name_of_its_user_is_refused_and_one_of_another_user_le
     }
 }
 
-/// A number of the office that is called at the address of the server is a number of the office: rules see the domain.
+/// Checks that a number that is called at the address of the server is a number of the office: rules see the domain.
 #[test]
 fn a_carrier_calls_numbers_at_the_address_of_the_server() {
     const RULES: &str = "[[source]]\nname = \"carrier\"\nnetworks = [\"198.51.100.7\"]\ntrusted = true\n\
@@ -126,7 +126,7 @@ fn a_carrier_calls_numbers_at_the_address_of_the_server() {
     }
 }
 
-/// A limit of calls has one count for a user, whichever name it shows.
+/// Checks that a limit of calls has one count for a user under all names.
 #[test]
 fn limits_count_a_user_once() {
     for (per, varied) in [("from.uri", "caller"), ("request.uri", "callee")] {

@@ -17,7 +17,7 @@ fn site() -> Site {
 }
 
 /// Returns the route set of a subscription of alice to Carol with the Call-ID and the tag of alice's call. Its route
-/// token leads to alice.
+/// token is valid for requests to alice.
 fn borrowed_route(site: &mut Site) -> String {
     let text = invite(1, 7, "Event: presence\r\n").replace("INVITE", "SUBSCRIBE").replacen("z9hG4bK", "z9hG4bKs", 1);
     let sent = site.receive(ALICE, &text);
@@ -62,7 +62,7 @@ fn a_bye_from_elsewhere_ends_no_call_until_its_party_has_ended_it() {
     }
 }
 
-/// A changed target would receive the caller's own BYE.
+/// Checks that no target changes, because a changed target would receive the caller's own BYE.
 #[test]
 fn a_target_refresh_from_elsewhere_changes_no_target() {
     let mut site = site();
@@ -95,7 +95,8 @@ fn a_target_refresh_from_elsewhere_changes_no_target() {
     assert_eq!((counts(&site), limited(&site), rows(&mut site).0.len()), ((1, 0, 1), 1, 0), "{bye}");
 }
 
-/// A new connection, or a translator that has given up its binding, changes the port alone.
+/// Checks that a changed port is accepted, because a new connection, or an address translator that has dropped its
+/// mapping, changes only the port.
 #[test]
 fn a_bye_from_another_port_is_one_of_the_party() {
     let mut site = site();

@@ -202,7 +202,7 @@ fn next_process(site: &mut Site, settings: &str) -> Site {
     next
 }
 
-/// The next process continues an end where calls are kept.
+/// Checks that the next process continues an end if calls are kept.
 #[test]
 fn an_end_goes_on_in_the_next_process() {
     let settings = format!("dialogs.folder = \"calls\"\n{LIMITED}");
@@ -219,7 +219,7 @@ fn an_end_goes_on_in_the_next_process() {
     assert!(next.receive(ALICE, &invite(2, 1, "")).contains("INVITE sip:bob@"));
 }
 
-/// A party that had refused a BYE of the earlier process has lost the dialog since: it continued until then.
+/// Covers a party that refused a BYE of the earlier process and has lost the dialog since: it continued until then.
 #[test]
 fn a_party_that_refused_a_bye_went_on_until_the_next_process() {
     let settings = format!("dialogs.folder = \"calls\"\n{LIMITED}");
@@ -243,7 +243,8 @@ fn a_party_that_refused_a_bye_went_on_until_the_next_process() {
     }
 }
 
-/// A party that has lost the dialog gets a BYE too. Its response says nothing about the other party.
+/// Checks that a party that has lost the dialog gets a BYE too, and that its response says nothing about the other
+/// party.
 #[test]
 fn the_answer_of_a_party_that_has_lost_the_dialog_ends_it_there_alone() {
     let mut site = with_bob(LIMITED);

@@ -21,7 +21,7 @@ pub(crate) fn receive(site: &mut Site, from: &str, text: &str) -> Vec<(String, S
     sent(site)
 }
 
-/// Waits until every transaction has ended.
+/// Advances the clock until every transaction has ended.
 pub(crate) fn pass(site: &mut Site) {
     for _ in 0..40 {
         site.wait(1_000);
@@ -42,7 +42,7 @@ pub(crate) fn statuses(sent: &[(String, String)], to: &str) -> Vec<u16> {
     sent.iter().filter(|(at, _)| at == to).filter_map(|(_, text)| status(text)).collect()
 }
 
-/// Returns the INVITEs that leave, each with its address.
+/// Returns the sent INVITEs, each with its address.
 pub(crate) fn invites(sent: &[(String, String)]) -> Vec<&(String, String)> {
     sent.iter().filter(|(_, text)| text.starts_with("INVITE ")).collect()
 }
@@ -51,7 +51,7 @@ pub(crate) fn uri(text: &str) -> &str {
     text.split(' ').nth(1).unwrap_or_default()
 }
 
-/// Returns the only INVITE that leaves, with its address.
+/// Returns the only sent INVITE, with its address.
 #[track_caller]
 pub(crate) fn goes(sent: &[(String, String)]) -> (String, String) {
     let [one] = invites(sent)[..] else { panic!("{sent:?}") };
@@ -59,7 +59,7 @@ pub(crate) fn goes(sent: &[(String, String)]) -> (String, String) {
     one.clone()
 }
 
-/// Asserts that the caller gets this status, and the call goes nowhere.
+/// Asserts that the caller gets this status, and that the call is not forwarded.
 #[track_caller]
 pub(crate) fn ends(sent: &[(String, String)], status: u16) {
     assert_eq!((statuses(sent, ALICE), invites(sent).len()), (vec![status], 0), "{sent:?}");

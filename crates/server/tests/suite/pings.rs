@@ -55,7 +55,7 @@ fn a_ping_moves_with_its_bucket() {
     }
 }
 
-/// The Call-ID of a ping leads its response to the shard that sent it.
+/// Checks that the Call-ID of a ping routes its response to the shard that sent the ping.
 #[test]
 fn pings_are_in_buckets_of_their_shard() {
     let mut site = Site::new("nat.ping_interval = \"1s\"\n");

@@ -1,5 +1,5 @@
-//! Change of the configuration while requests wait, ring and arrive: each request keeps the configuration with which it
-//! came.
+//! Change of the configuration while requests wait, ring and arrive: each request keeps the configuration that was
+//! current when it arrived.
 
 use crate::site::*;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Targets that a peer may name: in each place where one can stand, in each form of an address, from senders of each
-//! scope.
+//! Targets that a peer may name: in each part of a message that can name a target, in each form of an address, from
+//! senders of each scope.
 
 use crate::peer::{answer, receive, sent, status};
 use crate::site::{SERVER, Site, line};
@@ -170,7 +170,7 @@ fn a_name_is_judged_by_each_of_its_addresses() {
     }
 }
 
-/// Refused addresses are not tried when the first address is silent.
+/// Checks that refused addresses are not tried when the first address does not answer.
 #[test]
 fn no_refused_address_is_tried_after_others() {
     let mut site = site("");
@@ -262,7 +262,7 @@ fn networks_of_the_configuration_are_reachable() {
     }
 }
 
-/// Networks of a source open neither a service in them nor a port of this machine.
+/// Checks that the networks of a source open neither a service in them nor a port of this machine.
 #[test]
 fn a_network_of_a_source_opens_no_service() {
     let mut site = site("[[source]]\nname = \"lan\"\nnetworks = [\"10.1.0.0/16\"]\n");
@@ -273,7 +273,7 @@ fn a_network_of_a_source_opens_no_service() {
     }
 }
 
-/// Interfaces come and go while the server runs.
+/// Checks interfaces that appear and disappear while the server runs.
 #[test]
 fn an_address_of_the_machine_may_change() {
     let mut site = site("");
@@ -297,7 +297,7 @@ fn registered(site: &mut Site, from: &str, contact: &str, lines: &str) -> String
     user
 }
 
-/// Bindings lead only where the sender of their REGISTER may, for every sender of requests.
+/// Checks that requests of every sender are sent to a binding only where the sender of its REGISTER may send.
 #[test]
 fn what_is_registered_is_judged_by_where_it_was_registered() {
     let mut site = site("registrar.path = \"keep\"\n");
@@ -406,8 +406,8 @@ fn the_parties_of_a_call_lead_no_request_further_in() {
     assert_eq!(to_caller, ["10.1.2.77:5060"]);
 }
 
-/// Transfer of RFC 5589 section 7: the transferor names a party by the Contact that it knows from its call with that
-/// party.
+/// Covers a transfer as in RFC 5589 section 7: the transferor names a party by the Contact that it knows from its call
+/// with that party.
 #[test]
 fn a_contact_that_this_server_handed_out_leads_a_third_party_there() {
     const THIRD: &str = "198.51.100.20:5060";

@@ -1,5 +1,5 @@
-//! Targets that a peer names by way of this server itself, or of a web server on its machine. The peer still counts as
-//! one of the world.
+//! Targets that a peer names through this server itself, or through a web server on its machine. The peer still has the
+//! scope of the world.
 
 use crate::peer::{answer, receive, sent, status};
 use crate::reach::{LOOPBACK, OPEN, PHONE, WORLD, goes, message, resolved, site, take};
@@ -92,7 +92,7 @@ fn in_a_call_that_passes_twice_no_party_names_an_inner_address() {
     }
 }
 
-/// Returns the messages that leave for this message of a browser behind a web server on this machine.
+/// Returns the messages that are sent for this message of a browser behind a web server on this machine.
 fn by_browser(site: &mut Site, listener: u16, text: &str) -> Vec<(String, String)> {
     let remote = LOOPBACK.parse().expect("an address");
     let arrival = Arrival { transport: Transport::Ws, listener: ListenerId(listener), remote, flow: None };
@@ -177,7 +177,7 @@ fn a_websocket_peer_that_this_server_called_counts_by_its_address() {
     }
 }
 
-/// Networks of a phone and of this server may use the same private addresses.
+/// Covers networks of a phone and of this server that use the same private addresses.
 #[test]
 fn a_phone_behind_a_translator_may_have_an_address_of_this_server() {
     let mut site = site("");

@@ -1,5 +1,5 @@
-//! Calls that an earlier process tracked and did not keep: the first INVITE within one needs no password, and begins a
-//! call in the table.
+//! Calls that an earlier process tracked and did not keep: the first INVITE within such a call needs no password, and
+//! begins a call in the table.
 
 use crate::call_beginnings::{GATEWAY, Office, reaches};
 use crate::dialogs::{answer_byes, of_alice, of_bob};
@@ -70,7 +70,7 @@ fn a_full_limit_refuses_a_resumed_call() {
     assert!(!is_challenged && sent.contains("INFO sip:gw@"), "{sent}");
 }
 
-/// A dialog outlasts the failure of an INVITE within it (RFC 3261 section 14.1).
+/// Checks that a dialog continues after the failure of an INVITE within it (RFC 3261 section 14.1).
 #[test]
 fn a_call_whose_first_refresh_fails_goes_on() {
     let (mut office, _, ok) = after_restart("");
@@ -87,7 +87,7 @@ fn a_call_whose_first_refresh_fails_goes_on() {
     assert_eq!(office.counted(), 1);
 }
 
-/// The 2xx to a refresh need not repeat the route set, which is fixed (RFC 3261 section 12.2).
+/// Covers a 2xx to a refresh that does not repeat the route set, which is fixed (RFC 3261 section 12.2).
 #[test]
 fn the_callee_of_a_resumed_call_is_reached_by_the_route_set_of_the_caller() {
     let (mut office, _, ok) = after_restart("");
@@ -125,7 +125,7 @@ fn a_callee_resumes_a_call_as_well() {
     assert_eq!(records.iter().filter(|record| record.outcome == "answered" && record.ended_by == "callee").count(), 1);
 }
 
-/// Rules neither answer nor lead the INVITE of a resumed call: it goes where its dialog says.
+/// Checks that rules neither answer nor redirect the INVITE of a resumed call: its dialog determines the target.
 #[test]
 fn rules_do_not_end_a_resumed_call() {
     let mut office = Office::new("");
@@ -138,8 +138,8 @@ fn rules_do_not_end_a_resumed_call() {
     assert_eq!(next.records().len(), 1);
 }
 
-/// The user of a resumed call: From may change within a dialog (RFC 4916). The record has no user if the route token
-/// states another account.
+/// Checks the user of a resumed call. From may change within a dialog (RFC 4916), so the record has no user if the
+/// route token states another account.
 #[test]
 fn a_resumed_call_has_the_user_that_its_route_token_states() {
     let (mut office, _, ok) = after_restart("");

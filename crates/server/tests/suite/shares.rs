@@ -14,7 +14,8 @@ fn site(settings: &str) -> Site {
     site
 }
 
-/// Makes an unknown caller at this address call bob or another user, who answers. False: the call was refused.
+/// Makes an unknown caller at this address call bob or another user, who answers. Returns false if the call was
+/// refused.
 fn unknown_calls(site: &mut Site, from: &str, number: u32) -> bool {
     let text =
         invite(number, 1, "").replace(ALICE, from).replace("alice@example.org", &format!("s{number}@example.net"));

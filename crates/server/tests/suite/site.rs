@@ -203,7 +203,7 @@ impl Site {
         Arc::downgrade(&policy)
     }
 
-    /// Returns the messages that the first engine sends during this work.
+    /// Returns the messages that the first engine sends while `work` runs.
     pub(crate) fn work(&mut self, work: impl FnOnce(&mut Engine, Now, &mut Outbox)) -> String {
         self.work_at(0, work)
     }

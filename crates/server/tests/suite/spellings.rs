@@ -56,8 +56,8 @@ fn rules_see_the_name_of_a_user_and_so_do_records() {
     assert_eq!(users, ["alice"; 3]);
 }
 
-/// Three failures for one account, each from its own source and in its own spelling; then each further source may fail
-/// for it once.
+/// Checks that failures in all spellings count for one account: after three failures, each from its own source and in
+/// its own spelling, each further source may fail for the account once.
 #[test]
 fn guesses_at_a_user_count_together() {
     let mut site = Site::new("ban.account_failures = 3\n");

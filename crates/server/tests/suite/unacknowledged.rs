@@ -61,7 +61,7 @@ fn the_second_answer_of_a_fork_ends_unless_its_ack_passes() {
     }
 }
 
-/// The caller does not react to an answer.
+/// Covers a caller that does not react to an answer.
 #[test]
 fn a_call_without_an_ack_ends() {
     for acknowledged in [true, false] {

@@ -61,7 +61,7 @@ fn phones(all: &[(String, String)]) -> Vec<&str> {
     all.iter().map(|(at, _)| &**at).collect()
 }
 
-/// Answers at each of these phones with this status. Returns the messages that leave after the last.
+/// Answers at each of these phones with this status. Returns the messages that are sent after the last answer.
 fn answers(site: &mut Site, all: &[(String, String)], status: u16) -> Vec<(String, String)> {
     let mut last = Vec::new();
     for (at, text) in all {
@@ -85,7 +85,7 @@ fn calls(site: &mut Site, n: u32, user: &str) -> Vec<(String, String)> {
     receive(site, ALICE, &invite(n, &format!("sip:{user}@example.org")))
 }
 
-/// Waits until a matching message leaves, at most for this number of tenths of a second.
+/// Waits until a matching message is sent, at most for this number of tenths of a second.
 fn wait(site: &mut Site, tenths: u32, is_it: impl Fn(&[(String, String)]) -> bool) -> Vec<(String, String)> {
     for _ in 0..tenths {
         site.wait(100);
@@ -125,7 +125,7 @@ fn a_ring_group_rings_all_and_the_first_to_answer_has_the_call() {
     let got = takes(&mut site, &all[1]);
     assert_eq!((statuses(&got, ALICE), cancels(&got)), (vec![200], vec![ANNA, BEN]));
     assert!(got.iter().any(|(_, text)| text.starts_with("CANCEL ") && text.contains("Call completed elsewhere")));
-    // A phone that answers all the same is heard: the caller ends that dialog.
+    // The server forwards the answer of a phone that answers nevertheless: the caller ends that dialog.
     let late = takes(&mut site, &all[2]);
     assert_eq!(statuses(&late, ALICE), [200]);
     assert!(is_cancelled(&mut site, &all[..1]).iter().all(|(at, _)| at != ALICE));
@@ -181,7 +181,7 @@ fn a_caller_who_gives_up_while_one_of_several_rings_rings_no_other() {
     pass(&mut site);
 }
 
-/// The phone took the call as its time ran out.
+/// Covers a phone that answered just as its time ended.
 #[test]
 fn a_late_answer_of_a_user_before_has_the_call() {
     let users = "[\"sip:ben@example.org\", \"sip:cleo@example.org\"]";
@@ -191,7 +191,7 @@ fn a_late_answer_of_a_user_before_has_the_call() {
     wait(&mut site, 60, |sent| cancels(sent) == [BEN]);
     let got = takes(&mut site, &first);
     assert_eq!((statuses(&got, ALICE), invites(&got).len()), (vec![200], 0));
-    // A phone that was silent too long is given up, and takes the call while the next one rings.
+    // A phone that did not answer for too long is abandoned, and answers the call while the next phone rings.
     let first = goes(&calls(&mut site, 2, "sales"));
     let second = goes(&wait(&mut site, 20, |sent| invites(sent).iter().any(|(at, _)| at == CLEO)));
     receive(&mut site, CLEO, &answer(&second.1, 180, ""));
@@ -263,7 +263,7 @@ fn users_and_gateways_stand_in_one_list() {
     assert_eq!(phones(&all), [ANNA, ANNA_TOO, GATEWAY, MAILBOX]);
 }
 
-/// Users in a gateway group are tried in turn, and each call counts there.
+/// Checks that users in a gateway group are tried in turn, and that each call counts under the limits of the group.
 #[test]
 fn groups_may_have_users_and_limits_pass_over_a_user_with_all_phones() {
     let group = "[[call_limit]]\nname = \"one\"\nmost = 1\n[[call_limit]]\nname = \"each\"\nper = \"gateway\"\nmost = 1\n\
@@ -292,7 +292,8 @@ fn groups_may_have_users_and_limits_pass_over_a_user_with_all_phones() {
     pass(&mut site);
 }
 
-/// Rules are asked about the number that was dialled, and about no user whom a rule names; each failure leads on once.
+/// Checks that rules are evaluated for the number that was dialled, and for no user whom a rule names, and that each
+/// failure applies only once.
 #[test]
 fn forwards_that_lead_round_end() {
     let circle = rule("ben", "[\"sip:cleo@example.org\"]", "") + &rule("cleo", "[\"sip:ben@example.org\"]", "");
@@ -323,12 +324,12 @@ fn forwards_that_lead_round_end() {
     register(&mut round, "dora", BEN, "<sip:erik@example.org>");
     register(&mut round, "erik", BEN, "<sip:dora@example.org>");
     ends(&calls(&mut round, 1, "sales"), 480);
-    // Once one of them has a phone of its own, that rings.
+    // If one of the two has a phone of its own, that phone rings.
     phone(&mut round, "erik", CLEO);
     assert_eq!(phones(&rings(&calls(&mut round, 2, "sales"))), [CLEO]);
 }
 
-/// Bound on the branches of a request, however many phones the users have.
+/// Checks the bound on the branches of a request, which does not depend on the number of phones of the users.
 #[test]
 fn a_list_of_users_has_a_bound_of_branches() {
     let users: Vec<String> = (0..30).map(|n| format!("\"sip:u{n}@example.org\"")).collect();
@@ -348,7 +349,7 @@ fn a_list_of_users_has_a_bound_of_branches() {
         all = rings(&answers(&mut site, &all, 486));
     }
     assert_eq!(count, 16);
-    // A sender may bound the number of phones that ring at a time (RFC 5393 section 5.3.3).
+    // A sender may bound the number of phones that ring at the same time (RFC 5393 section 5.3.3).
     let narrow = failure("all", "[\"486\"]", &list, "at_once = true");
     let mut site = office(&format!("{narrow}[[rule]]\nname = \"r\"\non_failure = [\"all\"]\n"));
     for n in 0..3 {
@@ -363,7 +364,8 @@ fn a_list_of_users_has_a_bound_of_branches() {
     assert_eq!(first.iter().chain(&second).map(breadth).collect::<Vec<_>>(), ["1", "1", "2"]);
 }
 
-/// A phone that is not at the address of its Contact is reached at its source, by each kind of place and in its dialog.
+/// Checks that a phone that is not at the address of its Contact is reached at its source, by each kind of place and
+/// within its dialog.
 #[test]
 fn a_phone_behind_a_translator_is_called_where_it_is_and_its_dialog_leads_there() {
     let own = "[\"sip:dora@example.org\"]";
@@ -397,7 +399,8 @@ fn a_phone_behind_a_translator_is_called_where_it_is_and_its_dialog_leads_there(
     }
 }
 
-/// The sender of the REGISTER may not name that address, and no rule does so in its place.
+/// Checks that the address is no target: the sender of the REGISTER may not name it, and no rule names it in place of
+/// the sender.
 #[test]
 fn a_binding_reached_by_a_rule_is_a_target_of_its_sender() {
     let rule = rule("sales", "[\"sip:dora@example.org\", \"sip:ben@example.org\"]", "at_once = true");
@@ -411,7 +414,7 @@ fn a_binding_reached_by_a_rule_is_a_target_of_its_sender() {
     }
 }
 
-/// A local user is no foreign server: a caller from outside needs no password.
+/// Checks that a caller from outside needs no password for a local user, who is no foreign server.
 #[test]
 fn callers_from_outside_reach_users_by_rules_without_a_password() {
     let settings = rule("sales", "[\"sip:ben@example.org\"]", "") + &rule("out", "[\"sip:203.0.113.1\"]", "");
@@ -480,7 +483,7 @@ fn explain_shows_the_users_that_would_ring() {
     assert!(explain("none").contains("to      sip:dora@example.org, each phone of this user\n"));
 }
 
-/// The route token of a phone states the account of its user, whichever user or group was dialled.
+/// Checks that the route token of a phone states the account of its user, for each user or group that was dialled.
 #[test]
 fn a_phone_that_a_rule_called_loses_its_dialogs_with_its_own_account() {
     let forward = failure("busy", "[\"486\"]", "[\"sip:ben@example.org\"]", "");

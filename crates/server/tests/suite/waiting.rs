@@ -1,4 +1,5 @@
-//! Requests that wait for an answer, which cost no allocation once warm: an engine alone, counted on its thread.
+//! Requests that wait for an answer, which allocate nothing once warm. The allocations of an engine alone are counted
+//! on its thread.
 
 use crate::site::*;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,7 +78,7 @@ fn a_copy_of_a_failed_request_fails_too() {
 fn guesses_that_wait_together_are_judged_up_to_the_ban() {
     let (mut site, challenged) = with_bob();
     let mut tickets = Vec::new();
-    // As many calls, and as many messages of one call.
+    // The same number of calls, and the same number of messages of one call.
     for number in 1..=60 {
         let text = with_password(b"wrong", number.min(30), &challenged, number);
         let text = text.replace("CSeq: 2 ", &format!("CSeq: {} ", number + 1)).replace("-2;", &format!("-{number};"));
@@ -91,7 +92,7 @@ fn guesses_that_wait_together_are_judged_up_to_the_ban() {
         site.database.last.store(ticket, Relaxed);
         loop {
             judged += site.answer().matches("SIP/2.0 407 ").count();
-            // The message held behind it asks next.
+            // The message that is held behind the request asks next.
             let next = site.database.last.load(Relaxed);
             if next == ticket {
                 break;

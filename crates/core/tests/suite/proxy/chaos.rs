@@ -1,5 +1,5 @@
-//! Random order of events: branches answer, fail, forget or repeat. The caller gets one final response, and no state is left. Each seed is
-//! one call; a failing one can be replayed.
+//! Random order of events: branches answer, fail, forget or retransmit. The caller gets one final response, and no
+//! state is left. Each seed is one call; a failing call can be replayed.
 
 use super::rig::*;
 use std::collections::HashMap;

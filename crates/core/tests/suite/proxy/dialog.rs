@@ -218,7 +218,8 @@ fn only_the_parameter_is_a_seal() {
     assert_eq!((bye.to().as_str(), bye.uri()), (OUTER_BOB, contact));
 }
 
-/// Without an address translator, the Contact of a device states the port that it listens on, even if it sends from another one.
+/// Checks that without an address translator, the Contact of a device states the port on which the device listens, even
+/// if it sends from another port.
 #[test]
 fn a_port_is_repaired_only_where_it_may_have_been_translated() {
     let contact = |via: &str| {
@@ -246,7 +247,8 @@ fn a_port_is_repaired_only_where_it_may_have_been_translated() {
     assert_eq!(bye.to(), "10.2.2.2:5060", "where the INVITE reached it");
 }
 
-/// A sender of a second Via, or a callee without registration, must not make the server send requests into its own network.
+/// Checks that a sender with a second Via, or a callee without registration, cannot make the server send requests into
+/// its own network.
 #[test]
 fn a_contact_of_a_narrower_scope_than_its_source_leads_back_there() {
     const WORLD: &str = "203.0.113.9:5060";

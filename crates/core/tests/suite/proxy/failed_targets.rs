@@ -91,7 +91,7 @@ fn a_target_fails_that_says_how_long_it_is_unavailable() {
     }
 }
 
-/// Later elements know the branch, and could take another target out of use.
+/// Checks that elements after the target, which know the branch, cannot take another target out of use.
 #[test]
 fn a_response_of_another_host_fails_no_target() {
     let (mut rig, first) = sent("INVITE", Plan::default(), true);

@@ -142,7 +142,7 @@ fn a_large_request_goes_by_udp_at_once_where_tcp_failed_lately() {
     assert_eq!(first("10.2.2.2:5080", 0), (Transport::Tcp, true), "another address");
 }
 
-/// A name that offers TCP and UDP has two targets. The TCP target has the full connection time-out.
+/// Covers a name that offers TCP and UDP and so has two targets. The TCP target has the full connection time-out.
 #[test]
 fn a_target_by_tcp_of_its_own_is_tried_once_and_waited_for() {
     let tcp = Target { transport: Transport::Tcp, listener: TCP, ..at(BOB) };

@@ -233,7 +233,8 @@ fn another_request_forks_too() {
     rig.end();
 }
 
-/// An unreachable phone counts less than any answer; if there is no other answer, the user is not available (section 21.4.18).
+/// Checks that an unreachable phone counts less than any answer, and that without another answer the user is not
+/// available (section 21.4.18).
 #[test]
 fn a_user_whose_phones_cannot_be_reached_is_not_available() {
     let mut rig = Rig::new();
@@ -253,7 +254,7 @@ fn a_user_whose_phones_cannot_be_reached_is_not_available() {
     }
 }
 
-/// Memory of one request is bounded.
+/// Checks that the memory of one request is bounded.
 #[test]
 fn a_large_request_goes_to_fewer_at_once_and_the_largest_to_the_first_alone() {
     for (bytes, at_once, then) in [(10_000, 3, 0), (25_000, 1, 1), (40_000, 1, 0)] {

@@ -95,7 +95,7 @@ fn notices_go_on_in_another_shard() {
 
 type End<'a> = &'a dyn Fn(&mut Rig, &[Sent]);
 
-/// The end of a ringing branch is reported, also after another branch has answered.
+/// Checks that the end of a ringing branch is reported, even after another branch has answered.
 #[test]
 fn a_branch_that_rang_ends_without_an_answer() {
     let contacts = [contact("10.2.2.1:5061", 1000), contact("10.2.2.2:5062", 1000)];

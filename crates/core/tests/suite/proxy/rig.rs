@@ -331,7 +331,8 @@ impl Rig {
         self.taken()
     }
 
-    /// Lets time pass, and runs every timer at its moment. Returns the sent messages, with the milliseconds from now.
+    /// Advances the clock, and runs every timer at its moment. Returns the sent messages, with the milliseconds from
+    /// now.
     pub(crate) fn pass(&mut self, ms: u64) -> Vec<(u64, Sent)> {
         let (from, end) = (self.now.mono, self.now.mono + ms);
         let mut sent = Vec::new();
@@ -361,7 +362,7 @@ impl Rig {
         *self = new;
     }
 
-    /// Lets all timers run out, and asserts that no state is left.
+    /// Runs all timers, and asserts that no state is left.
     pub(crate) fn end(&mut self) {
         self.pass(400_000);
         let counts = self.tx.counts();

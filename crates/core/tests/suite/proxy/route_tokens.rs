@@ -1,4 +1,4 @@
-//! Route tokens and seals: by them a party of a call reaches the other party of that call, and nothing else.
+//! Route tokens and seals: a party of a call reaches by them only the other party of that call.
 
 use super::rig::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -160,7 +160,7 @@ fn a_route_token_ends() {
     assert!(!passes(&rig, &alice) && !passes(&rig, &bob));
 }
 
-/// RFC 4028: an open call renews its targets, and with them their proofs.
+/// Checks that the targets of an open call are renewed, and with them the tokens and seals that prove them (RFC 4028).
 #[test]
 fn a_call_that_is_refreshed_goes_on() {
     let mut rig = Rig::with_lifetime(3_600);
@@ -178,7 +178,7 @@ fn a_call_that_is_refreshed_goes_on() {
     assert_eq!(goes(&mut rig, &bob), (ALICE.into(), "sip:alice@10.1.1.1:5060".into()));
 }
 
-/// The time of the route token decides about the removal of an account and a restart of the server.
+/// Checks that the time of the route token decides after the removal of an account and after a restart of the server.
 #[test]
 fn a_refresh_makes_no_route_token_younger() {
     let mut rig = Rig::with_lifetime(3_600);
@@ -231,7 +231,7 @@ fn a_target_that_is_renewed_is_reached() {
     }
 }
 
-/// A party behind a proxy that record-routes is reached by that proxy, and is itself the target.
+/// Checks that a party behind a proxy that record-routes is reached through that proxy, and is itself the target.
 #[test]
 fn behind_another_proxy_both_the_way_and_the_party_count() {
     let mut rig = Rig::new();
@@ -265,7 +265,7 @@ fn behind_another_proxy_both_the_way_and_the_party_count() {
     assert_eq!(goes(&mut rig, &alice), ("10.6.6.6:5060".into(), "sip:b2@192.168.3.4".into()));
 }
 
-/// RFC 3261 section 16.6 step 6 on either side of this server.
+/// Covers strict routers (RFC 3261 section 16.6 step 6) on either side of this server.
 #[test]
 fn strict_routers_count_as_others() {
     let mut rig = Rig::new();
@@ -335,7 +335,8 @@ fn a_party_without_a_contact_is_not_reached_by_a_route_token() {
     assert!(!passes(&rig, &early));
 }
 
-/// A request that comes here twice has two own Record-Routes; that of another proxy may stand between them.
+/// Covers a request that passes this server twice and so has two own Record-Routes, between which there may be one of
+/// another proxy.
 #[test]
 fn a_call_that_passes_us_twice_goes_on() {
     for between in [false, true] {
@@ -391,7 +392,7 @@ fn a_seal_is_for_the_call_of_its_contact() {
     assert!(device(&rig, &fresh).is_none());
 }
 
-/// A Route that names an own listener selects it; no other text of a peer does.
+/// Checks that a Route that names an own listener selects it, and that no other text of a peer does.
 #[test]
 fn a_party_is_reached_by_a_listener_that_fits() {
     let mut rig = Rig::new();

@@ -78,7 +78,7 @@ fn a_strict_router_before_us_is_undone() {
     assert!(!rig.routing(&text, |router, request| router.route(NOW, request).in_dialog), "it leads to the caller");
 }
 
-/// Only the first of several tokens is verified, since there may be thousands.
+/// Checks that only the first of several tokens is verified, since there may be thousands.
 #[test]
 fn the_first_of_several_route_tokens_decides() {
     let mut rig = Rig::new();

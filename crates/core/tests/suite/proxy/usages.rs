@@ -5,7 +5,7 @@ use super::route_tokens::{End, passes, uri_of};
 use strowger_core::proxy::Plan;
 use strowger_core::routing::Usage;
 
-/// Returns the usage that a request of this end proves; none if it proves no dialog.
+/// Returns the usage that a request of this end proves; `None` if it proves no dialog.
 fn usage(rig: &Rig, end: &End) -> Option<Usage> {
     rig.routing(&end.text("INFO", ""), |router, request| {
         let routing = router.route(rig.now, request);
@@ -39,7 +39,8 @@ fn a_route_token_states_the_usage_of_its_dialog() {
     }
 }
 
-/// Without a Route, a seal alone proves a dialog: with the usage of the dialog that it was written in.
+/// Checks that without a Route a seal alone proves a dialog, with the usage of the dialog in which the seal was
+/// written.
 #[test]
 fn a_seal_states_the_usage_of_its_dialog() {
     for (method, of_dialog) in [("INVITE", Usage::Call), ("SUBSCRIBE", Usage::Subscription)] {
@@ -79,7 +80,7 @@ fn each_notify_is_record_routed() {
     assert_eq!(notify.all("Record-Route").len(), 0);
 }
 
-/// An INVITE that is not admitted as one of its dialog makes a new one.
+/// Checks that an INVITE that is not admitted as a request of its dialog creates a new dialog.
 #[test]
 fn an_invite_outside_of_its_dialog_is_record_routed() {
     for (outside, count) in [(false, 0), (true, 1)] {
@@ -101,7 +102,8 @@ fn an_invite_outside_of_its_dialog_is_record_routed() {
     assert_eq!(invite.all("Record-Route").len(), 1, "{}", invite.0);
 }
 
-/// A session refresh (RFC 4028) renews the targets of a call, also with another proxy between this server and a party.
+/// Checks that a session refresh (RFC 4028) renews the targets of a call, even with another proxy between this server
+/// and a party.
 #[test]
 fn a_call_behind_another_proxy_that_is_refreshed_goes_on() {
     const EDGE: &str = "10.5.5.5:5060";

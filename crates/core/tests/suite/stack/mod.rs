@@ -58,7 +58,7 @@ fn a_suspended_request_is_given_to_the_user_agent_with_its_transaction() {
     assert_eq!(shard.take_log(), ["agent ServerEnded"]);
 }
 
-/// RFC 4320 section 4.1: the 100 is due also if the request was given away in the meantime.
+/// Checks that the 100 is due even if the request was given to another role in the meantime (RFC 4320 section 4.1).
 #[test]
 fn the_100_of_a_suspended_request_is_sent_by_the_role_that_has_it() {
     for is_given in [false, true] {
@@ -116,7 +116,7 @@ fn responses_go_to_the_role_that_sent_the_request() {
     shard.assert_clean();
 }
 
-/// A response given to the wrong role, and an id of the other role, have no effect.
+/// Checks that a response given to the wrong role, or with an id of the other role, has no effect.
 #[test]
 fn the_user_agent_refuses_responses_of_other_roles() {
     let mut shard = Shard::new();
@@ -223,7 +223,7 @@ fn events_go_to_the_role_of_their_transaction() {
     shard.assert_clean();
 }
 
-/// RFC 3261 section 17.1.2.2. After its final response nothing is left of a ping.
+/// Checks RFC 3261 section 17.1.2.2, and that no state of a ping is left after its final response.
 #[test]
 fn a_ping_is_sent_again_until_its_response_or_timer_f() {
     let mut shard = Shard::new();

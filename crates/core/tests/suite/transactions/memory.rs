@@ -6,7 +6,7 @@ fn padded(message: &str, bytes: usize) -> String {
     message.replace("Content-Length", &format!("X: {}\r\nContent-Length", "x".repeat(bytes)))
 }
 
-/// A request above the bound is kept in part: the parts that its end needs.
+/// Checks that of a request above the bound only the parts are kept that are needed to end it.
 #[test]
 fn a_request_too_large_to_be_kept_is_sent_once_and_can_be_cancelled_and_acknowledged() {
     for transport in [Transport::Udp, Transport::Tcp] {
@@ -44,7 +44,7 @@ fn a_request_too_large_to_be_kept_is_sent_once_and_can_be_cancelled_and_acknowle
     }
 }
 
-/// Large messages that are due at one moment leave in several rounds.
+/// Checks that large messages that are due at one moment are sent in several rounds.
 #[test]
 fn retransmissions_of_one_moment_take_bounded_memory_to_leave() {
     let mut world = World::new();
@@ -181,7 +181,8 @@ fn all_sources_together_have_a_bound() {
     world.new_request(&message(INVITE, "z9hG4bK2", "1 INVITE"), Transport::Udp);
 }
 
-/// The server transaction that it was forwarded for is over, so nothing can be charged to it.
+/// Covers an ACK after the end of the server transaction for which it was forwarded, so that nothing can be charged to
+/// the transaction.
 #[test]
 fn a_long_ack_is_sent_and_not_kept() {
     for (bytes, again) in [(10, 1), (5_000, 0)] {

@@ -80,7 +80,7 @@ impl World {
         self.table.response(self.now, &message, &mut self.out)
     }
 
-    /// Lets time pass from deadline to deadline. Returns the sent messages, with the milliseconds from now.
+    /// Advances the clock from deadline to deadline. Returns the sent messages, with the milliseconds from now.
     fn pass(&mut self, ms: u64) -> Vec<(u64, String)> {
         let (start, until) = (self.now.mono, self.now.mono + ms);
         let mut all = Vec::new();
@@ -423,7 +423,7 @@ fn a_request_whose_connection_ends_goes_once_more_by_another_and_then_fails() {
     }
 }
 
-/// A phone behind its own connection accepts no other.
+/// Covers a phone behind its own connection, which accepts no other connection.
 #[test]
 fn a_request_over_a_flow_fails_with_it() {
     let mut world = World::new();
@@ -564,7 +564,7 @@ fn transactions_move_to_another_table_and_go_on() {
     new.assert_empty();
 }
 
-/// A waiting request is forgotten when its call moves, and starts again there.
+/// Checks that a waiting request is forgotten when its call moves, and is processed again by the new shard.
 #[test]
 fn a_request_that_was_forgotten_is_new_when_it_comes_again_here_and_where_its_call_moves() {
     let (mut old, mut new) = (World::new(), World::new());

@@ -171,7 +171,7 @@ fn over_a_stream_nothing_is_repeated_but_the_2xx() {
     net.is_clean();
 }
 
-/// One machine at both ends of a call: the same Call-ID twice.
+/// Covers one machine at both ends of a call, so that the same Call-ID is used twice.
 #[test]
 fn a_phone_calls_itself() {
     let mut net = Net::new([quiet()]);

@@ -106,7 +106,7 @@ impl Net {
         Target::new(self.transport, ListenerId(0), address(n))
     }
 
-    /// Lets phone `n` do something.
+    /// Runs `act` with the user agent of phone `n`, and posts the messages that the phone sends.
     pub(crate) fn with<T>(&mut self, n: usize, act: impl FnOnce(&mut UserAgent, &mut Round<'_>) -> T) -> T {
         self.at(n, |endpoint, now, out| {
             let (agent, mut round) = endpoint.lend(now, out);
@@ -114,7 +114,7 @@ impl Net {
         })
     }
 
-    /// Lets phone `n` receive something.
+    /// Runs `act` with the endpoint of phone `n`, and posts the messages that the phone sends.
     pub(crate) fn at<T>(&mut self, n: usize, act: impl FnOnce(&mut Endpoint, Now, &mut Outbox) -> T) -> T {
         let mut out = std::mem::take(&mut self.out);
         let result = act(&mut self.phones[n].endpoint, self.now, &mut out);
