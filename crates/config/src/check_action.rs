@@ -117,7 +117,7 @@ pub(super) const COUNTS_EACH_PLACE: &str = "rings all of `to` at once, and a lim
 /// Cure of [`COUNTS_EACH_PLACE`].
 pub(super) const COUNT_ONCE: &str = "name a limit of another `per` than \"gateway\" in `call_limits`, and no gateway group with limits, or remove `at_once`";
 
-/// Cure for a set that cannot translate because it has no values or does not contain texts.
+/// Help text of the error that a set cannot translate: it has no values, or they are not texts.
 pub(super) const NOT_TRANSLATING: &str = "name a set of kind \"texts\" with `value`, or with values in its `entries`";
 
 /// Tells whether a set maps texts to values. A set that does not exist is noted elsewhere.

@@ -68,7 +68,7 @@ impl std::fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Names of the numbers in a record, which count from 0 there.
+/// Names of listeners and peers in a record, indexed by their numbers there.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Table {
     listeners: Vec<String>,

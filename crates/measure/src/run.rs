@@ -142,7 +142,7 @@ pub struct Run {
     recent: VecDeque<Row>,
     /// Warm-up of the last second, which has no row yet: a page of the same second may follow.
     warm: Option<Box<Page>>,
-    /// Sum of the seconds of the last row, if a row has several.
+    /// Sum so far of the last row, if a row spans several seconds.
     partial: Option<Box<Page>>,
     /// Run of the generators that only answered, if logs of callers and of answerers were merged. Both have the same
     /// calls, which must not be added.

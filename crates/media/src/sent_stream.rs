@@ -46,7 +46,7 @@ impl SentStream {
         self.clock_rate = clock_rate;
     }
 
-    /// Enters a packet that is sent at `now`, in microseconds. `length`: bytes of its payload.
+    /// Records a packet that is sent at `now`, in microseconds. `length`: bytes of its payload.
     pub fn packet(&mut self, now: u64, header: &Header, length: usize) {
         if self.source != Some(header.source) {
             // The counts are those of a source.

@@ -17,7 +17,7 @@ const UNREADABLE: &str = "it cannot be read on";
 /// Reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system refuses to read it.
+    /// The operating system cannot read the file.
     #[error("{path}: {error}", path = .path.display())]
     Unreadable {
         /// The file.

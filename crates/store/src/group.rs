@@ -114,7 +114,7 @@ pub struct GroupGauges {
     pub failed: u64,
     /// Rows refused because the queue was full.
     pub refused: u64,
-    /// Times that a group was written again.
+    /// How often a group was written again.
     pub retried: u64,
     /// Total time in commits, in microseconds.
     pub commit_us: u64,

@@ -160,7 +160,7 @@ pub enum Event {
     /// The next hop of our requests in a dialog is a host name: call [`super::UserAgent::resolve`] with its address (RFC 3263). Until then
     /// requests go to the target of the INVITE, or to its source.
     Unresolved {
-        /// Call of the dialog; [`super::UserAgent::leg`] is its number.
+        /// Call of the dialog; [`super::UserAgent::leg`] returns the number of the dialog.
         call: CallKey,
         /// URI with the name: the first Route, else the remote target.
         uri: Span,

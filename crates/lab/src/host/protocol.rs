@@ -19,13 +19,13 @@ pub(super) enum Request {
     Clock,
     /// Findings about the machine.
     Examine,
-    /// Own address towards this one.
+    /// Asks for the local address of the agent on the route to this address.
     Address(SocketAddr),
     /// Free port of this address.
     Port(IpAddr),
     /// File whose bytes follow the line.
     Put { file: String, is_program: bool },
-    /// File whose bytes follow the reply.
+    /// Reads a file; its bytes follow the reply.
     Get(String),
     /// Start of this program with these words as process `number` with a folder of its own.
     Start { number: u32, name: String, cores: Vec<usize>, words: Vec<String> },

@@ -50,7 +50,7 @@ struct Document<'a> {
     /// Other ends of the calls, if logs of callers and answerers were merged.
     #[serde(skip_serializing_if = "Option::is_none")]
     answering: Option<Figures<'a>>,
-    /// Documents of a run with several.
+    /// Documents, if the run has several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     documents: Vec<DocumentPart>,
     /// Figures of the good windows, if not all are good.
