@@ -134,7 +134,7 @@ impl ReceivedStream {
         match order {
             PacketOrder::Jump => return order,
             // The timestamps begin again as well.
-            PacketOrder::Restart => self.jitter.pause(),
+            PacketOrder::Restart => self.pause(),
             _ => (),
         }
         self.measure_gap(now, header);

@@ -75,7 +75,8 @@ impl Relabel {
         if is_newer || self.last.at.is_none() {
             self.last.sequence = relabelled.sequence;
             // Packets of a telephone event share the timestamp of its begin.
-            if self.last.timestamp != relabelled.timestamp || self.last.at.is_none() {
+            let is_later = relabelled.timestamp.wrapping_sub(self.last.timestamp).cast_signed() > 0;
+            if is_later || self.last.at.is_none() {
                 (self.last.timestamp, self.last.at) = (relabelled.timestamp, Some(now));
             }
         }

@@ -102,7 +102,11 @@ pub fn compare(before: Run<'_>, after: Run<'_>) -> Comparison {
             after: crate::statistics::median(new.to_vec()),
             floor: floor.map(|floor| floor.middle),
             ratio,
-            claim: withheld.map_or_else(|| claim(figure, judged), Claim::Withheld),
+            claim: match withheld {
+                Some(withheld) => Claim::Withheld(withheld),
+                None if ratio.is_some_and(is_small) => Claim::None,
+                None => claim(figure, judged),
+            },
         })
     });
     let unpaired = |of: &Values<'_>, other: &Values<'_>| {
@@ -121,10 +125,13 @@ pub fn compare(before: Run<'_>, after: Run<'_>) -> Comparison {
     }
 }
 
+fn is_small(ratio: RatioInterval) -> bool {
+    ratio.middle.max(1.0 / ratio.middle) < 1.0 + LEAST_DIFFERENCE
+}
+
 fn claim(figure: &str, ratio: Option<RatioInterval>) -> Claim {
     let (Some(definition), Some(ratio)) = (definition(figure), ratio) else { return Claim::None };
-    let is_small = ratio.middle.max(1.0 / ratio.middle) < 1.0 + LEAST_DIFFERENCE;
-    if is_small || (ratio.low <= 1.0 && ratio.high >= 1.0) {
+    if ratio.low <= 1.0 && ratio.high >= 1.0 {
         return Claim::None;
     }
     let has_risen = ratio.low > 1.0;

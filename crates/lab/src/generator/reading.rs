@@ -61,6 +61,10 @@ pub(super) fn read(
 ) -> Result<(Figures, Vec<Reason>), Error> {
     let run = Run::read(logs).map_err(unreadable)?;
     let in_window = Run::read_span(logs, window.span()).map_err(unreadable)?;
+    // Counts of a span are those of whole seconds.
+    let span = window.span();
+    let counted = Duration::from_secs(span.until.saturating_sub(span.from).max(1));
+    let length = if window.is_last { window.length } else { counted };
     let mut figures = Figures::default();
     let known = |error: UnknownFigure| Error::Unexpected { what: "a figure".into(), reason: error.to_string() };
     // If the load continues after the window, the events in the window count that belong to calls that fell due in it;
@@ -70,10 +74,10 @@ pub(super) fn read(
     if !window.is_last {
         of_failures(&mut figures, measured).map_err(known)?;
         let begun = measured.counter(Counter::CallsOutgoing) as f64;
-        figures.set("rate.achieved", begun / window.length.as_secs_f64()).map_err(known)?;
+        figures.set("rate.achieved", begun / length.as_secs_f64()).map_err(known)?;
     }
     if setting.transport != Transport::Udp && setting.connections == Connections::PerCall {
-        let established = measured.counter(Counter::CallsSuccessful) as f64 / window.length.as_secs_f64();
+        let established = measured.counter(Counter::CallsSuccessful) as f64 / length.as_secs_f64();
         figures.set("connect.rate", established).map_err(known)?;
     }
     of_threads(&mut figures, &in_window).map_err(known)?;
@@ -94,7 +98,7 @@ pub(super) fn read(
         .iter()
         .map(|reason| Reason { check: Check::Generator, sentence: reason.sentence.clone() })
         .collect();
-    reasons.extend(rate_missed(measured, rate, window.length, setting.callers.len()));
+    reasons.extend(rate_missed(measured, rate, length, setting.callers.len()));
     reasons.extend(ends_disagree(&run));
     Ok((figures, reasons))
 }

@@ -202,4 +202,5 @@ fn zeros_are_judged_by_their_order() {
     assert_eq!(claim([0.0; 5], [3.0, 4.0, 3.0, 9.0, 5.0]), Claim::Worse);
     assert_eq!(claim([0.0; 5], [0.0, 0.0, 0.0, 9.0, 0.0]), Claim::None);
     assert_eq!(claim([7.0, 4.0, 3.0, 9.0, 5.0], [0.0; 5]), Claim::Better);
+    assert_eq!(claim([0.0; 5], [0.02, 0.021, 0.02, 0.022, 0.02]), Claim::Worse);
 }

@@ -30,6 +30,8 @@ struct Event {
     sequence: u16,
     /// Timestamp of the current segment.
     start: u32,
+    /// Timestamp of the packet in which it began. A packet may have several events.
+    packet: u32,
     /// Ticks of the segments before.
     before: u32,
     /// Ticks of the current segment.
@@ -89,8 +91,9 @@ impl ReceivedEvents {
         if let Some(last) = known {
             let ahead = start.wrapping_sub(last.start);
             let is_same = last.event == event.event && ahead == 0;
-            if is_same && last.ended || !is_same && !is_newer {
-                // An end again, or a late packet of an earlier event or segment.
+            let is_repeated = header.timestamp == last.packet && ahead.cast_signed() < 0;
+            if is_same && last.ended || !is_same && (!is_newer || is_repeated) {
+                // An end again, a late packet of an earlier event or segment, or an earlier event of a repeated packet.
                 return;
             }
             let goes_on = last.event == event.event && !last.ended && !begins && is_segment(ahead);
@@ -116,8 +119,8 @@ impl ReceivedEvents {
 
     fn begin(&mut self, segment: Segment<'_>, event: &TelephoneEvent, hear: &mut impl FnMut(EventNotice)) {
         let TelephoneEvent { event, end, volume, duration } = *event;
-        let Header { source, sequence, .. } = *segment.header;
-        let begun = Event { event, source, sequence, start: segment.start, before: 0, duration, ended: end };
+        let Header { source, sequence, timestamp: packet, .. } = *segment.header;
+        let begun = Event { event, source, sequence, start: segment.start, packet, before: 0, duration, ended: end };
         hear(EventNotice::Began { event, volume });
         if end {
             hear(begun.notice());
@@ -161,6 +164,16 @@ mod tests {
             events.packet(&header, payload, |notice| notices.push(notice));
         }
         notices
+    }
+
+    /// RFC 4733 section 2.5.1.4: the end is sent three times, and each time the packet has all of its events.
+    #[test]
+    fn a_repeated_packet_with_several_events_is_heard_once() {
+        let both = &[1, 0x8a, 0, 160, 2, 0x8a, 0, 80];
+        let notices = heard(&[(1, true, 800, both), (2, false, 800, both), (3, false, 800, both)]);
+        let ended = |event, duration| Ended { event, duration };
+        let began = |event| Began { event, volume: 10 };
+        assert_eq!(notices, [began(1), ended(1, 160), began(2), ended(2, 80)]);
     }
 
     #[test]
