@@ -279,7 +279,9 @@ impl UserAgent {
         let closing = call.stage == Stage::Terminating;
         self.events.is_of_leg(call.legs[leg].number);
         match call.legs[leg].dialog.receive(asking.message) {
-            Ok(()) => (),
+            Ok(()) if asking.method == Method::Bye => (),
+            // The request may have changed the remote target.
+            Ok(()) => self.report_name(id, leg),
             Err(Fault::OutOfOrder) => return self.reply_later(round, asking),
             Err(fault) => return self.reply_plain(round, asking, fault.status()),
         }
@@ -327,7 +329,9 @@ impl UserAgent {
             return self.reply_later(round, asking);
         }
         let is_updated = call.legs.iter().any(|leg| leg.updated.is_some());
-        if call.inviting.is_some() || call.accepted.is_some() || is_updated || call.stage != Stage::Established {
+        let is_open = call.legs.first().is_some_and(|leg| leg.dialog.exchange == OfferAnswer::LocalOffer);
+        let is_busy = call.inviting.is_some() || call.accepted.is_some() || is_updated || is_open;
+        if is_busy || call.stage != Stage::Established {
             return self.reply_plain(round, asking, 491);
         }
         let grant = match self.grant(Some(id), asking.message) {
@@ -453,10 +457,11 @@ impl UserAgent {
         }
         call.accepted = None;
         call.kept = Vec::new();
+        // Here only an answer is valid, not an offer.
         if let Some(dialog) = call.dialog()
+            && dialog.exchange == OfferAnswer::LocalOffer
             && has_description(message)
         {
-            // Here only an answer is valid, not an offer.
             let _ = dialog.exchange.receive_request(true);
         }
         self.stop_timers(id);

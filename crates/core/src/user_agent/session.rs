@@ -293,6 +293,9 @@ impl UserAgent {
         let offered = self.requests.get(request).is_some_and(|r| r.offered);
         let credentials = self.requests.get(request).map_or(Vec::new(), |r| credential_lines(&r.bytes));
         let Some(call) = self.calls.get_mut(id) else { return };
+        if let Some(leg) = call.legs.first() {
+            self.events.is_of_leg(leg.number);
+        }
         let key = CallKey(id);
         match (status, message) {
             (100..200, _) => (),
@@ -357,8 +360,9 @@ impl UserAgent {
             return self.unchanged(round, request, id, at, status, message);
         };
         leg.dialog.refresh(message);
-        if has_description(message) {
-            leg.dialog.exchange.receive_response(offered);
+        // A description that answers no offer is ignored.
+        if offered && has_description(message) {
+            leg.dialog.exchange.receive_response(true);
         }
         call.session.close_offer(true);
         if call.stage == Stage::Established {

@@ -306,7 +306,7 @@ impl UserAgent {
                 0
             }
             491 => glare,
-            _ => wait.map_or(u64::from(call.session.interval) * 100, |seconds| u64::from(seconds) * 1_000),
+            _ => wait.map_or(u64::from(call.session.interval) * 100, |seconds| u64::from(seconds.max(1)) * 1_000),
         };
         self.refresh_later(round.now, id, wait);
     }
@@ -321,7 +321,9 @@ impl UserAgent {
     /// is no longer than the refused one.
     pub(super) fn lengthen_interval(&mut self, round: &mut Round<'_>, request: Id, response: &Message<'_>) -> bool {
         let least = min_se(response);
-        let Some(call) = self.requests.get(request).and_then(|request| request.of) else { return false };
+        // Only these requests belong to a call and ask for an interval.
+        let timed = self.requests.get(request).filter(|request| request.is_timed);
+        let Some(call) = timed.and_then(|request| request.of) else { return false };
         let known = self.calls.get(call).map_or(0, |call| call.session.least).max(least);
         let sent = self.repeat(round, request, |_, message, edit| {
             let Some(asked) = session_expires(message, Name::SessionExpires) else { return false };

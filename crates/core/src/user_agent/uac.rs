@@ -15,6 +15,9 @@ use crate::dialog::{Description, Dialog, RequestRoute};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
+/// Maximum number of dialogs that the provisional responses to an INVITE may begin.
+const MOST_LEGS: usize = 64;
+
 /// New call.
 #[derive(Clone, Copy, Debug)]
 pub struct Invite<'a> {
@@ -180,6 +183,7 @@ impl UserAgent {
         if status > 100 && !tag.is_empty() {
             let at = match call.leg_of(tag) {
                 Some(at) => at,
+                None if call.legs.len() >= MOST_LEGS => return,
                 None => match Dialog::caller(message, secure) {
                     Ok(mut dialog) => {
                         if offered {
@@ -345,6 +349,9 @@ impl UserAgent {
         if let Some((known, _)) = self.find(dialog.call_id(), dialog.local_tag(), dialog.remote_tag()) {
             // A copy of the 2xx; its BYE was sent.
             return self.acknowledge_now(round, known);
+        }
+        if self.calls.len() >= self.settings.calls {
+            return;
         }
         let mut call = Call::new(Stage::Established, self.place(dialog.call_id()), call_hash, target);
         call.invite_cseq = dialog.local_cseq();
