@@ -341,7 +341,7 @@ fn entries_of_a_list_are_read_and_their_faults_named() {
     }
     let other = format!("{MINE}\n[[figure]]\nname = \"a\"\ntitle = \"A\"\nform = \"bed\"\nentries = []\n");
     let said = Experiment::read("f.toml", &other).expect_err("no list").to_string();
-    assert!(said.contains("the form bed has no entries"), "{said}");
+    assert!(said.contains("a drawing has no entries"), "{said}");
 }
 
 #[test]
