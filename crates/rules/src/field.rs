@@ -153,8 +153,7 @@ fields! {
         ToScheme = "to.scheme" ignoring case;
         /// User part of the Request-URI, escapes decoded.
         RequestUser = "request.user";
-        /// Host of the Request-URI without a dot at its end. An alias or an address of the server is replaced by its domain, also in `from.domain`
-        /// and `to.domain`.
+        /// Host of the Request-URI without a dot at its end. The domain replaces an alias or an address of the server, also in `from.domain`, `to.domain`.
         RequestDomain = "request.domain" ignoring case;
         /// The Request-URI as received, without decoding.
         RequestUri = "request.uri";
@@ -199,8 +198,7 @@ fields! {
         RequestRouted = "request.routed";
         /// The sender has proved by a password that it is the user whom the request names.
         Authenticated = "authenticated";
-        /// The request belongs to a dialog: its To has a tag. For an INVITE, in addition, the server must recognize the dialog as one that it has
-        /// forwarded.
+        /// The request belongs to a dialog: its To has a tag. The dialog of an INVITE must be known as one that this server has forwarded.
         InDialog = "in_dialog";
     }
 }
