@@ -379,6 +379,6 @@ fn unanswered_pings() {
         ("pings_pending", At(0)),
     ]);
     drop(phones);
-    stage.shows(&[("connections", At(0))]);
+    stage.shows(&[("connections{transport=\"tcp\"}", At(0))]);
     stage.end();
 }

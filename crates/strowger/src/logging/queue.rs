@@ -161,7 +161,9 @@ impl<O: Write> Writer<O> {
                     waiting.lines = lines;
                 }
                 waiting.writing = false;
-                let lost = std::mem::take(&mut waiting.lost);
+                // A full queue has no room for the report either.
+                let has_room = waiting.lines.len() <= self.queue.most / 2;
+                let lost = if has_room { std::mem::take(&mut waiting.lost) } else { 0 };
                 drop(waiting);
                 self.queue.emptied.notify_all();
                 if lost > 0 {
