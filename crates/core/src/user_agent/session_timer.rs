@@ -292,7 +292,7 @@ impl UserAgent {
     /// Handles a refusal of our refresh; the session goes on until its end (section 10).
     pub(super) fn refresh_refused(
         &mut self,
-        round: &mut Round<'_>,
+        round: &Round<'_>,
         id: Id,
         kind: ClientRequestKind,
         status: u16,
@@ -306,7 +306,9 @@ impl UserAgent {
                 0
             }
             491 => glare,
-            _ => wait.map_or(u64::from(call.session.interval) * 100, |seconds| u64::from(seconds.max(1)) * 1_000),
+            _ => {
+                wait.map_or_else(|| u64::from(call.session.interval) * 100, |seconds| u64::from(seconds.max(1)) * 1_000)
+            }
         };
         self.refresh_later(round.now, id, wait);
     }
