@@ -71,10 +71,6 @@ pub struct DataPlace {
     pub durability: Durability,
     /// Longest wait for another process, or for a server.
     pub patience: Duration,
-    /// Page cache of a connection to a file, in KiB.
-    pub cache_kib: u32,
-    /// Largest size of the file of bindings, in bytes; `None`: limited by the disk.
-    pub max_bytes: Option<u64>,
     /// Number of this server among those that share the place.
     pub node: u16,
     /// Format version of the states of calls, for display.
@@ -86,10 +82,9 @@ pub struct DataPlace {
 impl DataPlace {
     /// Returns a file or folder with the defaults of the engines.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let sqlite::SqliteSettings { path, durability, busy_timeout: patience, cache_kib, max_bytes, .. } =
-            sqlite::SqliteSettings::new(path);
+        let sqlite::SqliteSettings { path, durability, busy_timeout: patience, .. } = sqlite::SqliteSettings::new(path);
         let (server, lease, node, form, removes) = (None, None, 0, 0, false);
-        Self { path, server, lease, durability, patience, cache_kib, max_bytes, node, form, removes }
+        Self { path, server, lease, durability, patience, node, form, removes }
     }
 
     /// Returns the database server.

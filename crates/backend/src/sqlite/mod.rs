@@ -63,13 +63,7 @@ impl SqliteSettings {
 
 impl From<&DataPlace> for SqliteSettings {
     fn from(place: &DataPlace) -> Self {
-        Self {
-            durability: place.durability,
-            busy_timeout: place.patience,
-            cache_kib: place.cache_kib,
-            max_bytes: place.max_bytes,
-            ..Self::new(&place.path)
-        }
+        Self { durability: place.durability, busy_timeout: place.patience, ..Self::new(&place.path) }
     }
 }
 
