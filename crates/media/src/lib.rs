@@ -11,6 +11,7 @@
 //! | [`quality`] | E-model: rating and mean opinion score |
 //! | [`sent_stream`] | send statistics: sender reports, round-trip time |
 //! | [`rtcp`] | compound packets |
+//! | [`session`] | streams of a call: who may send, relay, echo, quality |
 //! | [`relabel`] | headers of a relayed stream |
 //! | [`telephone_event`] | digits, sent and received |
 //! | [`payload_type`] | static payload types, packet times |
@@ -82,6 +83,7 @@ pub mod rtcp;
 pub mod rtp;
 pub mod sent_stream;
 pub mod sequence;
+pub mod session;
 pub mod telephone_event;
 pub mod tone;
 pub mod wave;

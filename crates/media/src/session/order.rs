@@ -1,0 +1,169 @@
+//! Orders of a shard about a session, and events of the session for the shard.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::received_stream::Figures;
+
+/// Key of a session, chosen by its shard: unique in the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionKey(pub u64);
+
+/// Side of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Peer of the dialog in which the call came in.
+    Near,
+    /// Peer of the dialog in which the call goes on.
+    Far,
+}
+
+/// Two adjacent bound UDP ports of a media address: an even one for RTP, the next one for RTCP (RFC 3550 section 11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PortPair {
+    /// Media thread that owns both sockets.
+    pub thread: u16,
+    /// Place of the address in the list of media addresses.
+    pub address: u16,
+    /// Port of RTP, even.
+    pub rtp: u16,
+}
+
+/// Payload format of a stream, as agreed with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PayloadFormat {
+    /// Payload type towards and from the peer, 0 to 127.
+    pub payload_type: u8,
+    /// Payload type on the other side of the session, 0 to 127; `None` if the other side did not agree on the format.
+    pub other: Option<u8>,
+    /// Ticks of its timestamps in a second.
+    pub clock_rate: u32,
+    /// Set for telephone events (RFC 4733).
+    pub is_event: bool,
+}
+
+/// Peer of a stream, as agreed in its dialog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamPeer {
+    /// Ports of this server towards the peer.
+    pub ports: PortPair,
+    /// Address of RTP in the description; `None` if the peer has not described the stream yet, or holds it by 0.0.0.0.
+    pub rtp: Option<SocketAddr>,
+    /// Address of RTCP in the description; equal to `rtp` if both share a port (RFC 5761).
+    pub rtcp: Option<SocketAddr>,
+    /// Source address of the peer's signalling, if the peer is behind NAT: its first packet from there replaces the
+    /// described address.
+    pub behind_nat: Option<IpAddr>,
+    /// Formats, in the order of preference of the answer. Packets of other payload types are counted and not relayed.
+    pub formats: Vec<PayloadFormat>,
+    /// Set if the peer may send.
+    pub sends: bool,
+    /// Set if the peer receives.
+    pub receives: bool,
+}
+
+/// Use of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamKind {
+    /// Packets of each side go to the other side.
+    Relay,
+    /// Packets of the near side go back to it.
+    Echo,
+}
+
+/// Stream of a session, as it is from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamOrder {
+    /// Use of the stream.
+    pub kind: StreamKind,
+    /// Peer of the near side.
+    pub near: StreamPeer,
+    /// Peer of the far side; `None` for an endpoint of this server.
+    pub far: Option<StreamPeer>,
+}
+
+/// Order of a shard to a media thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionOrder {
+    /// Opens a session, or changes it. A stream keeps its statistics while its ports are the same.
+    Set {
+        /// Session.
+        key: SessionKey,
+        /// Streams, in the order of the descriptions. A refused stream (port 0) is `None`.
+        streams: Vec<Option<StreamOrder>>,
+    },
+    /// Ends a session. Its ports are given back with [`SessionEvent::Closed`].
+    Close {
+        /// Session.
+        key: SessionKey,
+    },
+    /// Asks for more free ports.
+    Lend {
+        /// Shard that asks.
+        shard: u16,
+        /// Pairs that are wanted.
+        pairs: u16,
+    },
+    /// Gives unused ports back.
+    Return(Vec<PortPair>),
+}
+
+/// Report about one received stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamReport {
+    /// Statistics of the received packets.
+    pub figures: Figures,
+    /// Packets from addresses that may not send, or of unknown payload types, that were dropped.
+    pub dropped: u64,
+    /// Packets sent to this peer.
+    pub sent: u64,
+    /// Address in the description.
+    pub expected: Option<SocketAddr>,
+    /// Address of the last packet, also of a dropped one.
+    pub seen: Option<SocketAddr>,
+    /// Round-trip time by RTCP in microseconds.
+    pub round_trip: Option<u64>,
+}
+
+/// Cause of the end of a session that its shard did not order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEnd {
+    /// No packet from a peer that may send, within the time limit.
+    Silence(Side),
+}
+
+/// Event of a session for its shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// First packet of a peer. Once for each stream and side.
+    Heard {
+        /// Session.
+        key: SessionKey,
+        /// Place of the stream.
+        stream: u8,
+        /// Side of the peer.
+        side: Side,
+        /// Source address.
+        from: SocketAddr,
+    },
+    /// End of the time limit without media. The shard ends the call and closes the session.
+    Silent {
+        /// Session.
+        key: SessionKey,
+        /// Cause.
+        end: SessionEnd,
+    },
+    /// Session that ended by [`SessionOrder::Close`].
+    Closed {
+        /// Session.
+        key: SessionKey,
+        /// Reports of each stream: of the near side, and of the far side if there is one.
+        streams: Vec<(StreamReport, Option<StreamReport>)>,
+    },
+    /// Free ports for a shard, at most as many as it asked for; empty if none is left.
+    Lent {
+        /// Shard that asked.
+        shard: u16,
+        /// Ports.
+        ports: Vec<PortPair>,
+    },
+}
