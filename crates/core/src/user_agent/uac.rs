@@ -7,7 +7,7 @@ use strowger_message::{Message, Method, Name, NameAddr, Write};
 use super::account::AccountKey;
 use super::call::{Call, Leg, LegKey, Stage};
 use super::capabilities::Capabilities;
-use super::client_request::{ClientRequestKind, Head, Request, finish};
+use super::client_request::{ClientRequestKind, Head, Request, Response, finish};
 use super::content::{Content, has_description};
 use super::session::Outgoing;
 use super::{BadAddress, CallKey, Ending, Event, NotNow, UserAgent};
@@ -144,18 +144,12 @@ impl UserAgent {
         out.send(target, start..out.bytes.len(), 0);
     }
 
-    pub(super) fn invite_replied(
-        &mut self,
-        round: &mut Round<'_>,
-        request: Id,
-        id: Id,
-        status: u16,
-        message: Option<&Message<'_>>,
-        after_final: bool,
-    ) {
+    /// Handles a response to an INVITE that makes a call (section 13.2.2).
+    pub(super) fn invite_replied(&mut self, round: &mut Round<'_>, response: Response<'_>) {
+        let Response { call: id, status, message, .. } = response;
         match (status, message) {
-            (100..200, Some(message)) => self.progressed(round, request, id, status, message),
-            (200..300, Some(message)) => self.accepted(round, request, id, message, after_final),
+            (100..200, Some(message)) => self.progressed(round, response, message),
+            (200..300, Some(message)) => self.accepted(round, response, message),
             _ => {
                 let Some(call) = self.remove_call(round, id) else { return };
                 let key = CallKey(id);
@@ -173,7 +167,8 @@ impl UserAgent {
     }
 
     /// Handles a 1xx (section 13.2.2.1).
-    fn progressed(&mut self, round: &mut Round<'_>, request: Id, id: Id, status: u16, message: &Message<'_>) {
+    fn progressed(&mut self, round: &mut Round<'_>, response: Response<'_>, message: &Message<'_>) {
+        let Response { request, call: id, status, .. } = response;
         let offered = self.requests.get(request).is_some_and(|r| r.offered);
         let secure = self.is_secure(request);
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -264,7 +259,8 @@ impl UserAgent {
     }
 
     /// Handles a 2xx (section 13.2.2.4): the first makes the call, its copies are acknowledged again, those of other branches are ended.
-    fn accepted(&mut self, round: &mut Round<'_>, request: Id, id: Id, message: &Message<'_>, after_final: bool) {
+    fn accepted(&mut self, round: &mut Round<'_>, response: Response<'_>, message: &Message<'_>) {
+        let Response { request, call: id, after_final, .. } = response;
         let secure = self.is_secure(request);
         let Ok(made) = Dialog::caller(message, secure) else {
             // It makes no dialog, so neither ACK nor BYE has an address.
@@ -312,11 +308,7 @@ impl UserAgent {
         let description = if has_description(message) { leg.dialog.exchange.receive_response(offered) } else { None };
         self.events.is_of_leg(leg.number);
         call.legs = smallvec![leg];
-        // The early dialogs of the others are over.
-        for update in legs.into_iter().filter_map(|leg| leg.updated) {
-            let lines = |_: &Self, _: &mut Vec<u8>| ();
-            self.reply(round, update.server, update.source, &update.bytes, 481, b"", lines, b"");
-        }
+        self.end_legs(round, legs);
         self.report_name(id, 0);
         self.take_grant(round.now, id, message);
         let key = CallKey(id);
@@ -334,6 +326,22 @@ impl UserAgent {
         } else {
             let body = self.events.keep(body);
             self.events.push(Event::Answered { call: key, body, offer: false });
+        }
+    }
+
+    /// Ends the early dialogs of an INVITE that was refused and is sent again: its responses make new ones (section 12.3).
+    pub(super) fn end_early_dialogs(&mut self, round: &mut Round<'_>, id: Id) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        call.session.close_offer(false);
+        let legs = std::mem::take(&mut call.legs);
+        self.end_legs(round, legs);
+    }
+
+    /// Refuses the open UPDATEs of early dialogs that are over.
+    fn end_legs(&mut self, round: &mut Round<'_>, legs: SmallVec<[Leg; 1]>) {
+        for update in legs.into_iter().filter_map(|leg| leg.updated) {
+            let lines = |_: &Self, _: &mut Vec<u8>| ();
+            self.reply(round, update.server, update.source, &update.bytes, 481, b"", lines, b"");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::rig::*;
 
-use strowger_core::user_agent::{CallKey, Event, LegKey};
+use strowger_core::user_agent::{CallKey, Ending, Event, LegKey};
 use strowger_message::Method;
 
 /// Returns a phone whose INVITE rings at two places, which have answered its offer reliably, and the call.
@@ -91,5 +91,28 @@ fn each_place_gets_the_answer_to_its_own_offer() {
     );
     net.lose = Box::new(|_| true);
     net.with(0, |agent, round| agent.hang_up(round, call));
+    net.is_clean();
+}
+
+/// The reply to a request names the dialog of the request; so does a time-out. What happens later without a message is of no other dialog.
+#[test]
+fn a_reply_names_its_dialog() {
+    let (mut net, call) = forked();
+    net.sent.clear();
+    for status in [200, 408] {
+        let leg = LegKey { call, leg: Some(1) };
+        net.with(0, |agent, round| agent.request_within(round, leg, Method::Info, b"", b"")).unwrap();
+        if status == 200 {
+            let ok = respond(&net.sent[0], 200, "");
+            net.inject(0, &ok);
+        } else {
+            net.run(40_000);
+        }
+        let last = net.last(0);
+        assert!(matches!(last.event, Event::Reply { status: of, .. } if of == status) && last.leg == 1, "{last:?}");
+    }
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.run(40_000);
+    assert_eq!((net.last(0).event, net.last(0).leg), (Event::Ended { call, by: Ending::Local }, 0));
     net.is_clean();
 }
