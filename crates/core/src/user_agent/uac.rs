@@ -10,8 +10,8 @@ use super::capabilities::Capabilities;
 use super::client_request::{ClientRequestKind, Head, Request, Response, finish};
 use super::content::{Content, has_description};
 use super::session::Outgoing;
-use super::{BadAddress, CallKey, Ending, Event, NotNow, UserAgent};
-use crate::dialog::{Description, Dialog, RequestRoute};
+use super::{BadAddress, CallKey, Ending, Event, NotNow, RequestKey, UserAgent};
+use crate::dialog::{Description, Dialog, RequestRoute, State};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
@@ -190,6 +190,9 @@ impl UserAgent {
                 },
             };
             let leg = &mut call.legs[at];
+            if leg.dialog.state() == State::Ended {
+                return;
+            }
             self.events.is_of_leg(leg.number);
             let reliable = message.require().flatten().any(|t| t.is(b"100rel"));
             if let (true, Ok(rseq), Ok(cseq)) = (reliable, message.mandatory::<Number<'_>>(Name::RSeq), message.cseq())
@@ -219,6 +222,33 @@ impl UserAgent {
             let body = self.events.keep(message.body());
             self.events.push(Event::Progress { call: CallKey(id), status, body, offer: is_offer });
         }
+    }
+
+    /// Ends one early dialog of our INVITE by a BYE (section 15), with further header lines, each with its CRLF. The INVITE goes on without it,
+    /// but a 2xx that crosses the BYE ends the call. [`Event::Reply`] reports the outcome.
+    ///
+    /// # Errors
+    /// The call has no such early dialog.
+    pub fn hang_up_leg(&mut self, round: &mut Round<'_>, leg: LegKey, headers: &[u8]) -> Result<RequestKey, NotNow> {
+        let id = leg.call.0;
+        let call = self.calls.get(id).filter(|c| c.stage == Stage::Inviting).ok_or(NotNow::NoDialog)?;
+        let at = call.position(leg.leg).ok_or(NotNow::NoDialog)?;
+        let Leg { dialog, number, .. } = &call.legs[at];
+        if dialog.state() == State::Ended {
+            return Err(NotNow::NoDialog);
+        }
+        let number = Some(*number);
+        self.reject_update(round, LegKey { leg: number, ..leg }, 487);
+        let content = Content { headers, ..Content::default() };
+        let outgoing = Outgoing { kind: ClientRequestKind::InDialog, method: Method::Bye, content };
+        let request = self.send_in_dialog(round, id, number, outgoing).ok_or(NotNow::NoDialog)?;
+        if let Some(call) = self.calls.get_mut(id) {
+            // A key without a number names one that goes on, if there is any.
+            let mut leg = call.legs.remove(at);
+            leg.dialog.end();
+            call.legs.push(leg);
+        }
+        Ok(RequestKey(request))
     }
 
     /// Sends the PRACK with our answer, after [`Event::Progress`] with an offer (RFC 3262 section 5).
@@ -285,7 +315,7 @@ impl UserAgent {
             }
             return;
         }
-        let cancelling = call.stage == Stage::Cancelling;
+        let mut is_unwanted = call.stage == Stage::Cancelling;
         call.inviting = None;
         call.invite_cseq = made.local_cseq();
         call.credentials = credentials;
@@ -293,6 +323,7 @@ impl UserAgent {
         let mut leg = match legs.iter().position(|l| l.dialog.remote_tag() == made.remote_tag()) {
             Some(known) => {
                 let mut leg = legs.remove(known);
+                is_unwanted |= leg.dialog.state() == State::Ended;
                 leg.dialog.confirm(Some(message));
                 leg
             }
@@ -312,7 +343,7 @@ impl UserAgent {
         self.report_name(id, 0);
         self.take_grant(round.now, id, message);
         let key = CallKey(id);
-        if description == Some(Description::Offer) && !cancelling {
+        if description == Some(Description::Offer) && !is_unwanted {
             self.set_stage(id, Stage::AnswerDue);
             let body = self.events.keep(body);
             self.events.push(Event::Answered { call: key, body, offer: true });
@@ -320,8 +351,8 @@ impl UserAgent {
         }
         self.set_stage(id, Stage::Established);
         self.acknowledge_now(round, id);
-        if cancelling {
-            // The 2xx crossed our CANCEL (section 9.1).
+        if is_unwanted {
+            // The 2xx crossed our CANCEL (section 9.1) or the BYE to its early dialog.
             self.send_bye(round, id, Ending::Local);
         } else {
             let body = self.events.keep(body);

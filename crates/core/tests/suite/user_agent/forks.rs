@@ -116,3 +116,40 @@ fn a_reply_names_its_dialog() {
     assert_eq!((net.last(0).event, net.last(0).leg), (Event::Ended { call, by: Ending::Local }, 0));
     net.is_clean();
 }
+
+/// Section 15: a caller may end one early dialog by a BYE. The others ring on; a 2xx that crosses the BYE ends the call.
+#[test]
+fn one_early_dialog_is_ended() {
+    for is_crossed in [false, true] {
+        let (mut net, call) = forked();
+        let invite = net.sent[0].clone();
+        net.sent.clear();
+        net.log.clear();
+        let leg = LegKey { call, leg: Some(0) };
+        net.with(0, |agent, round| agent.hang_up_leg(round, leg, b"Reason: SIP;cause=480\r\n")).unwrap();
+        assert!(net.with(0, |agent, round| agent.hang_up_leg(round, leg, b"")).is_err());
+        let bye = net.sent[0].clone();
+        assert!(bye.starts_with("BYE sip:one@127.0.0.98 ") && bye.contains(";tag=one\r\n"), "{bye}");
+        assert!(bye.contains("\r\nCSeq: 3 BYE\r\n") && bye.contains("\r\nReason: SIP;cause=480\r\n"), "{bye}");
+        net.inject(0, &respond(&bye, 200, ""));
+        assert!(matches!(net.last(0).event, Event::Reply { status: 200, .. }));
+        let from = |place: &str, status: u16| {
+            respond(&invite, status, "Contact: <sip:x@127.0.0.98>\n").replace(";tag=peer", &format!(";tag={place}"))
+        };
+        net.inject(0, &from("one", 180));
+        assert!(matches!(net.last(0).event, Event::Reply { .. }), "its ringing is not reported");
+        net.inject(0, &from(if is_crossed { "one" } else { "two" }, 200));
+        if is_crossed {
+            assert_eq!(net.log, ["0>? BYE", "0>? ACK", "0>? BYE"]);
+            let again = &net.sent[2];
+            assert!(again.contains(";tag=one\r\n") && again.contains("\r\nCSeq: 4 BYE\r\n"), "{again}");
+        } else {
+            assert_eq!(net.log, ["0>? BYE", "0>? ACK"]);
+            assert!(matches!(net.last(0).event, Event::Answered { .. }) && net.last(0).leg == 1);
+            net.with(0, |agent, round| agent.hang_up(round, call));
+        }
+        net.run(40_000);
+        assert_eq!(net.last(0).event, Event::Ended { call, by: Ending::Local });
+        net.is_clean();
+    }
+}
