@@ -83,7 +83,7 @@ impl Request {
     }
 }
 
-/// Response to an own request of a call.
+/// Response to an own request of a call, or a status in place of one.
 #[derive(Clone, Copy)]
 pub(super) struct Response<'m> {
     pub(super) request: Id,
@@ -402,7 +402,7 @@ impl UserAgent {
             return;
         }
         let Some(request) = self.requests.get_mut(id) else { return };
-        let (kind, of) = (request.kind, request.of);
+        let (kind, of, leg) = (request.kind, request.of, request.leg);
         let of_call = |call: Id| Response { request: id, call, status, message, after_final };
         match (kind, of) {
             (ClientRequestKind::Invite, Some(call)) => self.invite_replied(round, of_call(call)),
@@ -417,7 +417,10 @@ impl UserAgent {
                 if kind == ClientRequestKind::InDialog {
                     self.tell_reply(id, status, message);
                 }
-                self.fault(round, call, status);
+                // The end of an early dialog that has lost is not that of the call.
+                if self.calls.get(call).is_some_and(|call| call.position(leg).is_some()) {
+                    self.fault(round, call, status);
+                }
             }
             (ClientRequestKind::OutOfDialog, _) if status >= 200 => self.tell_reply(id, status, message),
             (ClientRequestKind::Register, Some(registration)) if status >= 200 => {

@@ -153,3 +153,18 @@ fn one_early_dialog_is_ended() {
         net.is_clean();
     }
 }
+
+/// Section 12.2.1.2: a 481 in an early dialog that has lost is not the end of the call.
+#[test]
+fn a_refusal_in_a_dialog_that_has_lost_ends_no_call() {
+    let (mut net, call) = forked();
+    let leg = LegKey { call, leg: Some(0) };
+    net.with(0, |agent, round| agent.request_within(round, leg, Method::Info, b"", b"")).unwrap();
+    let (invite, info) = (net.sent[0].clone(), net.sent[1].clone());
+    net.inject(0, &respond(&invite, 200, "Contact: <sip:two@127.0.0.98>\n").replace(";tag=peer", ";tag=two"));
+    net.inject(0, &respond(&info, 481, ""));
+    assert!(matches!(net.last(0).event, Event::Reply { status: 481, .. }) && net.last(0).leg == 0);
+    assert!(!net.log.contains(&"0>? BYE".to_owned()), "{:?}", net.log);
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.is_clean();
+}
