@@ -202,11 +202,6 @@ impl Dialog {
         self.local_cseq
     }
 
-    /// Notes the CSeq of a request that did not take its number from this dialog: an INVITE repeated with credentials.
-    pub fn catch_up(&mut self, cseq: u32) {
-        self.local_cseq = self.local_cseq.max(cseq);
-    }
-
     /// Tells whether these tags, as seen from our side, identify this dialog (section 12.2.2).
     pub fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
         self.local_tag() == local_tag && self.remote_tag() == remote_tag && self.call_id() == call_id

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use strowger_message::{Edit, Limits, Message, Method, Name, NameAddr, Write};
 
 use super::account::{AccountKey, Signed};
-use super::call::Stage;
+use super::call::{Call, Stage};
 use super::{BadAddress, Branch, Event, RequestKey, UserAgent};
 use crate::dialog::{OfferAnswer, RequestRoute};
 use crate::slots::Id;
@@ -83,6 +83,18 @@ impl Request {
     }
 }
 
+/// Response to an own request of a call, or a status in place of one.
+#[derive(Clone, Copy)]
+pub(super) struct Response<'m> {
+    pub(super) request: Id,
+    pub(super) call: Id,
+    pub(super) status: u16,
+    /// `None` for a time-out (408) or a transport error (503).
+    pub(super) message: Option<&'m Message<'m>>,
+    /// Set if the transaction had a final response before.
+    pub(super) after_final: bool,
+}
+
 /// Maximum number of repetitions; after the last one a refusal is final.
 const TRIES: u8 = 4;
 
@@ -107,6 +119,15 @@ pub struct OutOfDialog<'a> {
     pub headers: &'a [u8],
     /// Body. Empty: none.
     pub body: &'a [u8],
+}
+
+impl<'a> OutOfDialog<'a> {
+    /// Returns a request without further header lines and body.
+    pub const fn new(method: Method, from: &'a [u8], to: &'a [u8], target: Target) -> Self {
+        let (uri, account) = (None, None);
+        let (routes, headers, body): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
+        Self { method, from, to, uri, routes, target, account, headers, body }
+    }
 }
 
 /// Start of a request outside of any dialog.
@@ -267,7 +288,7 @@ impl UserAgent {
 
     /// Sends a refused request again as a new request of the same call (sections 22.2 and 8.1.3.5), with the next
     /// number, a new branch, and the edit of `change`. Returns false if `change` returns false, or the request may not
-    /// be repeated.
+    /// be repeated: an INVITE that is abandoned, or the fifth refusal.
     pub(super) fn repeat(
         &mut self,
         round: &mut Round<'_>,
@@ -275,8 +296,9 @@ impl UserAgent {
         change: impl FnOnce(&mut Self, &Message<'_>, &mut Edit) -> bool,
     ) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
-        let is_given_up = request.kind == ClientRequestKind::Invite
-            && request.of.and_then(|of| self.calls.get(of)).is_some_and(|call| call.stage == Stage::Cancelling);
+        let is_invite = matches!(request.kind, ClientRequestKind::Invite | ClientRequestKind::Reinvite);
+        let is_abandoned = |call: &Call| call.stage == Stage::Cancelling || call.hang_up.is_some();
+        let is_given_up = is_invite && request.of.and_then(|of| self.calls.get(of)).is_some_and(is_abandoned);
         if request.bytes.is_empty() || request.tries >= TRIES || is_given_up {
             return false;
         }
@@ -295,7 +317,7 @@ impl UserAgent {
             {
                 let branch = Branch::new(self.entropy.u64());
                 edit.replace(message.range_of(old), |text| text.extend_from_slice(branch.text()));
-                let number = cseq.number + 1;
+                let number = self.next_number(id, cseq.number);
                 edit.set(message.index(), Name::CSeq, |text| {
                     number.write(text);
                     text.push(b' ');
@@ -319,8 +341,9 @@ impl UserAgent {
                     request.client = Some(client);
                     request.tries += 1;
                     request.bytes = bytes;
-                    let (kind, of, leg) = (request.kind, request.of, request.leg);
-                    self.took_number(kind, of, leg, number);
+                    if let (ClientRequestKind::Invite, Some(call)) = (request.kind, request.of) {
+                        self.end_early_dialogs(round, call);
+                    }
                 }
                 sent = true;
             }
@@ -330,26 +353,28 @@ impl UserAgent {
         sent
     }
 
-    /// Sets the number of the dialog or registration to the number of a repeated request.
-    fn took_number(&mut self, kind: ClientRequestKind, of: Option<Id>, leg: Option<u16>, number: u32) {
-        let Some(of) = of else { return };
-        match kind {
+    /// Takes the CSeq for the repetition of a request. In a dialog it is above those of all requests since the refused
+    /// one.
+    fn next_number(&mut self, id: Id, refused: u32) -> u32 {
+        let next = refused.saturating_add(1);
+        let Some(request) = self.requests.get(id) else { return next };
+        let Some(of) = request.of else { return next };
+        match request.kind {
             ClientRequestKind::Register => {
                 if let Some(registration) = self.registrations.get_mut(of) {
-                    registration.cseq = number;
+                    registration.cseq = next;
                 }
+                next
             }
-            ClientRequestKind::Invite | ClientRequestKind::OutOfDialog => (),
+            ClientRequestKind::Invite | ClientRequestKind::OutOfDialog => next,
             ClientRequestKind::Reinvite
             | ClientRequestKind::Update
             | ClientRequestKind::Bye
             | ClientRequestKind::Prack
             | ClientRequestKind::InDialog => {
-                if let Some(call) = self.calls.get_mut(of)
-                    && let Some(at) = call.position(leg)
-                {
-                    call.legs[at].dialog.catch_up(number);
-                }
+                let Some(call) = self.calls.get_mut(of) else { return next };
+                let Some(at) = call.position(request.leg) else { return next };
+                call.legs[at].dialog.next_cseq(1)
             }
         }
     }
@@ -377,13 +402,12 @@ impl UserAgent {
             return;
         }
         let Some(request) = self.requests.get_mut(id) else { return };
-        let (kind, of) = (request.kind, request.of);
+        let (kind, of, leg) = (request.kind, request.of, request.leg);
+        let of_call = |call: Id| Response { request: id, call, status, message, after_final };
         match (kind, of) {
-            (ClientRequestKind::Invite, Some(call)) => {
-                self.invite_replied(round, id, call, status, message, after_final)
-            }
-            (ClientRequestKind::Reinvite, Some(call)) => self.reinvite_replied(round, id, call, status, message),
-            (ClientRequestKind::Update, Some(call)) => self.update_replied(round, id, call, status, message),
+            (ClientRequestKind::Invite, Some(call)) => self.invite_replied(round, of_call(call)),
+            (ClientRequestKind::Reinvite, Some(call)) => self.reinvite_replied(round, of_call(call)),
+            (ClientRequestKind::Update, Some(call)) => self.update_replied(round, of_call(call)),
             (ClientRequestKind::Bye, Some(call)) if status >= 200 => {
                 if let Some(was) = self.remove_call(round, call).filter(|c| !c.silent) {
                     self.events.push(Event::Ended { call: super::CallKey(call), by: was.ended_by });
@@ -393,7 +417,10 @@ impl UserAgent {
                 if kind == ClientRequestKind::InDialog {
                     self.tell_reply(id, status, message);
                 }
-                self.fault(round, call, status);
+                // The end of an early dialog that has lost is not that of the call.
+                if self.calls.get(call).is_some_and(|call| call.position(leg).is_some()) {
+                    self.fault(round, call, status);
+                }
             }
             (ClientRequestKind::OutOfDialog, _) if status >= 200 => self.tell_reply(id, status, message),
             (ClientRequestKind::Register, Some(registration)) if status >= 200 => {
@@ -409,6 +436,9 @@ impl UserAgent {
     }
 
     fn tell_reply(&mut self, id: Id, status: u16, message: Option<&Message<'_>>) {
+        if let Some(leg) = self.requests.get(id).and_then(|request| request.leg) {
+            self.events.is_of_leg(leg);
+        }
         let body = message.map_or_else(Default::default, |m| self.events.keep(m.body()));
         self.events.push(Event::Reply { request: RequestKey(id), status, body });
     }

@@ -25,6 +25,7 @@ mod content;
 mod endpoint;
 mod event;
 mod moves;
+mod next_hop;
 mod registration;
 mod server_request;
 mod session;
@@ -54,7 +55,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use strowger_message::{Edit, Error, Index, Message, SipUri, Uri};
+use strowger_message::{Edit, Error, Index, Message};
 
 use crate::call::BucketSet;
 use crate::entropy::{Entropy, write_hex};
@@ -65,7 +66,7 @@ use crate::transaction::{ClientId, Event as TransactionEvent, Role, ServerId, Tr
 use crate::{Arrival, Round, Target, Transport};
 use account::Account;
 use branch::Branch;
-use call::{Call, Leg, NamedHop, OpenRequest, Stage};
+use call::{Call, OpenRequest, Stage};
 use client_request::Request;
 use event::Events;
 use registration::Registration;
@@ -295,6 +296,8 @@ impl UserAgent {
                     // RFC 3261 section 8.1.3.1.
                     let status = if matches!(event, TransactionEvent::Timeout { .. }) { 408 } else { 503 };
                     self.replied(round, request, status, None, false);
+                    // Later events without a message are of the first dialog.
+                    self.events.is_of_leg(0);
                 }
             }
             TransactionEvent::ClientEnded { id, tu } => {
@@ -323,43 +326,6 @@ impl UserAgent {
     /// Returns the listener from which a message to `target` is sent.
     fn listener(&self, target: &Target) -> &ListenerAddress {
         self.identity.listener(target.listener)
-    }
-
-    /// Returns the target of a request in a dialog: the address that its next hop names, or that the owner found for
-    /// the name of the next hop; else `other`.
-    fn hop(&self, leg: &Leg, other: &Target) -> Target {
-        if let Some(outbound) = self.settings.outbound {
-            return outbound;
-        }
-        if let Some(target) = leg.named.as_ref().and_then(|named| named.target) {
-            return target;
-        }
-        let uri = leg.dialog.request_route().hop;
-        let Ok(Uri::Sip(uri)) = Uri::parse(uri) else { return *other };
-        let Some(ip) = uri.host.ip() else { return *other };
-        let transport = transport_of(&uri);
-        let address = (ip, uri.port.unwrap_or_else(|| transport.default_port())).into();
-        if other.transport == transport && other.address == address {
-            return *other;
-        }
-        match self.identity.listener_for(transport, &address, other.listener) {
-            Some(listener) => Target::new(transport, listener, address),
-            None => *other,
-        }
-    }
-
-    /// Reports that the next hop of a dialog is a host name, once for each name (RFC 3263 section 4).
-    fn report_name(&mut self, id: Id, at: usize) {
-        let Some(leg) = self.calls.get_mut(id).and_then(|c| c.legs.get_mut(at)) else { return };
-        let hop = leg.dialog.request_route().hop;
-        let is_name = matches!(Uri::parse(hop), Ok(Uri::Sip(uri)) if uri.host.ip().is_none());
-        if !is_name || self.settings.outbound.is_some() {
-            leg.named = None;
-        } else if leg.named.as_ref().is_none_or(|named| named.uri != hop) {
-            let uri = self.events.keep(hop);
-            leg.named = Some(Box::new(NamedHop { uri: hop.to_vec(), target: None }));
-            self.events.push(Event::Unresolved { call: CallKey(id), uri });
-        }
     }
 
     /// Returns the capabilities of a call, or those of new ones.
@@ -488,16 +454,6 @@ impl UserAgent {
 /// Returns a function that tells the timers whether the call in a slot still waits for them.
 fn runs(calls: &Slots<Call>) -> impl Fn(u32, Stamp) -> bool {
     |slot, stamp| calls.at(slot).is_some_and(|(_, c)| c.runs(stamp))
-}
-
-/// Returns the transport that a URI names (RFC 3261 sections 19.1.2 and 26.2.2).
-fn transport_of(uri: &SipUri<'_>) -> Transport {
-    let named = uri.params.transport().and_then(Transport::of);
-    match (uri.secure, named) {
-        (false, named) => named.unwrap_or(Transport::Udp),
-        (true, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
-        (true, _) => Transport::Tls,
-    }
 }
 
 /// Returns the user part of a name-addr or URI.

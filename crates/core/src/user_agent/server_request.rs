@@ -422,6 +422,9 @@ impl UserAgent {
         if !is_due && !is_late {
             return self.reply_plain(round, asking, 481);
         }
+        if is_late {
+            call.rseq = 0;
+        }
         let exchange = &mut call.legs[leg].dialog.exchange;
         let before = *exchange;
         let described = if asking.has_offer() { exchange.receive_request(true).map(Some) } else { Ok(None) };

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use strowger_message::header::RetryAfter;
-use strowger_message::{Message, Method, Name};
+use strowger_message::{Method, Name};
 
 use super::call::{Call, Leg, LegKey, Stage, Unacknowledged};
-use super::client_request::{ClientRequestKind, Request, finish};
+use super::client_request::{ClientRequestKind, Request, Response, finish};
 use super::content::{Content, has_description};
 use super::uac::credential_lines;
 use super::{CallKey, Ending, Event, RequestKey, UserAgent};
 use crate::dialog::{Description, OfferAnswer, Role, refreshes};
 use crate::slots::Id;
 use crate::timer::Stamp;
-use crate::{Now, Round, Target};
+use crate::{Now, Round};
 
 /// Reason why a request cannot be sent in a call now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +75,13 @@ impl UserAgent {
                 self.send_bye(round, id, by);
             }
             // A callee may not send a BYE before the ACK (section 15), and neither side may send one while a re-INVITE
-            // is open.
-            Stage::Established if call.accepted.is_some() || call.inviting.is_some() => call.hang_up = Some(by),
+            // is open: ours is cancelled, which ends it in 64*T1 at the latest.
+            Stage::Established if call.accepted.is_some() || call.inviting.is_some() => {
+                call.hang_up = call.hang_up.or(Some(by));
+                if let Some(client) = call.inviting.and_then(|r| self.requests.get(r)?.client) {
+                    round.tx.cancel(round.now, client, None, round.out);
+                }
+            }
             Stage::Established => self.send_bye(round, id, by),
             Stage::Cancelling | Stage::Terminating => (),
         }
@@ -212,18 +217,6 @@ impl UserAgent {
         request.map(RequestKey).ok_or(NotNow::NoDialog)
     }
 
-    /// Sets the address of the next hop that [`Event::Unresolved`] reported last for this dialog; later requests in the
-    /// dialog are sent to it. An ACK that was sent before is sent again.
-    pub fn resolve(&mut self, round: &mut Round<'_>, leg: impl Into<LegKey>, target: Target) {
-        let LegKey { call, leg } = leg.into();
-        let Some(c) = self.calls.get_mut(call.0) else { return };
-        let Some(named) = c.position(leg).and_then(|at| c.legs[at].named.as_mut()) else { return };
-        named.target = Some(target);
-        if c.stage == Stage::Established && c.ack_branch != 0 {
-            self.acknowledge_now(round, call.0);
-        }
-    }
-
     /// Returns a call that is not ending.
     fn usable(&self, id: Id) -> Option<&Call> {
         self.calls.get(id).filter(|c| !matches!(c.stage, Stage::Cancelling | Stage::Terminating))
@@ -282,14 +275,8 @@ impl UserAgent {
     }
 
     /// Handles a response to a re-INVITE (section 14.1).
-    pub(super) fn reinvite_replied(
-        &mut self,
-        round: &mut Round<'_>,
-        request: Id,
-        id: Id,
-        status: u16,
-        message: Option<&Message<'_>>,
-    ) {
+    pub(super) fn reinvite_replied(&mut self, round: &mut Round<'_>, response: Response<'_>) {
+        let Response { request, call: id, status, message, .. } = response;
         let offered = self.requests.get(request).is_some_and(|r| r.offered);
         let credentials = self.requests.get(request).map_or(Vec::new(), |r| credential_lines(&r.bytes));
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -312,16 +299,25 @@ impl UserAgent {
                 call.ack_branch = 0;
                 call.kept.clear();
                 call.credentials = credentials;
-                call.session.close_offer(true);
+                if offered {
+                    call.session.close_offer(true);
+                }
+                let hang_up = call.hang_up;
                 let Some(dialog) = call.dialog() else { return };
                 dialog.refresh(message);
                 let description =
                     if has_description(message) { dialog.exchange.receive_response(offered) } else { None };
                 self.report_name(id, 0);
                 self.take_grant(round.now, id, message);
-                let body = self.events.keep(message.body());
-                if description == Some(Description::Offer) {
+                let is_offer = description == Some(Description::Offer);
+                if is_offer {
                     self.set_stage(id, Stage::AnswerDue);
+                    if let Some(by) = hang_up {
+                        return self.end(round, id, by);
+                    }
+                }
+                let body = self.events.keep(message.body());
+                if is_offer {
                     self.events.push(Event::Answered { call: key, body, offer: true });
                 } else {
                     self.acknowledge_now(round, id);
@@ -331,20 +327,14 @@ impl UserAgent {
             }
             _ => {
                 call.inviting = None;
-                self.unchanged(round, request, id, 0, status, message);
+                self.unchanged(round, response, 0);
             }
         }
     }
 
     /// Handles a response to an UPDATE (RFC 3311 section 5.3).
-    pub(super) fn update_replied(
-        &mut self,
-        round: &mut Round<'_>,
-        request: Id,
-        id: Id,
-        status: u16,
-        message: Option<&Message<'_>>,
-    ) {
+    pub(super) fn update_replied(&mut self, round: &mut Round<'_>, response: Response<'_>) {
+        let Response { request, call: id, status, message, .. } = response;
         if status < 200 {
             return;
         }
@@ -357,14 +347,16 @@ impl UserAgent {
         leg.updating = None;
         self.events.is_of_leg(leg.number);
         let (200..300, Some(message)) = (status, message) else {
-            return self.unchanged(round, request, id, at, status, message);
+            return self.unchanged(round, response, at);
         };
         leg.dialog.refresh(message);
         // A description that answers no offer is ignored.
         if offered && has_description(message) {
             leg.dialog.exchange.receive_response(true);
         }
-        call.session.close_offer(true);
+        if offered {
+            call.session.close_offer(true);
+        }
         if call.stage == Stage::Established {
             self.take_grant(round.now, id, message);
         }
@@ -378,21 +370,16 @@ impl UserAgent {
 
     /// Handles the refusal of a change or refresh: restores the state of offer and answer, and ends the call if the
     /// status means that the dialog does not exist.
-    fn unchanged(
-        &mut self,
-        round: &mut Round<'_>,
-        request: Id,
-        id: Id,
-        at: usize,
-        status: u16,
-        message: Option<&Message<'_>>,
-    ) {
-        let Some(Request { before, is_refresh, kind, .. }) = self.requests.get(request) else { return };
-        let (before, is_refresh, kind) = (*before, *is_refresh, *kind);
+    fn unchanged(&mut self, round: &mut Round<'_>, response: Response<'_>, at: usize) {
+        let Response { request, call: id, status, message, .. } = response;
+        let Some(Request { before, offered, is_refresh, kind, .. }) = self.requests.get(request) else { return };
+        let (before, offered, is_refresh, kind) = (*before, *offered, *is_refresh, *kind);
         let Some(call) = self.calls.get_mut(id) else { return };
-        call.session.close_offer(false);
-        if let Some(leg) = call.legs.get_mut(at) {
-            leg.dialog.exchange.withdraw(before);
+        if offered {
+            call.session.close_offer(false);
+            if let Some(leg) = call.legs.get_mut(at) {
+                leg.dialog.exchange.withdraw(before);
+            }
         }
         let is_early = matches!(call.stage, Stage::Inviting | Stage::Incoming);
         if matches!(status, 408 | 481) && !is_early {
@@ -424,7 +411,8 @@ impl UserAgent {
         match call.stage {
             Stage::Established | Stage::AnswerDue => {
                 call.inviting = None;
-                self.send_bye(round, id, Ending::Fault(status));
+                let by = call.hang_up.take().unwrap_or(Ending::Fault(status));
+                self.send_bye(round, id, by);
             }
             // A PRACK has no answer; the outcome of the INVITE decides.
             Stage::Inviting | Stage::Cancelling | Stage::Incoming | Stage::Terminating => (),

@@ -219,7 +219,7 @@ impl UserAgent {
     }
 
     fn session_of(&mut self, id: Id, content: Content<'_>) -> Option<&mut SessionTimer> {
-        let is_wanted = !content.body.is_empty() && self.timer_settings(Some(id)).is_some();
+        let is_wanted = content.is_description() && self.timer_settings(Some(id)).is_some();
         self.calls.get_mut(id).filter(|_| is_wanted).map(|call| &mut call.session)
     }
 

@@ -7,11 +7,11 @@ use strowger_message::{Message, Method, Name, NameAddr, Write};
 use super::account::AccountKey;
 use super::call::{Call, Leg, LegKey, Stage};
 use super::capabilities::Capabilities;
-use super::client_request::{ClientRequestKind, Head, Request, finish};
+use super::client_request::{ClientRequestKind, Head, Request, Response, finish};
 use super::content::{Content, has_description};
 use super::session::Outgoing;
-use super::{BadAddress, CallKey, Ending, Event, NotNow, UserAgent};
-use crate::dialog::{Description, Dialog, RequestRoute};
+use super::{BadAddress, CallKey, Ending, Event, NotNow, RequestKey, UserAgent};
+use crate::dialog::{Description, Dialog, RequestRoute, State};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
@@ -144,18 +144,12 @@ impl UserAgent {
         out.send(target, start..out.bytes.len(), 0);
     }
 
-    pub(super) fn invite_replied(
-        &mut self,
-        round: &mut Round<'_>,
-        request: Id,
-        id: Id,
-        status: u16,
-        message: Option<&Message<'_>>,
-        after_final: bool,
-    ) {
+    /// Handles a response to an INVITE that makes a call (section 13.2.2).
+    pub(super) fn invite_replied(&mut self, round: &mut Round<'_>, response: Response<'_>) {
+        let Response { call: id, status, message, .. } = response;
         match (status, message) {
-            (100..200, Some(message)) => self.progressed(round, request, id, status, message),
-            (200..300, Some(message)) => self.accepted(round, request, id, message, after_final),
+            (100..200, Some(message)) => self.progressed(round, response, message),
+            (200..300, Some(message)) => self.accepted(round, response, message),
             _ => {
                 let Some(call) = self.remove_call(round, id) else { return };
                 let key = CallKey(id);
@@ -173,7 +167,8 @@ impl UserAgent {
     }
 
     /// Handles a 1xx (section 13.2.2.1).
-    fn progressed(&mut self, round: &mut Round<'_>, request: Id, id: Id, status: u16, message: &Message<'_>) {
+    fn progressed(&mut self, round: &mut Round<'_>, response: Response<'_>, message: &Message<'_>) {
+        let Response { request, call: id, status, .. } = response;
         let offered = self.requests.get(request).is_some_and(|r| r.offered);
         let secure = self.is_secure(request);
         let Some(call) = self.calls.get_mut(id) else { return };
@@ -195,6 +190,9 @@ impl UserAgent {
                 },
             };
             let leg = &mut call.legs[at];
+            if leg.dialog.state() == State::Ended {
+                return;
+            }
             self.events.is_of_leg(leg.number);
             let reliable = message.require().flatten().any(|t| t.is(b"100rel"));
             if let (true, Ok(rseq), Ok(cseq)) = (reliable, message.mandatory::<Number<'_>>(Name::RSeq), message.cseq())
@@ -224,6 +222,33 @@ impl UserAgent {
             let body = self.events.keep(message.body());
             self.events.push(Event::Progress { call: CallKey(id), status, body, offer: is_offer });
         }
+    }
+
+    /// Ends one early dialog of our INVITE by a BYE (section 15), with further header lines, each with its CRLF. The INVITE goes on without it,
+    /// but a 2xx that crosses the BYE ends the call. [`Event::Reply`] reports the outcome.
+    ///
+    /// # Errors
+    /// The call has no such early dialog.
+    pub fn hang_up_leg(&mut self, round: &mut Round<'_>, leg: LegKey, headers: &[u8]) -> Result<RequestKey, NotNow> {
+        let id = leg.call.0;
+        let call = self.calls.get(id).filter(|c| c.stage == Stage::Inviting).ok_or(NotNow::NoDialog)?;
+        let at = call.position(leg.leg).ok_or(NotNow::NoDialog)?;
+        let Leg { dialog, number, .. } = &call.legs[at];
+        if dialog.state() == State::Ended {
+            return Err(NotNow::NoDialog);
+        }
+        let number = Some(*number);
+        self.reject_update(round, LegKey { leg: number, ..leg }, 487);
+        let content = Content { headers, ..Content::default() };
+        let outgoing = Outgoing { kind: ClientRequestKind::InDialog, method: Method::Bye, content };
+        let request = self.send_in_dialog(round, id, number, outgoing).ok_or(NotNow::NoDialog)?;
+        if let Some(call) = self.calls.get_mut(id) {
+            // A key without a number names one that goes on, if there is any.
+            let mut leg = call.legs.remove(at);
+            leg.dialog.end();
+            call.legs.push(leg);
+        }
+        Ok(RequestKey(request))
     }
 
     /// Sends the PRACK with our answer, after [`Event::Progress`] with an offer (RFC 3262 section 5).
@@ -264,7 +289,8 @@ impl UserAgent {
     }
 
     /// Handles a 2xx (section 13.2.2.4): the first makes the call, its copies are acknowledged again, those of other branches are ended.
-    fn accepted(&mut self, round: &mut Round<'_>, request: Id, id: Id, message: &Message<'_>, after_final: bool) {
+    fn accepted(&mut self, round: &mut Round<'_>, response: Response<'_>, message: &Message<'_>) {
+        let Response { request, call: id, after_final, .. } = response;
         let secure = self.is_secure(request);
         let Ok(made) = Dialog::caller(message, secure) else {
             // It makes no dialog, so neither ACK nor BYE has an address.
@@ -289,7 +315,7 @@ impl UserAgent {
             }
             return;
         }
-        let cancelling = call.stage == Stage::Cancelling;
+        let mut is_unwanted = call.stage == Stage::Cancelling;
         call.inviting = None;
         call.invite_cseq = made.local_cseq();
         call.credentials = credentials;
@@ -297,6 +323,7 @@ impl UserAgent {
         let mut leg = match legs.iter().position(|l| l.dialog.remote_tag() == made.remote_tag()) {
             Some(known) => {
                 let mut leg = legs.remove(known);
+                is_unwanted |= leg.dialog.state() == State::Ended;
                 leg.dialog.confirm(Some(message));
                 leg
             }
@@ -312,15 +339,11 @@ impl UserAgent {
         let description = if has_description(message) { leg.dialog.exchange.receive_response(offered) } else { None };
         self.events.is_of_leg(leg.number);
         call.legs = smallvec![leg];
-        // The early dialogs of the others are over.
-        for update in legs.into_iter().filter_map(|leg| leg.updated) {
-            let lines = |_: &Self, _: &mut Vec<u8>| ();
-            self.reply(round, update.server, update.source, &update.bytes, 481, b"", lines, b"");
-        }
+        self.end_legs(round, legs);
         self.report_name(id, 0);
         self.take_grant(round.now, id, message);
         let key = CallKey(id);
-        if description == Some(Description::Offer) && !cancelling {
+        if description == Some(Description::Offer) && !is_unwanted {
             self.set_stage(id, Stage::AnswerDue);
             let body = self.events.keep(body);
             self.events.push(Event::Answered { call: key, body, offer: true });
@@ -328,12 +351,28 @@ impl UserAgent {
         }
         self.set_stage(id, Stage::Established);
         self.acknowledge_now(round, id);
-        if cancelling {
-            // The 2xx crossed our CANCEL (section 9.1).
+        if is_unwanted {
+            // The 2xx crossed our CANCEL (section 9.1) or the BYE to its early dialog.
             self.send_bye(round, id, Ending::Local);
         } else {
             let body = self.events.keep(body);
             self.events.push(Event::Answered { call: key, body, offer: false });
+        }
+    }
+
+    /// Ends the early dialogs of an INVITE that was refused and is sent again: its responses make new ones (section 12.3).
+    pub(super) fn end_early_dialogs(&mut self, round: &mut Round<'_>, id: Id) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        call.session.close_offer(false);
+        let legs = std::mem::take(&mut call.legs);
+        self.end_legs(round, legs);
+    }
+
+    /// Refuses the open UPDATEs of early dialogs that are over.
+    fn end_legs(&mut self, round: &mut Round<'_>, legs: SmallVec<[Leg; 1]>) {
+        for update in legs.into_iter().filter_map(|leg| leg.updated) {
+            let lines = |_: &Self, _: &mut Vec<u8>| ();
+            self.reply(round, update.server, update.source, &update.bytes, 481, b"", lines, b"");
         }
     }
 

@@ -68,7 +68,10 @@ impl UserAgent {
             open.answer = Some(content.into());
             return;
         }
-        c.unacknowledged = None;
+        if c.unacknowledged.take().is_none() {
+            // No PRACK may follow the 2xx.
+            c.rseq = 0;
+        }
         if content.is_description()
             && let Some(dialog) = c.dialog()
         {
@@ -102,9 +105,8 @@ impl UserAgent {
 
     /// Refuses as [`UserAgent::reject`] does, with further header lines, each with its CRLF.
     pub fn reject_with(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, headers: &[u8]) {
-        if let Some(call) = self.calls.get_mut(call.0) {
-            call.last_lines = headers.to_vec();
-        }
+        let Some(c) = self.calls.get_mut(call.0).filter(|c| c.asked.is_some()) else { return };
+        c.last_lines = headers.to_vec();
         self.refuse_call(round, call.0, status, Ending::Local);
     }
 
@@ -120,7 +122,10 @@ impl UserAgent {
         let (target, is_up) = (c.target, c.stage == Stage::Established);
         let Some(leg) = updated(&mut c.legs, leg) else { return };
         let Some(update) = leg.updated.take() else { return };
-        leg.dialog.exchange.send();
+        // If our response to the INVITE has crossed the offer, its description has closed the exchange.
+        if leg.dialog.exchange == OfferAnswer::RemoteOffer {
+            leg.dialog.exchange.send();
+        }
         let (local, secure) = (leg.dialog.local().to_vec(), leg.dialog.is_secure());
         let lines = |ua: &Self, lines: &mut Vec<u8>| {
             if !update.is_prack {

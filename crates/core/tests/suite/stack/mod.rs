@@ -121,17 +121,7 @@ fn responses_go_to_the_role_that_sent_the_request() {
 fn the_user_agent_refuses_responses_of_other_roles() {
     let mut shard = Shard::new();
     let target = Target::new(Transport::Udp, ListenerId(0), address(BOB));
-    let options = OutOfDialog {
-        method: Method::Options,
-        from: b"<sip:agent@example.org>",
-        to: b"<sip:bob@192.0.2.2>",
-        uri: None,
-        routes: b"",
-        target,
-        account: None,
-        headers: b"",
-        body: b"",
-    };
+    let options = OutOfDialog::new(Method::Options, b"<sip:agent@example.org>", b"<sip:bob@192.0.2.2>", target);
     let (_, of_agent) = shard.with(|agent, round| agent.request(round, &options).expect("addresses"));
     let of_proxy = shard.receive(ALICE, &request("OPTIONS", FAR, "c", 1, ""));
     let (arrival, ok) = (arrival(BOB), response(&of_proxy[0].1, 200, "b"));
@@ -184,17 +174,7 @@ fn a_cancel_goes_to_the_role_of_its_invite() {
 fn events_go_to_the_role_of_their_transaction() {
     let mut shard = Shard::new();
     let target = Target::new(Transport::Udp, ListenerId(0), address(BOB));
-    let options = OutOfDialog {
-        method: Method::Options,
-        from: b"<sip:agent@example.org>",
-        to: b"<sip:bob@192.0.2.2>",
-        uri: None,
-        routes: b"",
-        target,
-        account: None,
-        headers: b"",
-        body: b"",
-    };
+    let options = OutOfDialog::new(Method::Options, b"<sip:agent@example.org>", b"<sip:bob@192.0.2.2>", target);
     shard.with(|agent, round| agent.request(round, &options).expect("addresses"));
     shard.receive(ALICE, &request("OPTIONS", FAR, "c", 1, ""));
     shard.pass(33_000);

@@ -2,7 +2,19 @@
 
 use super::rig::*;
 
-use strowger_core::user_agent::{Ending, Event, Invite, Register, UserAgentSettings};
+use strowger_core::user_agent::{CallKey, Ending, Event, Invite, Register, UserAgentSettings};
+use strowger_message::Method;
+
+const CHALLENGE: &str = "Proxy-Authenticate: Digest realm=\"atlanta\", qop=\"auth\", nonce=\"one\"\n";
+
+/// Returns a phone that calls with an account.
+fn calling() -> (Net, CallKey) {
+    let mut net = Net::new([quiet()]);
+    let target = net.target(7);
+    let account = Some(net.phones[0].endpoint.agent.add_account(b"alice", b"secret"));
+    let call = net.with(0, |agent, round| agent.invite(round, &Invite { account, ..invite(target, OFFER) })).unwrap();
+    (net, call)
+}
 
 /// Section 22, RFC 3665 section 3.3: a challenge is answered once, in a new request of the same call.
 #[test]
@@ -130,5 +142,45 @@ fn a_registration_that_fails_is_tried_again() {
     net.inject(0, &respond(&net.sent[1].clone(), 200, "Expires: 60\r\n"));
     net.inject(0, &respond(&net.sent[2].clone(), 200, ""));
     assert_eq!(net.last(0).event, Event::Unregistered { registration: key });
+    net.is_clean();
+}
+
+/// Section 12.2.1.1: a request that is sent again takes the next number of its dialog, not that of a later request.
+#[test]
+fn a_challenged_request_takes_a_new_number() {
+    let (mut net, call) = calling();
+    let ok = respond(&net.sent[0], 200, "Contact: <sip:bob@127.0.0.9>\n");
+    net.inject(0, &ok);
+    net.sent.clear();
+    for _ in 0..2 {
+        net.with(0, |agent, round| agent.request_within(round, call, Method::Info, b"", b"")).unwrap();
+    }
+    let refused = respond(&net.sent[0], 407, CHALLENGE);
+    net.inject(0, &refused);
+    net.with(0, |agent, round| agent.request_within(round, call, Method::Info, b"", b"")).unwrap();
+    let number = |text: &String| text.lines().find_map(|line| line.strip_prefix("CSeq: ").map(str::to_owned));
+    let numbers: Vec<_> = net.sent.iter().filter_map(number).collect();
+    assert_eq!(numbers, ["2 INFO", "3 INFO", "4 INFO", "5 INFO"]);
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.is_clean();
+}
+
+/// Section 12.3: the refusal of an INVITE ends its early dialogs. The dialogs of its repetition have new numbers and a new RSeq.
+#[test]
+fn a_challenge_ends_the_early_dialogs() {
+    let (mut net, call) = calling();
+    let early = |invite: &str, rseq: u32| {
+        respond(invite, 183, &format!("Contact: <sip:bob@127.0.0.9>\nRequire: 100rel\nRSeq: {rseq}\n"))
+    };
+    let (first, refused) = (early(&net.sent[0], 7), respond(&net.sent[0], 407, CHALLENGE));
+    net.inject(0, &first);
+    net.inject(0, &refused);
+    assert_eq!(net.log, ["0>? INVITE", "0>? PRACK", "0>? ACK", "0>? INVITE"]);
+    let second = early(&net.sent[3], 3);
+    net.inject(0, &second);
+    let prack = net.sent.last().expect("a PRACK");
+    assert!(prack.contains("\r\nRAck: 3 2 INVITE\r\n") && prack.contains("\r\nCSeq: 3 PRACK\r\n"), "{prack}");
+    assert_eq!(net.last(0).leg, 1);
+    net.with(0, |agent, round| agent.hang_up(round, call));
     net.is_clean();
 }

@@ -2,7 +2,7 @@
 
 use super::rig::*;
 
-use strowger_core::user_agent::{CallKey, Event, LegKey};
+use strowger_core::user_agent::{CallKey, Ending, Event, LegKey};
 use strowger_message::Method;
 
 /// Returns a phone whose INVITE rings at two places, which have answered its offer reliably, and the call.
@@ -90,6 +90,81 @@ fn each_place_gets_the_answer_to_its_own_offer() {
         net.sent
     );
     net.lose = Box::new(|_| true);
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.is_clean();
+}
+
+/// The reply to a request names the dialog of the request; so does a time-out. What happens later without a message is of no other dialog.
+#[test]
+fn a_reply_names_its_dialog() {
+    let (mut net, call) = forked();
+    net.sent.clear();
+    for status in [200, 408] {
+        let leg = LegKey { call, leg: Some(1) };
+        net.with(0, |agent, round| agent.request_within(round, leg, Method::Info, b"", b"")).unwrap();
+        if status == 200 {
+            let ok = respond(&net.sent[0], 200, "");
+            net.inject(0, &ok);
+        } else {
+            net.run(40_000);
+        }
+        let last = net.last(0);
+        assert!(matches!(last.event, Event::Reply { status: of, .. } if of == status) && last.leg == 1, "{last:?}");
+    }
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.run(40_000);
+    assert_eq!((net.last(0).event, net.last(0).leg), (Event::Ended { call, by: Ending::Local }, 0));
+    net.is_clean();
+}
+
+/// Section 15: a caller may end one early dialog by a BYE. The others ring on; a 2xx that crosses the BYE ends the call.
+#[test]
+fn one_early_dialog_is_ended() {
+    for is_crossed in [false, true] {
+        let (mut net, call) = forked();
+        let invite = net.sent[0].clone();
+        net.sent.clear();
+        net.log.clear();
+        let leg = LegKey { call, leg: Some(0) };
+        net.with(0, |agent, round| agent.hang_up_leg(round, leg, b"Reason: SIP;cause=480\r\n")).unwrap();
+        assert!(net.with(0, |agent, round| agent.hang_up_leg(round, leg, b"")).is_err());
+        let bye = net.sent[0].clone();
+        assert!(bye.starts_with("BYE sip:one@127.0.0.98 ") && bye.contains(";tag=one\r\n"), "{bye}");
+        assert!(bye.contains("\r\nCSeq: 3 BYE\r\n") && bye.contains("\r\nReason: SIP;cause=480\r\n"), "{bye}");
+        net.inject(0, &respond(&bye, 200, ""));
+        assert!(matches!(net.last(0).event, Event::Reply { status: 200, .. }));
+        let from = |place: &str, status: u16| {
+            respond(&invite, status, "Contact: <sip:x@127.0.0.98>\n").replace(";tag=peer", &format!(";tag={place}"))
+        };
+        net.inject(0, &from("one", 180));
+        assert!(matches!(net.last(0).event, Event::Reply { .. }), "its ringing is not reported");
+        net.inject(0, &from(if is_crossed { "one" } else { "two" }, 200));
+        if is_crossed {
+            assert_eq!(net.log, ["0>? BYE", "0>? ACK", "0>? BYE"]);
+            let again = &net.sent[2];
+            assert!(again.contains(";tag=one\r\n") && again.contains("\r\nCSeq: 4 BYE\r\n"), "{again}");
+        } else {
+            assert_eq!(net.log, ["0>? BYE", "0>? ACK"]);
+            assert!(matches!(net.last(0).event, Event::Answered { .. }) && net.last(0).leg == 1);
+            net.with(0, |agent, round| agent.hang_up(round, call));
+        }
+        net.run(40_000);
+        assert_eq!(net.last(0).event, Event::Ended { call, by: Ending::Local });
+        net.is_clean();
+    }
+}
+
+/// Section 12.2.1.2: a 481 in an early dialog that has lost is not the end of the call.
+#[test]
+fn a_refusal_in_a_dialog_that_has_lost_ends_no_call() {
+    let (mut net, call) = forked();
+    let leg = LegKey { call, leg: Some(0) };
+    net.with(0, |agent, round| agent.request_within(round, leg, Method::Info, b"", b"")).unwrap();
+    let (invite, info) = (net.sent[0].clone(), net.sent[1].clone());
+    net.inject(0, &respond(&invite, 200, "Contact: <sip:two@127.0.0.98>\n").replace(";tag=peer", ";tag=two"));
+    net.inject(0, &respond(&info, 481, ""));
+    assert!(matches!(net.last(0).event, Event::Reply { status: 481, .. }) && net.last(0).leg == 0);
+    assert!(!net.log.contains(&"0>? BYE".to_owned()), "{:?}", net.log);
     net.with(0, |agent, round| agent.hang_up(round, call));
     net.is_clean();
 }

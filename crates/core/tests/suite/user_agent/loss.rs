@@ -45,6 +45,22 @@ fn a_2xx_without_any_ack_ends_in_a_bye() {
     net.is_clean();
 }
 
+/// A refusal that comes too late has no effect: its header lines are not those of the BYE.
+#[test]
+fn a_refusal_after_the_answer_leaves_no_lines() {
+    let mut net = Net::two();
+    net.lose = Box::new(|line| line == "0>1 ACK");
+    let (_, callee) = net.calling();
+    net.with(1, |agent, round| {
+        agent.answer(round, callee, ANSWER);
+        agent.reject_with(round, callee, 486, b"Warning: 399 x \"no\"\r\n");
+    });
+    net.run(40_000);
+    let bye = net.sent.iter().find(|text| text.starts_with("BYE ")).expect("a BYE");
+    assert!(!bye.contains("Warning"), "{bye}");
+    net.is_clean();
+}
+
 /// Section 15: the callee may hang up before the ACK, but the BYE waits for it.
 #[test]
 fn a_callee_waits_for_the_ack_before_its_bye() {

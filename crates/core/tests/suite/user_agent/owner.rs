@@ -38,17 +38,7 @@ fn requests_outside_of_a_call_are_answered_by_the_owner() {
     net.phones[1].auto_answer = false;
     let target = net.target(1);
     for method in [Method::Message, Method::Options] {
-        let outside = OutOfDialog {
-            method,
-            from: b"sip:alice@atlanta.example",
-            to: b"<sip:bob@biloxi.example>",
-            uri: None,
-            routes: b"",
-            target,
-            account: None,
-            headers: b"",
-            body: b"",
-        };
+        let outside = OutOfDialog::new(method, b"sip:alice@atlanta.example", b"<sip:bob@biloxi.example>", target);
         net.with(0, |agent, round| agent.request(round, &outside)).unwrap();
         net.run(50);
         let Event::Request { request, call: None, .. } = net.last(1).event else { panic!("no request") };

@@ -47,6 +47,20 @@ fn reliable() -> (Net, CallKey, CallKey) {
     (net, caller, callee)
 }
 
+const CONTACT: &str = "Contact: <sip:x@127.0.0.99>\n";
+
+/// Returns a phone that a peer without a phone calls and that has sent this reliable response, the call, its To tag as [`to_tag`] returns it,
+/// and the line of RAck.
+fn rung(status: u16, body: &[u8]) -> (Net, CallKey, String, String) {
+    let mut net = Net::new([quiet()]);
+    net.inject(0, &request("INVITE", 1, "", &format!("{CONTACT}Require: 100rel\n"), "v=0\n"));
+    let call = net.invited(0);
+    net.with(0, |agent, round| agent.ring(round, call, status, body));
+    let early = net.sent[0].clone();
+    let rseq = early.lines().find_map(|line| line.strip_prefix("RSeq: ")).expect("it is reliable");
+    (net, call, to_tag(&early), format!("RAck: {rseq} 1 INVITE\n"))
+}
+
 fn progress(net: &Net) -> Vec<(u16, Vec<u8>)> {
     let of = |heard: &Heard| match heard.event {
         Event::Progress { status, .. } => Some((status, heard.body.clone())),
@@ -123,19 +137,9 @@ fn a_response_that_waits_for_its_prack_moves() {
 #[test]
 fn an_offer_in_a_prack_is_the_owners() {
     for is_granted in [true, false] {
-        let mut net = Net::new([quiet()]);
-        let contact = "Contact: <sip:x@127.0.0.99>\n";
-        let invite = request("INVITE", 1, "", &format!("{contact}Require: 100rel\n"), "v=0\n");
-        net.inject(0, &invite);
-        let call = net.invited(0);
-        net.with(0, |agent, round| {
-            agent.ring(round, call, 183, ANSWER);
-            agent.ring(round, call, 180, b"");
-        });
-        let early = net.sent[0].clone();
-        let rseq = early.lines().find_map(|line| line.strip_prefix("RSeq: ")).expect("it is reliable");
-        let prack = request("PRACK", 2, &to_tag(&early), &format!("RAck: {rseq} 1 INVITE\n"), "v=0\no=new\n");
-        net.inject(0, &prack);
+        let (mut net, call, tag, rack) = rung(183, ANSWER);
+        net.with(0, |agent, round| agent.ring(round, call, 180, b""));
+        net.inject(0, &request("PRACK", 2, &tag, &rack, "v=0\no=new\n"));
         assert!(matches!(net.last(0).event, Event::Offered { call: of, update: true, .. } if of == call));
         assert_eq!(net.last(0).body, b"v=0\r\no=new\r\n");
         // An answer to the call waits for that to the offer too.
@@ -145,8 +149,7 @@ fn an_offer_in_a_prack_is_the_owners() {
         // No retransmission: the response is acknowledged.
         net.run(2_000);
         assert_eq!(net.sent.len(), 1, "{:?}", net.log);
-        let second = request("PRACK", 3, &to_tag(&early), &format!("RAck: {rseq} 1 INVITE\n"), "");
-        net.inject(0, &second);
+        net.inject(0, &request("PRACK", 3, &tag, &rack, ""));
         assert!(net.sent[1].starts_with("SIP/2.0 481 "));
         net.with(0, |agent, round| match is_granted {
             true => agent.answer_update(round, call, ANSWER),
@@ -156,7 +159,7 @@ fn an_offer_in_a_prack_is_the_owners() {
         if is_granted {
             assert!(prack.starts_with("SIP/2.0 200 ") && prack.ends_with(std::str::from_utf8(ANSWER).unwrap()));
             assert!(!prack.contains("\r\nContact:") && invite.starts_with("SIP/2.0 200 "), "{invite}");
-            net.inject(0, &request("ACK", 1, &to_tag(&early), "", ""));
+            net.inject(0, &request("ACK", 1, &tag, "", ""));
             net.with(0, |agent, round| agent.hang_up(round, call));
         } else {
             assert!(prack.starts_with("SIP/2.0 488 ") && prack.contains("\r\nWarning: 399 x \"no\"\r\n"));
@@ -197,4 +200,49 @@ fn an_offer_in_a_reliable_response_is_answered_in_the_prack() {
         net.with(0, |agent, round| agent.hang_up(round, call));
         net.is_clean();
     }
+}
+
+/// RFC 3262 section 3: a PRACK may come after the 2xx; a second one for the same response matches none.
+#[test]
+fn a_response_is_acknowledged_once() {
+    for is_late in [false, true] {
+        let (mut net, call, tag, rack) = rung(180, b"");
+        if !is_late {
+            net.inject(0, &request("PRACK", 2, &tag, &rack, ""));
+        }
+        net.with(0, |agent, round| agent.answer(round, call, ANSWER));
+        net.inject(0, &request("ACK", 1, &tag, "", ""));
+        for cseq in [3, 4] {
+            net.inject(0, &request("PRACK", cseq, &tag, &rack, ""));
+        }
+        if is_late {
+            assert_eq!(net.log[1..], ["0>? 200 INVITE", "0>? 200 PRACK", "0>? 481 PRACK"]);
+        } else {
+            assert_eq!(net.log[1..], ["0>? 200 PRACK", "0>? 200 INVITE", "0>? 481 PRACK", "0>? 481 PRACK"]);
+        }
+        net.with(0, |agent, round| agent.hang_up(round, call));
+        net.is_clean();
+    }
+}
+
+/// RFC 3311 section 5.2: the 2xx repeats the answer to the INVITE. It is no answer to the offer of an UPDATE that crossed it.
+#[test]
+fn an_early_offer_that_crosses_the_2xx_has_its_own_answer() {
+    let (mut net, call, tag, rack) = rung(183, ANSWER);
+    net.inject(0, &request("PRACK", 2, &tag, &rack, ""));
+    net.inject(0, &request("UPDATE", 3, &tag, CONTACT, "v=0\no=new\n"));
+    assert!(matches!(net.last(0).event, Event::Offered { update: true, .. }));
+    net.with(0, |agent, round| {
+        agent.answer(round, call, ANSWER);
+        agent.answer_update(round, call, ANSWER);
+    });
+    net.inject(0, &request("ACK", 1, &tag, "", ""));
+    assert!(matches!(net.last(0).event, Event::Confirmed { .. }));
+    // No offer is open: either side may make one.
+    net.inject(0, &request("UPDATE", 4, &tag, CONTACT, "v=0\no=newer\n"));
+    assert!(matches!(net.last(0).event, Event::Offered { update: true, .. }), "{:?}", net.log);
+    net.with(0, |agent, round| agent.answer_update(round, call, ANSWER));
+    net.with(0, |agent, round| agent.update(round, call, OFFER)).unwrap();
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.is_clean();
 }

@@ -130,22 +130,13 @@ fn requests_within_and_without_a_call() {
     assert_eq!(net.last(1).body, b"5");
     assert!(matches!(net.last(0).event, Event::Reply { request, status: 200, .. } if request == info));
     let target = net.target(1);
-    let outside = OutOfDialog {
-        method: Method::Message,
-        from: b"sip:alice@atlanta.example",
-        to: b"<sip:bob@biloxi.example>",
-        uri: None,
-        routes: b"",
-        target,
-        account: None,
-        headers: b"Content-Type: text/plain\r\n",
-        body: b"hello",
-    };
+    let options = OutOfDialog::new(Method::Options, b"sip:alice@atlanta.example", b"<sip:bob@biloxi.example>", target);
+    let headers = b"Content-Type: text/plain\r\n";
+    let outside = OutOfDialog { method: Method::Message, headers, body: b"hello", ..options };
     let key = net.with(0, |agent, round| agent.request(round, &outside)).unwrap();
     net.run(50);
     assert_eq!(net.last(1).body, b"hello");
     assert!(matches!(net.last(0).event, Event::Reply { request, status: 200, .. } if request == key));
-    let options = OutOfDialog { method: Method::Options, headers: b"", body: b"", ..outside };
     net.with(0, |agent, round| agent.request(round, &options)).unwrap();
     net.run(50);
     assert!(matches!(net.last(0).event, Event::Reply { status: 200, .. }));

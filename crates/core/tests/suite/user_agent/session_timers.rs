@@ -121,6 +121,36 @@ fn a_refresh_by_re_invite_repeats_the_description() {
     end(net, caller);
 }
 
+/// RFC 3264 section 8: an UPDATE without offer ends no exchange, whether its refusal comes before or after the answer to an open re-INVITE.
+#[test]
+fn an_update_without_offer_leaves_the_open_offer() {
+    for is_late in [false, true] {
+        let mut net = Net::new([timed(600), without_update(600)]);
+        let (caller, callee) = net.up();
+        let mut lost = !is_late;
+        net.lose = Box::new(move |line| line == "0>1 UPDATE" && !std::mem::replace(&mut lost, true));
+        net.with(0, |agent, round| agent.reinvite(round, caller, CHANGED)).unwrap();
+        net.run(20);
+        net.with(0, |agent, round| agent.update(round, caller, b"")).unwrap();
+        net.run(50);
+        assert_eq!(net.log.contains(&"1>0 405 UPDATE".to_owned()), !is_late, "{:?}", net.log);
+        grant(&mut net, callee);
+        net.run(1_000);
+        assert!(net.log.contains(&"1>0 405 UPDATE".to_owned()), "{:?}", net.log);
+        // No offer is open, and the new description is in force.
+        net.with(1, |agent, round| agent.reinvite(round, callee, OFFER)).unwrap();
+        net.run(20);
+        assert!(matches!(net.last(0).event, Event::Offered { .. }), "{:?}", net.log);
+        net.with(0, |agent, round| agent.reject(round, caller, 488));
+        net.run(50);
+        net.sent.clear();
+        net.run(300_000);
+        assert!(sent(&net, "INVITE").ends_with(std::str::from_utf8(CHANGED).unwrap()), "{}", sent(&net, "INVITE"));
+        grant(&mut net, callee);
+        end(net, caller);
+    }
+}
+
 /// Section 7.4: a callee that refreshes by re-INVITE repeats its answer.
 #[test]
 fn a_callee_repeats_its_answer() {
@@ -228,6 +258,20 @@ fn a_session_whose_refreshes_are_refused_is_ended() {
     }
     assert_eq!(refreshes, 3, "after 300, 400 and 500 s");
     assert_eq!(count(&net, 0, |event| matches!(event, Event::Unchanged { .. })), 0, "the owner asked for nothing");
+    assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Expired });
+    net.is_clean();
+}
+
+/// Section 10: so is one whose refresh by re-INVITE gets no more than a 100; the re-INVITE is cancelled.
+#[test]
+fn a_session_whose_refresh_is_never_answered_is_ended() {
+    let mut net = Net::new([timed(600), UserAgentSettings { trying: true, ..without_update(600) }]);
+    let (caller, _) = net.up();
+    net.run(301_000);
+    assert_eq!(net.log, ["0>1 INVITE", "1>0 100 INVITE"]);
+    net.lose = Box::new(|line| line.starts_with("1>0"));
+    net.run(365_000);
+    assert!(net.log.contains(&"0>1 CANCEL".to_owned()), "{:?}", net.log);
     assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Expired });
     net.is_clean();
 }

@@ -3,7 +3,7 @@
 use super::rig::*;
 
 use strowger_core::dialog::{OfferAnswer, OfferError};
-use strowger_core::user_agent::{Event, NotNow};
+use strowger_core::user_agent::{Ending, Event, NotNow, UserAgentSettings};
 
 /// RFC 3665 section 3.7.
 #[test]
@@ -72,5 +72,47 @@ fn an_update_changes_the_session_too() {
     net.run(50);
     assert_eq!(net.log, ["0>1 UPDATE", "1>0 200 UPDATE", "1>0 UPDATE", "0>1 200 UPDATE"]);
     net.with(1, |agent, round| agent.hang_up(round, callee));
+    net.is_clean();
+}
+
+/// Sections 9.1 and 15: a hang-up cancels our open re-INVITE, and the BYE follows its end: after 64*T1 if no response comes.
+#[test]
+fn a_hang_up_cancels_our_re_invite() {
+    for is_answered in [true, false] {
+        let mut net = Net::new([quiet(), UserAgentSettings::default()]);
+        let (caller, callee) = net.up();
+        net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
+        net.run(50);
+        net.lose = Box::new(move |line| !is_answered && line.starts_with("1>0"));
+        net.with(0, |agent, round| agent.hang_up(round, caller));
+        assert_eq!(net.log, ["0>1 INVITE", "1>0 100 INVITE", "0>1 CANCEL"]);
+        if is_answered {
+            net.run(100);
+            assert_eq!(net.log[3..], ["1>0 200 CANCEL", "1>0 487 INVITE", "0>1 ACK", "0>1 BYE", "1>0 200 BYE"]);
+            assert_eq!(net.last(1).event, Event::Ended { call: callee, by: Ending::Remote });
+        } else {
+            net.run(31_000);
+            assert!(!net.log.contains(&"0>1 BYE".to_owned()), "{:?}", net.log);
+            net.run(2_000);
+            assert!(net.log.contains(&"0>1 BYE".to_owned()), "{:?}", net.log);
+            net.run(40_000);
+        }
+        assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Local });
+        net.is_clean();
+    }
+}
+
+/// Section 15: the 2xx to a re-INVITE without offer has an offer; after a hang-up its ACK has no answer, and the BYE follows at once.
+#[test]
+fn a_hang_up_waits_for_no_answer_to_an_offer() {
+    let mut net = Net::two();
+    let (caller, callee) = net.up();
+    net.with(0, |agent, round| agent.reinvite(round, caller, b"")).unwrap();
+    net.with(0, |agent, round| agent.hang_up(round, caller));
+    net.run(20);
+    net.with(1, |agent, round| agent.answer(round, callee, OFFER));
+    net.run(50);
+    assert_eq!(net.log, ["0>1 INVITE", "1>0 200 INVITE", "0>1 ACK", "0>1 BYE", "1>0 200 BYE"]);
+    assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Local });
     net.is_clean();
 }

@@ -1,0 +1,69 @@
+//! Next hop of requests in a dialog: an address, or a host name that the owner resolves (RFC 3263).
+
+use strowger_message::{SipUri, Uri};
+
+use super::call::{Leg, LegKey, NamedHop, Stage};
+use super::{CallKey, Event, UserAgent};
+use crate::slots::Id;
+use crate::{Round, Target, Transport};
+
+impl UserAgent {
+    /// Sets the address of the next hop that [`Event::Unresolved`] reported last for this dialog; later requests in the
+    /// dialog are sent to it. An ACK that was sent before is sent again.
+    pub fn resolve(&mut self, round: &mut Round<'_>, leg: impl Into<LegKey>, target: Target) {
+        let LegKey { call, leg } = leg.into();
+        let Some(c) = self.calls.get_mut(call.0) else { return };
+        let Some(named) = c.position(leg).and_then(|at| c.legs[at].named.as_mut()) else { return };
+        named.target = Some(target);
+        if c.stage == Stage::Established && c.ack_branch != 0 {
+            self.acknowledge_now(round, call.0);
+        }
+    }
+
+    /// Returns the target of a request in a dialog: the address that its next hop names, or that the owner found for
+    /// the name of the next hop; else `other`.
+    pub(super) fn hop(&self, leg: &Leg, other: &Target) -> Target {
+        if let Some(outbound) = self.settings.outbound {
+            return outbound;
+        }
+        if let Some(target) = leg.named.as_ref().and_then(|named| named.target) {
+            return target;
+        }
+        let uri = leg.dialog.request_route().hop;
+        let Ok(Uri::Sip(uri)) = Uri::parse(uri) else { return *other };
+        let Some(ip) = uri.host.ip() else { return *other };
+        let transport = transport_of(&uri);
+        let address = (ip, uri.port.unwrap_or_else(|| transport.default_port())).into();
+        if other.transport == transport && other.address == address {
+            return *other;
+        }
+        match self.identity.listener_for(transport, &address, other.listener) {
+            Some(listener) => Target::new(transport, listener, address),
+            None => *other,
+        }
+    }
+
+    /// Reports that the next hop of a dialog is a host name, once for each name (RFC 3263 section 4).
+    pub(super) fn report_name(&mut self, id: Id, at: usize) {
+        let Some(leg) = self.calls.get_mut(id).and_then(|c| c.legs.get_mut(at)) else { return };
+        let hop = leg.dialog.request_route().hop;
+        let is_name = matches!(Uri::parse(hop), Ok(Uri::Sip(uri)) if uri.host.ip().is_none());
+        if !is_name || self.settings.outbound.is_some() {
+            leg.named = None;
+        } else if leg.named.as_ref().is_none_or(|named| named.uri != hop) {
+            let uri = self.events.keep(hop);
+            leg.named = Some(Box::new(NamedHop { uri: hop.to_vec(), target: None }));
+            self.events.push(Event::Unresolved { call: CallKey(id), uri });
+        }
+    }
+}
+
+/// Returns the transport that a URI names (RFC 3261 sections 19.1.2 and 26.2.2).
+fn transport_of(uri: &SipUri<'_>) -> Transport {
+    let named = uri.params.transport().and_then(Transport::of);
+    match (uri.secure, named) {
+        (false, named) => named.unwrap_or(Transport::Udp),
+        (true, Some(Transport::Ws | Transport::Wss)) => Transport::Wss,
+        (true, _) => Transport::Tls,
+    }
+}
