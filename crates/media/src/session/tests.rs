@@ -1,3 +1,5 @@
+//! Session: relay, echo, who may send, hold, RTCP, silence, changes.
+
 use super::*;
 use crate::rtcp::{CompoundWriter, RtcpPacket, read};
 use crate::rtp::{Header, Packet};
