@@ -6,11 +6,17 @@ use crate::relabel::Relabel;
 use crate::rtcp::{CompoundWriter, MOST, ReportBlock, RtcpPacket, is_rtcp, read};
 use crate::rtp::{Header, Packet};
 use crate::sent_stream::SentStream;
+use crate::session::{
+    LegPort, PayloadFormat, PortPair, Session, SessionEvent, SessionKey, SessionOutput, Side, StreamKind, StreamOrder,
+    StreamPeer,
+};
 use crate::telephone_event::{EventNotice, ReceivedEvents, TelephoneEvent};
 use crate::wave::{Wave, samples};
+use std::net::{IpAddr, SocketAddr};
 
 /// Reads the bytes as an RTP packet, as a compound packet and as a WAV file, writes each again, and checks that reading gives the same. The
-/// bytes are also a script, five bytes a packet, that drives a stream from its receiver over a relay to its sender.
+/// bytes are also a script, five bytes a packet, that drives a stream from its receiver over a relay to its sender, and a script that drives a
+/// session.
 ///
 /// # Panics
 /// An invariant does not hold.
@@ -18,6 +24,7 @@ pub fn fuzz_media(data: &[u8]) {
     fuzz_packet(data);
     fuzz_compound(data);
     fuzz_stream(data);
+    fuzz_session(data);
     if let Ok(wave) = Wave::read(data) {
         let mut file = Vec::new();
         wave.format.write_header(wave.sound.len() as u32, &mut file);
@@ -162,6 +169,91 @@ fn report(received: &mut ReceivedStream, sent: &mut SentStream, now: u64) {
     assert!(round_trip.is_some_and(|time| (2_000..2_016).contains(&time)), "{round_trip:?}");
 }
 
+/// Drives a session of one stream by a script: packets from addresses that the descriptions and the signalling name, and from others; changes of the
+/// stream; time. An item has an action, a time, a source, a length, and as many bytes.
+fn fuzz_session(data: &[u8]) {
+    let [first, second, script @ ..] = data else { return };
+    let mut number = 0_u32;
+    let mut random = || {
+        number = number.wrapping_add(0x9e37_79b9);
+        number
+    };
+    let (mut order, mut now, mut out) = (stream_order(*first, *second), 0_u64, SessionOutput::default());
+    let mut session = Session::new(now, SessionKey(1), Some(20_000_000), vec![Some(order.clone())], &mut random);
+    let mut rest = script;
+    while let [action, time, from, length, after @ ..] = rest {
+        let (body, after) = after.split_at(after.len().min(usize::from(*length)));
+        rest = after;
+        now += u64::from(*time) * 20_000;
+        let from = SocketAddr::from(([192, 0, 2, from >> 4], 4_000 + u16::from(from & 15)));
+        let side = if action & 8 == 0 { Side::Near } else { Side::Far };
+        let moment = Moment { mono: now, wall: now };
+        out.clear();
+        match action & 7 {
+            0..=4 => {
+                let at = LegPort { stream: action >> 7, side, is_rtcp: action & 16 != 0 };
+                session.packet(now, at, from, body, &mut out);
+                check_answer(&order, side, from, &out);
+            }
+            5 => {
+                order = stream_order(*time, *length);
+                session.set(moment, vec![Some(order.clone())], &mut random, &mut out);
+            }
+            _ => {
+                session.poll(moment, &mut random, &mut out);
+                assert!(session.deadline().is_none_or(|due| due > now));
+            }
+        }
+        for packet in &out.packets {
+            // No order names a host above 3.
+            assert!(packet.to.ip() < IpAddr::from([192, 0, 2, 4]), "{packet:?}");
+            let bytes = &out.bytes[packet.start..packet.end];
+            assert!(is_rtcp(bytes) || Packet::read(bytes).is_some());
+        }
+    }
+    out.clear();
+    session.close(Moment { mono: now, wall: now }, &mut out);
+    assert!(matches!(out.events[..], [SessionEvent::Closed { .. }]));
+}
+
+/// Checks what follows from one packet: one packet to the other side or to nobody, and nothing from a stranger or a peer that may not send.
+fn check_answer(order: &StreamOrder, side: Side, from: SocketAddr, out: &SessionOutput) {
+    let (peer, other) = match (side, order.kind, &order.far) {
+        (Side::Near, StreamKind::Echo, _) => (&order.near, &order.near),
+        (Side::Near, StreamKind::Relay, Some(far)) => (&order.near, far),
+        (Side::Far, StreamKind::Relay, Some(far)) => (far, &order.near),
+        _ => {
+            assert!(out.packets.is_empty());
+            return;
+        }
+    };
+    // On hold by 0.0.0.0, an earlier order has the address.
+    let is_named = peer.rtp.is_none() || Some(from.ip()) == peer.behind_nat.or(peer.rtp.map(|rtp| rtp.ip()));
+    assert!(out.packets.len() <= 1);
+    assert!(out.packets.is_empty() || is_named && peer.sends && other.receives && out.packets[0].ports == other.ports);
+    assert!(out.events.is_empty() || is_named);
+}
+
+/// Makes an order of two bytes: hosts 0 to 3 of 192.0.2.0/24, ports 4000 to 4003.
+fn stream_order(first: u8, second: u8) -> StreamOrder {
+    let peer = |bits: u8, place: u16| {
+        let rtp = SocketAddr::from(([192, 0, 2, bits & 3], 4_000 + u16::from(bits >> 2 & 3)));
+        let format = |payload_type, other, is_event| PayloadFormat { payload_type, other, clock_rate: 8_000, is_event };
+        StreamPeer {
+            ports: PortPair { thread: 0, address: 0, rtp: 30_000 + 2 * (place + u16::from(bits >> 7)) },
+            rtp: (bits & 0x33 != 0x33).then_some(rtp),
+            rtcp: Some(if bits & 16 == 0 { rtp } else { SocketAddr::new(rtp.ip(), rtp.port() + 1) }),
+            behind_nat: (bits & 32 != 0).then_some(IpAddr::from([192, 0, 2, bits >> 2 & 3])),
+            formats: vec![format(0, Some(8), false), format(8, Some(0), false), format(101, None, true)],
+            sends: bits & 64 == 0,
+            receives: bits & 0x60 != 0x40,
+        }
+    };
+    let kind = if first & second & 64 == 0 { StreamKind::Relay } else { StreamKind::Echo };
+    let far = (kind == StreamKind::Relay && second != 0).then(|| peer(second, 4));
+    StreamOrder { kind, near: peer(first, 0), far }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +276,28 @@ mod tests {
             for (first, packet_type, length, body) in packets {
                 data.extend([0x80 | first, packet_type, 0, length]);
                 data.extend(body);
+            }
+            fuzz_media(&data);
+        }
+
+        /// Drives a session with packets that look like RTP and RTCP.
+        #[test]
+        fn any_session_keeps_the_invariants(
+            streams in any::<(u8, u8)>(),
+            items in prop::collection::vec(
+                (any::<(u8, u8, u8, u8, u16)>(), prop::collection::vec(any::<u8>(), 0..60)),
+                0..60,
+            ),
+        ) {
+            let mut data = vec![streams.0, streams.1];
+            for ((action, time, from, kind, sequence), payload) in items {
+                let [high, low] = sequence.to_be_bytes();
+                let second = [0, 8, 101, 200, 201, 3][usize::from(kind % 6)];
+                let header = [0x80, second, high, low, 0, 0, 0, 1, 0, 0, 0, kind / 6 % 2];
+                // Hosts 0 to 7, ports 4000 to 4003.
+                data.extend([action, time & 63, from & 0x73, (header.len() + payload.len()) as u8]);
+                data.extend(header);
+                data.extend(payload);
             }
             fuzz_media(&data);
         }

@@ -63,6 +63,9 @@
 //! | round-trip time (6.4.1) | `sent_stream.rs`, `receive_block` |
 //! | NTP timestamp (4) | `clock.rs`, `ntp_timestamp` |
 //! | RTP and RTCP on one port (RFC 5761) | `rtcp/mod.rs`, `is_rtcp` |
+//! | who may send, symmetric RTP, NAT (RFC 4961, RFC 7362) | `session/latch.rs`, `Latch` |
+//! | relay, echo, hold, silence | `session/mod.rs`, `packet`, `silence_ends` |
+//! | statistics, RTCP and BYE of a leg | `session/leg.rs`, `Leg` |
 //! | packet types, CNAME, BYE | `rtcp/read.rs`, `RtcpPacket`; `rtcp/write.rs`, `CompoundWriter` |
 //! | long events in segments, repeated ends (RFC 4733 section 2.5.1) | `telephone_event/sent.rs`, `SentEvent` |
 //! | lost ends, late packets | `telephone_event/received.rs`, `ReceivedEvents` |

@@ -2,6 +2,7 @@
 
 use std::alloc::System;
 use std::hint::black_box;
+use std::net::SocketAddr;
 
 use strowger_allocations::{Counting, of_thread};
 use strowger_media::Moment;
@@ -10,6 +11,9 @@ use strowger_media::relabel::Relabel;
 use strowger_media::rtcp::{self, CompoundWriter, RtcpPacket};
 use strowger_media::rtp::{Numbering, Packet};
 use strowger_media::sent_stream::SentStream;
+use strowger_media::session::{
+    LegPort, PayloadFormat, PortPair, Session, SessionKey, SessionOutput, Side, StreamKind, StreamOrder, StreamPeer,
+};
 use strowger_media::telephone_event::{ReceivedEvents, SentEvent};
 
 #[global_allocator]
@@ -57,6 +61,57 @@ impl Relay {
             }
         }
         black_box(self.received.figures());
+    }
+}
+
+/// Returns the order of a relay between these two addresses, or of an echo for the first one.
+fn order(near: SocketAddr, far: Option<SocketAddr>) -> StreamOrder {
+    let peer = |rtp: SocketAddr, port| StreamPeer {
+        ports: PortPair { thread: 0, address: 0, rtp: port },
+        rtp: Some(rtp),
+        rtcp: Some(rtp),
+        behind_nat: None,
+        formats: vec![PayloadFormat { payload_type: 0, other: Some(0), clock_rate: 8_000, is_event: false }],
+        sends: true,
+        receives: true,
+    };
+    let kind = if far.is_some() { StreamKind::Relay } else { StreamKind::Echo };
+    StreamOrder { kind, near: peer(near, 30_000), far: far.map(|far| peer(far, 30_002)) }
+}
+
+#[test]
+fn nothing_is_allocated_for_a_packet_of_a_session() {
+    let [near, far, stranger] = [1, 2, 3].map(|host| SocketAddr::from(([192, 0, 2, host], 4_000)));
+    let mut random = || 7;
+    for other in [Some(far), None] {
+        let (mut out, mut datagram) = (SessionOutput::default(), Vec::with_capacity(1_500));
+        let streams = vec![Some(order(near, other))];
+        let mut session = Session::new(0, SessionKey(1), Some(30_000_000), streams, &mut random);
+        let mut numbering = Numbering::new(7, 1, 2);
+        let (mut sent, mut before) = (0, 0);
+        for place in 0..1_000_u64 {
+            if place == 1 {
+                // The first packet has warmed the buffers; the first report needs another one.
+                out.bytes.reserve(1_500);
+                out.packets.reserve(16);
+                before = of_thread();
+            }
+            datagram.clear();
+            numbering.next(0, 160).write(&mut datagram);
+            datagram.extend([0xff; 160]);
+            let now = place * 20_000;
+            out.clear();
+            for from in [near, stranger] {
+                let at = LegPort { stream: 0, side: Side::Near, is_rtcp: false };
+                session.packet(now, at, from, &datagram, &mut out);
+            }
+            sent += out.packets.len();
+            if session.deadline().is_some_and(|due| due <= now) {
+                session.poll(Moment { mono: now, wall: now }, &mut random, &mut out);
+            }
+        }
+        assert_eq!(of_thread() - before, 0);
+        assert_eq!((sent, session.reports()[0].0.dropped), (1_000, 1_000));
     }
 }
 

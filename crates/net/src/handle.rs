@@ -210,6 +210,11 @@ impl<S: Service + 'static> Handle<S> {
         }
     }
 
+    /// Wakes one shard for a round, which has a [`Service::end`]: the caller has put something into a queue of its service.
+    pub fn wake(&self, shard: usize) {
+        self.process.entries[shard].wake();
+    }
+
     /// Tells whether new work should be refused: the process is about to end.
     pub fn is_draining(&self) -> bool {
         self.process.draining.load(Relaxed)

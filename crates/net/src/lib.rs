@@ -104,6 +104,12 @@
 //! these sockets are readable. Received messages carry the time stamp of the kernel, and a shard with exact timers
 //! sleeps on a timer of the kernel, at most a thousand times a second in the mean.
 //!
+//! # Media threads
+//!
+//! [`media::MediaThreads`] are threads apart from the shards, since sockets of media cannot move with a bucket and must not wait behind SIP. A thread
+//! owns bound ports and the sessions on them, lends ports to the shards, and obeys their orders. On the way of a packet there is no lock,
+//! no allocation and no runtime: a socket is ready, the session decides, the packet leaves.
+//!
 //! # Where is ...?
 //!
 //! | behaviour | file |
@@ -130,6 +136,9 @@
 //! | failure of a shard | `failure.rs` |
 //! | periodic work on one beat | `clock.rs`, `beat` |
 //! | metrics of the network side | `counters.rs` |
+//! | media threads: packets, orders, timers | `media/thread.rs`, `receive`, `obey`; `media/handle.rs`, `MediaHandle` |
+//! | ports of media | `media/ports.rs`, `lend` |
+//! | a look at the sockets of media once in a millisecond | `media/pace.rs`, `Pace` |
 //! | unread relay and echo, for comparison | `floor.rs`, `relay`; `floor/exchange.rs` |
 
 #![warn(missing_docs)]
@@ -142,6 +151,7 @@ pub mod dedicated;
 pub mod descriptors;
 pub mod floor;
 pub mod handle;
+pub mod media;
 pub mod node;
 pub mod service;
 pub mod settings;
@@ -155,6 +165,7 @@ mod buffer_pool;
 mod connection;
 mod directory;
 mod dispatcher;
+mod epoll;
 mod extension;
 mod failure;
 mod gso;

@@ -96,6 +96,16 @@ impl<S: Service> Default for ShardEntry<S> {
 }
 
 impl<S: Service> ShardEntry<S> {
+    /// Makes the shard begin a round, without a command.
+    pub(crate) fn wake(&self) {
+        {
+            // The lock orders this flag before or after the one that the shard clears.
+            let _commands = self.commands.lock().unwrap_or_else(|e| e.into_inner());
+            self.has_commands.store(true, Release);
+        }
+        self.bell.ring();
+    }
+
     pub(crate) fn post(&self, command: Command<S>) {
         {
             let mut commands = self.commands.lock().unwrap_or_else(|e| e.into_inner());

@@ -1,7 +1,9 @@
 //! Many sockets under one descriptor: a shard asks which of them are ready, instead of asking each.
 
+pub(crate) use crate::epoll::Wanted;
+use crate::epoll::{Epoll, NO_EVENT};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -11,16 +13,8 @@ const EVENTS: usize = 256;
 
 /// An `epoll` instance, itself watched by the runtime of its shard.
 pub(crate) struct Readiness {
-    watched: AsyncFd<OwnedFd>,
+    watched: AsyncFd<Epoll>,
     events: Box<[libc::epoll_event; EVENTS]>,
-}
-
-/// Events to watch for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    Reading,
-    /// Reading and writing.
-    Both,
 }
 
 /// A ready socket, by its given name.
@@ -38,18 +32,11 @@ impl Readiness {
     /// # Errors
     /// The process is out of descriptors or memory.
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: no pointer is passed.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just returned this descriptor, and nothing else has it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: an `OwnedFd` names the same descriptor each time and closes it only when it is dropped, which
+        let epoll = Epoll::new()?;
+        // SAFETY: an `Epoll` names the same descriptor each time and closes it only when it is dropped, which
         // `AsyncFd` does after it has ended the watch.
-        let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
-        let none = libc::epoll_event { events: 0, u64: 0 };
-        Ok(Self { watched: watched.map_err(io::Error::from)?, events: Box::new([none; EVENTS]) })
+        let watched = unsafe { AsyncFd::register_with_interest(epoll, Interest::READABLE) };
+        Ok(Self { watched: watched.map_err(io::Error::from)?, events: Box::new([NO_EVENT; EVENTS]) })
     }
 
     /// Watches a socket. The kernel forgets it when its last descriptor is closed.
@@ -57,7 +44,7 @@ impl Readiness {
     /// # Errors
     /// The kernel has no room for one more.
     pub(crate) fn add(&self, socket: BorrowedFd<'_>, name: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket.as_raw_fd(), name, Wanted::Reading)
+        self.watched.get_ref().add(socket, name)
     }
 
     /// Changes the watched events of a socket.
@@ -65,33 +52,17 @@ impl Readiness {
     /// # Errors
     /// Errors of the system call.
     pub(crate) fn change(&self, socket: BorrowedFd<'_>, name: u64, wanted: Wanted) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_MOD, socket.as_raw_fd(), name, wanted)
-    }
-
-    fn control(&self, operation: libc::c_int, socket: RawFd, name: u64, wanted: Wanted) -> io::Result<()> {
-        let events = match wanted {
-            Wanted::Reading => libc::EPOLLIN,
-            Wanted::Both => libc::EPOLLIN | libc::EPOLLOUT,
-        };
-        let mut event = libc::epoll_event { events: events as u32, u64: name };
-        // SAFETY: the kernel reads our own variable and writes nothing; a descriptor that is none is an error.
-        let result = unsafe { libc::epoll_ctl(self.watched.get_ref().as_raw_fd(), operation, socket, &mut event) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        self.watched.get_ref().change(socket, name, wanted)
     }
 
     /// Appends the ready sockets. Returns whether there may be more; otherwise `cx` is woken when there are more.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &mut Vec<Ready>) -> bool {
         let Poll::Ready(Ok(mut guard)) = self.watched.poll_read_ready(cx) else { return false };
         let events = &mut self.events;
-        let found = guard.try_io(|watched| {
-            // SAFETY: the kernel writes at most EVENTS events to our own array of as many, and does not wait.
-            let n = unsafe { libc::epoll_wait(watched.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, 0) };
-            match n {
-                // The next event makes the descriptor readable again.
-                0 => Err(io::ErrorKind::WouldBlock.into()),
-                n if n < 0 => Err(io::Error::last_os_error()),
-                n => Ok(n as usize),
-            }
+        let found = guard.try_io(|watched| match watched.get_ref().wait(&mut events[..], 0)? {
+            // The next event makes the descriptor readable again.
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            n => Ok(n),
         });
         match found {
             Ok(Ok(n)) => {

@@ -1,10 +1,18 @@
-//! Allocations of messages: none once warm, by UDP, across shards, by plain TCP.
+//! Allocations of messages: none once warm, by UDP, across shards, by plain TCP; and of packets of media.
 
 use std::alloc::System;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 use strowger_allocations::{Counting, of_process};
+use strowger_core::entropy::Entropy;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
+use strowger_media::rtp::Numbering;
+use strowger_media::session::{
+    PayloadFormat, PortPair, SessionEvent, SessionKey, SessionOrder, StreamKind, StreamOrder, StreamPeer,
+};
+use strowger_net::media::{MediaHandle, MediaSettings, MediaThreads};
 use strowger_net::{Listener, Net, NetSettings, Node, Service, Shards, UdpSettings};
 
 #[global_allocator]
@@ -71,6 +79,49 @@ fn counted(mut exchange: impl FnMut(usize)) -> u64 {
     least
 }
 
+/// Borrows ports of the media thread.
+fn lend(handle: &mut MediaHandle, woken: &Receiver<()>, pairs: u16) -> Vec<PortPair> {
+    handle.order(0, SessionOrder::Lend { shard: 0, pairs }).unwrap();
+    let mut lent = None;
+    while lent.is_none() {
+        woken.recv_timeout(Duration::from_secs(10)).unwrap();
+        handle.take_events(|_, event| {
+            if let SessionEvent::Lent { ports, .. } = event {
+                lent = Some(ports);
+            }
+        });
+    }
+    lent.unwrap_or_default()
+}
+
+/// Opens a session that echoes the packets of this phone. Returns its thread and its address.
+fn echo(phone: SocketAddr) -> (MediaThreads, SocketAddr) {
+    let address = IpAddr::from([127, 0, 43, 9]);
+    let settings =
+        MediaSettings { addresses: vec![address], ports: 20_000..=20_001, dscp: 46, threads: 1, timeout: None };
+    let (waking, woken) = channel();
+    let wake = move |_| {
+        // After the session is open, nobody listens.
+        let _ = waking.send(());
+    };
+    let (threads, mut handles) = MediaThreads::start(&settings, 1, &Entropy::new([7; 32]), wake).unwrap();
+    let ports = lend(&mut handles[0], &woken, 1)[0];
+    let near = StreamPeer {
+        ports,
+        rtp: Some(phone),
+        rtcp: None,
+        behind_nat: None,
+        formats: vec![PayloadFormat { payload_type: 0, other: None, clock_rate: 8_000, is_event: false }],
+        sends: true,
+        receives: true,
+    };
+    let streams = vec![Some(StreamOrder { kind: StreamKind::Echo, near, far: None })];
+    handles[0].order(0, SessionOrder::Set { key: SessionKey(1), streams }).unwrap();
+    // Orders are obeyed one after another.
+    lend(&mut handles[0], &woken, 0);
+    (threads, SocketAddr::new(address, ports.rtp))
+}
+
 fn message(i: usize) -> String {
     format!("OPTIONS sip:x SIP/2.0\r\nVia: SIP/2.0/UDP x\r\nCall-ID: {i}@x\r\nContent-Length: 0\r\n\r\n")
 }
@@ -105,4 +156,16 @@ fn nothing_is_allocated_once_warm() {
         stream.read_exact(&mut buffer[..message.len()]).unwrap();
     });
     assert_eq!(count, 0, "by TCP");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (threads, echoes) = echo(socket.local_addr().unwrap());
+    socket.connect(echoes).unwrap();
+    let (mut numbering, mut datagram) = (Numbering::new(7, 1, 2), Vec::with_capacity(200));
+    let count = counted(|_| {
+        datagram.clear();
+        numbering.next(0, 160).write(&mut datagram);
+        datagram.extend([0xff; 160]);
+        socket.send(&datagram).unwrap();
+        socket.recv(&mut buffer).unwrap();
+    });
+    assert_eq!(count, 0, "media: {:?}", threads.figures());
 }

@@ -1,7 +1,293 @@
 //! Session of a call: its streams, between the peers of two dialogs, or between one peer and this server.
+//!
+//! A session is a machine: datagrams, orders and the time come in, packets and events go out ([`SessionOutput`]). Each leg has its own
+//! SSRC, numbers, payload types and RTCP, so the legs may differ in all of them.
+//!
+//! *Who may send*: the address of the description, or, for a peer behind NAT, the address of its signalling, of which the first packet selects the
+//! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of strangers
+//! are counted, and nobody gets them; a stranger gets nothing.
 
+mod latch;
+mod leg;
 mod order;
+mod output;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
 
 pub use order::{
-    PayloadFormat, PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder, StreamPeer, StreamReport,
+    PayloadFormat, PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
+    StreamPeer, StreamReport,
 };
+pub use output::{OutgoingPacket, SessionOutput};
+
+use crate::Moment;
+use crate::rtcp::is_rtcp;
+use leg::Leg;
+
+/// Session of a call.
+///
+/// ```
+/// use strowger_media::rtp::{Numbering, Packet};
+/// use strowger_media::session::{
+///     LegPort, PayloadFormat, PortPair, Session, SessionKey, SessionOutput, Side, StreamKind, StreamOrder, StreamPeer,
+/// };
+///
+/// let peer = "192.0.2.1:4000".parse().expect("an address");
+/// let near = StreamPeer {
+///     ports: PortPair { thread: 0, address: 0, rtp: 30_000 },
+///     rtp: Some(peer),
+///     rtcp: None,
+///     behind_nat: None,
+///     formats: vec![PayloadFormat { payload_type: 0, other: None, clock_rate: 8_000, is_event: false }],
+///     sends: true,
+///     receives: true,
+/// };
+/// let echo = StreamOrder { kind: StreamKind::Echo, near, far: None };
+/// // A real caller has random numbers.
+/// let mut random = || 7;
+/// let mut session = Session::new(0, SessionKey(1), None, vec![Some(echo)], &mut random);
+///
+/// let mut datagram = Vec::new();
+/// Numbering::new(0xfeed, 1, 2).next(0, 160).write(&mut datagram);
+/// datagram.extend([0xff; 160]);
+/// let port = LegPort { stream: 0, side: Side::Near, is_rtcp: false };
+/// let mut out = SessionOutput::default();
+/// session.packet(20_000, port, peer, &datagram, &mut out);
+/// assert_eq!((out.packets[0].to, out.events.len()), (peer, 1));
+/// assert_eq!(Packet::read(&out.bytes).map(|packet| packet.payload.len()), Some(160));
+///
+/// // A stranger.
+/// out.clear();
+/// session.packet(40_000, port, "192.0.2.2:4000".parse().expect("an address"), &datagram, &mut out);
+/// assert!(out.packets.is_empty());
+/// assert_eq!(session.reports()[0].0.dropped, 1);
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    key: SessionKey,
+    streams: Vec<Option<Stream>>,
+    /// Canonical names towards the peers of the near and of the far side.
+    names: [CanonicalName; 2],
+    /// Longest silence of a side in microseconds.
+    timeout: Option<u64>,
+    /// Set once the event of a silence was made.
+    is_silent: bool,
+}
+
+/// Port of a leg, at which datagrams arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LegPort {
+    /// Place of the stream.
+    pub stream: u8,
+    /// Side of the peer.
+    pub side: Side,
+    /// Set for the port of RTCP.
+    pub is_rtcp: bool,
+}
+
+/// Canonical name of RTCP: 96 random bits in base64 (RFC 7022 section 4.2).
+type CanonicalName = [u8; 16];
+
+impl Session {
+    /// Creates a session at `now`, in microseconds. `timeout`: longest silence of a side whose peer sends and receives, in microseconds; `None`: no
+    /// limit. `random`: uniform over all values, unpredictable to other parties.
+    pub fn new(
+        now: u64,
+        key: SessionKey,
+        timeout: Option<u64>,
+        orders: Vec<Option<StreamOrder>>,
+        random: &mut impl FnMut() -> u32,
+    ) -> Self {
+        let names = [canonical_name(random), canonical_name(random)];
+        let mut streams = Vec::with_capacity(orders.len());
+        for order in orders {
+            streams.push(order.map(|order| Stream::new(now, order, random)));
+        }
+        Self { key, streams, names, timeout, is_silent: false }
+    }
+
+    /// Returns the key.
+    pub const fn key(&self) -> SessionKey {
+        self.key
+    }
+
+    /// Changes the streams. A leg keeps its statistics and its SSRC while its ports are the same. A leg that ends says goodbye.
+    pub fn set(
+        &mut self,
+        now: Moment,
+        orders: Vec<Option<StreamOrder>>,
+        random: &mut impl FnMut() -> u32,
+        out: &mut SessionOutput,
+    ) {
+        let mut before = std::mem::take(&mut self.streams).into_iter();
+        for order in orders {
+            let stream = match (before.next().flatten(), order) {
+                (Some(mut stream), Some(order)) => {
+                    stream.set(now, order, &self.names, random, out);
+                    Some(stream)
+                }
+                (None, Some(order)) => Some(Stream::new(now.mono, order, random)),
+                (Some(mut stream), None) => {
+                    stream.say_goodbye(now, &self.names, out);
+                    None
+                }
+                (None, None) => None,
+            };
+            self.streams.push(stream);
+        }
+        for mut stream in before.flatten() {
+            stream.say_goodbye(now, &self.names, out);
+        }
+    }
+
+    /// Takes a datagram that arrived at `now`, in microseconds. Nothing is allocated once `out` is warm.
+    pub fn packet(&mut self, now: u64, at: LegPort, from: SocketAddr, datagram: &[u8], out: &mut SessionOutput) {
+        let Some(Some(stream)) = self.streams.get_mut(usize::from(at.stream)) else { return };
+        if stream.packet(now, at, from, datagram, out) {
+            out.events.push(SessionEvent::Heard { key: self.key, stream: at.stream, side: at.side, from });
+        }
+    }
+
+    /// Returns the time at which [`Session::poll`] has work, in microseconds. Packets may only delay it.
+    pub fn deadline(&self) -> Option<u64> {
+        let reports = self.streams.iter().flatten().flat_map(Stream::legs).filter_map(|(_, leg)| leg.deadline());
+        let ends = [Side::Near, Side::Far].into_iter().filter_map(|side| self.silence_ends(side));
+        reports.chain(ends).min()
+    }
+
+    /// Sends due reports, and finds silent peers.
+    pub fn poll(&mut self, now: Moment, random: &mut impl FnMut() -> u32, out: &mut SessionOutput) {
+        for stream in self.streams.iter_mut().flatten() {
+            for (leg, name) in stream.legs_mut().zip(&self.names) {
+                leg.poll(now, name, random, out);
+            }
+        }
+        for side in [Side::Near, Side::Far] {
+            if self.silence_ends(side).is_some_and(|end| end <= now.mono) {
+                self.is_silent = true;
+                out.events.push(SessionEvent::Silent { key: self.key, end: SessionEnd::Silence(side) });
+            }
+        }
+    }
+
+    /// Returns the time at which the silence of a side is too long: that of all its peers that send and receive.
+    fn silence_ends(&self, side: Side) -> Option<u64> {
+        let timeout = self.timeout.filter(|_| !self.is_silent)?;
+        let legs = self.streams.iter().flatten().flat_map(Stream::legs);
+        let last = legs.filter(|(of, leg)| *of == side && leg.is_expected()).map(|(_, leg)| leg.last()).max();
+        last.map(|last| last.saturating_add(timeout))
+    }
+
+    /// Returns the reports of each stream: of the near side, and of the far side if there is one. That of a refused stream is empty.
+    pub fn reports(&self) -> Vec<(StreamReport, Option<StreamReport>)> {
+        let report = |stream: &Stream| (stream.near.stream_report(), stream.far.as_ref().map(Leg::stream_report));
+        self.streams.iter().map(|stream| stream.as_ref().map(report).unwrap_or_default()).collect()
+    }
+
+    /// Ends the session: each leg says goodbye, and [`SessionEvent::Closed`] follows.
+    pub fn close(mut self, now: Moment, out: &mut SessionOutput) {
+        let streams = self.reports();
+        for stream in self.streams.iter_mut().flatten() {
+            stream.say_goodbye(now, &self.names, out);
+        }
+        out.events.push(SessionEvent::Closed { key: self.key, streams });
+    }
+}
+
+/// Stream of a session.
+#[derive(Debug)]
+struct Stream {
+    kind: StreamKind,
+    near: Leg,
+    far: Option<Leg>,
+}
+
+impl Stream {
+    fn new(now: u64, order: StreamOrder, random: &mut impl FnMut() -> u32) -> Self {
+        let StreamOrder { kind, near, far } = order;
+        let near = Leg::new(now, near, random);
+        Self { kind, near, far: far.map(|peer| Leg::new(now, peer, random)) }
+    }
+
+    fn set(
+        &mut self,
+        now: Moment,
+        order: StreamOrder,
+        names: &[CanonicalName; 2],
+        random: &mut impl FnMut() -> u32,
+        out: &mut SessionOutput,
+    ) {
+        self.kind = order.kind;
+        let is_near_other = self.near.set(now, order.near, &names[0], random, out);
+        let is_far_other = match (&mut self.far, order.far) {
+            (Some(leg), Some(peer)) => leg.set(now, peer, &names[1], random, out),
+            (far, Some(peer)) => {
+                *far = Some(Leg::new(now.mono, peer, random));
+                true
+            }
+            (far, None) => {
+                if let Some(mut leg) = far.take() {
+                    leg.say_goodbye(now, &names[1], out);
+                }
+                false
+            }
+        };
+        if is_near_other || is_far_other {
+            self.legs_mut().for_each(Leg::cut);
+        }
+    }
+
+    /// Takes a datagram. Returns whether it is the first packet of its peer.
+    fn packet(&mut self, now: u64, at: LegPort, from: SocketAddr, datagram: &[u8], out: &mut SessionOutput) -> bool {
+        let (leg, other) = match (at.side, &mut self.far) {
+            (Side::Near, far) => (&mut self.near, far.as_mut()),
+            (Side::Far, Some(far)) => (far, Some(&mut self.near)),
+            (Side::Far, None) => return false,
+        };
+        if at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram) {
+            leg.receive_rtcp(now, at.is_rtcp, from, datagram);
+            return false;
+        }
+        let was_heard = leg.is_heard();
+        if let Some(accepted) = leg.receive(now, from, datagram) {
+            match (self.kind, accepted.format.other) {
+                (StreamKind::Echo, _) => leg.send(now, &accepted, accepted.format.payload_type, out),
+                (StreamKind::Relay, Some(payload_type)) => {
+                    if let Some(other) = other {
+                        other.send(now, &accepted, payload_type, out);
+                    }
+                }
+                // The other side did not agree on the format.
+                (StreamKind::Relay, None) => leg.drop_packet(),
+            }
+        }
+        !was_heard && leg.is_heard()
+    }
+
+    fn legs(&self) -> impl Iterator<Item = (Side, &Leg)> {
+        let far = self.far.as_ref().map(|leg| (Side::Far, leg));
+        std::iter::once((Side::Near, &self.near)).chain(far)
+    }
+
+    fn legs_mut(&mut self) -> impl Iterator<Item = &mut Leg> {
+        std::iter::once(&mut self.near).chain(self.far.as_mut())
+    }
+
+    fn say_goodbye(&mut self, now: Moment, names: &[CanonicalName; 2], out: &mut SessionOutput) {
+        for (leg, name) in self.legs_mut().zip(names) {
+            leg.say_goodbye(now, name, out);
+        }
+    }
+}
+
+fn canonical_name(random: &mut impl FnMut() -> u32) -> CanonicalName {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bits = (0..3).fold(0_u128, |bits, _| bits << 32 | u128::from(random()));
+    [(); 16].map(|()| {
+        let letter = ALPHABET[(bits & 63) as usize];
+        bits >>= 6;
+        letter
+    })
+}

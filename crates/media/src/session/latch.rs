@@ -1,0 +1,157 @@
+//! Latch: the source from which packets of a peer are accepted, and the target of packets to it (RFC 7362).
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Silence of the accepted source, in microseconds, after which another port of its address is accepted. A NAT that forgets a port gives the peer
+/// another one, and the peer must be heard again within 3 s; the longer the silence, the harder is it for another host behind the same address to
+/// take the place of a peer that pauses.
+pub(super) const PORT_SILENCE: u64 = 1_000_000;
+
+/// Latch of one port towards a peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latch {
+    /// Address in the description.
+    described: Option<SocketAddr>,
+    /// Source address of the signalling, if the peer is behind NAT.
+    signalling: Option<IpAddr>,
+    /// Accepted source: that of the last accepted packet.
+    source: Option<SocketAddr>,
+    /// Set after a packet from the described address: the peer sends from the port at which it receives (RFC 4961).
+    is_symmetric: bool,
+    /// Time of the last accepted packet, or before the first one that of the description, in microseconds.
+    at: u64,
+}
+
+impl Latch {
+    /// Creates the latch of a description that came at `now`.
+    pub(super) fn new(now: u64, described: Option<SocketAddr>, signalling: Option<IpAddr>) -> Self {
+        Self { described: described.filter(is_unicast), signalling, source: None, is_symmetric: false, at: now }
+    }
+
+    /// Takes a description, and forgets the accepted source if the description names another address. Returns whether it does. Without an address,
+    /// which is a hold, the earlier one stays.
+    pub(super) fn set(&mut self, now: u64, described: Option<SocketAddr>, signalling: Option<IpAddr>) -> bool {
+        let described = described.filter(is_unicast).or(self.described);
+        if described == self.described && signalling == self.signalling {
+            return false;
+        }
+        *self = Self::new(now, described, signalling);
+        true
+    }
+
+    /// Returns whether a packet from this source is accepted, which then is the source.
+    pub(super) fn accept(&mut self, now: u64, from: SocketAddr) -> bool {
+        let Some(described) = self.described else { return false };
+        let is_described = is_same(described, from);
+        let is_silent = now.saturating_sub(self.at) >= PORT_SILENCE;
+        let is_accepted = self.source.is_some_and(|source| is_same(source, from))
+            || match self.signalling {
+                Some(ip) => from.ip() == ip && (self.source.is_none() || is_silent),
+                None => is_described || from.ip() == described.ip() && is_silent,
+            };
+        if is_accepted {
+            self.source = Some(from);
+            self.at = self.at.max(now);
+            self.is_symmetric |= is_described;
+        }
+        is_accepted
+    }
+
+    /// Returns the target of packets to the peer. A peer behind NAT has none before its first packet, unless it describes the address of the NAT:
+    /// its private address may belong to another host in the network of this server.
+    pub(super) fn target(&self) -> Option<SocketAddr> {
+        match self.signalling {
+            Some(ip) => self.source.or(self.described.filter(|described| described.ip() == ip)),
+            None if self.is_symmetric => self.source,
+            None => self.described,
+        }
+    }
+}
+
+/// Compares addresses and ports, but not the scope of an IPv6 address, which a description lacks.
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    one.ip() == other.ip() && one.port() == other.port()
+}
+
+fn is_unicast(address: &SocketAddr) -> bool {
+    address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_public_peer_sends_from_its_description() {
+        let mut latch = Latch::new(0, Some(at("192.0.2.1:4000")), None);
+        assert_eq!(latch.target(), Some(at("192.0.2.1:4000")));
+        assert!(!latch.accept(0, at("192.0.2.1:4002")) && !latch.accept(0, at("192.0.2.2:4000")));
+        assert!(latch.accept(20_000, at("192.0.2.1:4000")));
+        // Another port of the same address, before and after the silence; another address never.
+        assert!(!latch.accept(PORT_SILENCE + 19_999, at("192.0.2.1:4002")));
+        assert!(!latch.accept(9 * PORT_SILENCE, at("192.0.2.2:4000")));
+        assert!(latch.accept(PORT_SILENCE + 20_000, at("192.0.2.1:4002")));
+        assert_eq!(latch.target(), Some(at("192.0.2.1:4002")));
+        // The described port counts at once.
+        assert!(latch.accept(PORT_SILENCE + 20_001, at("192.0.2.1:4000")));
+        assert!(!latch.accept(PORT_SILENCE + 20_002, at("192.0.2.1:4002")));
+    }
+
+    #[test]
+    fn an_asymmetric_peer_receives_at_its_description() {
+        let mut latch = Latch::new(0, Some(at("[2001:db8::1]:4000")), None);
+        assert!(latch.accept(PORT_SILENCE, at("[2001:db8::1]:5000")));
+        assert!(latch.accept(PORT_SILENCE + 1, at("[2001:db8::1]:5000")));
+        assert_eq!(latch.target(), Some(at("[2001:db8::1]:4000")));
+    }
+
+    #[test]
+    fn a_peer_behind_nat_is_where_its_first_packet_came_from() {
+        let nat = Some(at("198.51.100.7:1").ip());
+        let mut latch = Latch::new(0, Some(at("10.0.0.5:4000")), nat);
+        assert_eq!(latch.target(), None);
+        assert!(!latch.accept(0, at("10.0.0.5:4000")) && !latch.accept(0, at("203.0.113.9:4000")));
+        assert!(latch.accept(0, at("198.51.100.7:61000")));
+        assert_eq!(latch.target(), Some(at("198.51.100.7:61000")));
+        assert!(!latch.accept(20_000, at("198.51.100.7:61001")) && !latch.accept(20_000, at("10.0.0.5:4000")));
+        // A refused packet does not prolong the silence, an accepted one does.
+        assert!(latch.accept(500_000, at("198.51.100.7:61000")));
+        assert!(!latch.accept(PORT_SILENCE, at("198.51.100.7:61001")));
+        assert!(latch.accept(500_000 + PORT_SILENCE, at("198.51.100.7:61001")));
+        assert_eq!(latch.target(), Some(at("198.51.100.7:61001")));
+        // The NAT's own address in the description.
+        assert_eq!(Latch::new(0, Some(at("198.51.100.7:9")), nat).target(), Some(at("198.51.100.7:9")));
+    }
+
+    #[test]
+    fn only_a_new_description_opens_the_latch() {
+        let nat = Some(at("198.51.100.7:1").ip());
+        let mut latch = Latch::new(0, Some(at("10.0.0.5:4000")), nat);
+        assert!(latch.accept(0, at("198.51.100.7:61000")));
+        assert!(!latch.set(1, Some(at("10.0.0.5:4000")), nat) && !latch.set(1, None, nat));
+        assert!(!latch.set(1, Some(at("0.0.0.0:4000")), nat) && !latch.accept(2, at("198.51.100.7:61002")));
+        assert!(latch.set(3, Some(at("10.0.0.5:4002")), nat));
+        assert!(latch.accept(4, at("198.51.100.7:61002")));
+        // The peer moves to another network.
+        let other = at("203.0.113.1:1");
+        assert!(latch.set(5, Some(at("10.0.0.5:4002")), Some(other.ip())));
+        assert!(!latch.accept(6, at("198.51.100.7:61002")) && latch.accept(6, other));
+    }
+
+    #[test]
+    fn no_description_no_packet() {
+        let nat = at("198.51.100.7:1");
+        for described in [None, Some(at("0.0.0.0:4000")), Some(at("192.0.2.1:0")), Some(at("224.0.0.1:4000"))] {
+            for signalling in [None, Some(nat.ip())] {
+                let mut latch = Latch::new(0, described, signalling);
+                assert!(!latch.accept(9 * PORT_SILENCE, nat));
+                assert!(!latch.accept(9 * PORT_SILENCE, at("192.0.2.1:4000")));
+                assert_eq!(latch.target(), None);
+            }
+        }
+    }
+}

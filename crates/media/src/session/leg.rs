@@ -1,0 +1,263 @@
+//! Leg of a stream: the packets of one peer, and those to it.
+
+use std::net::SocketAddr;
+
+use super::latch::Latch;
+use super::{PayloadFormat, SessionOutput, StreamPeer, StreamReport};
+use crate::Moment;
+use crate::received_stream::ReceivedStream;
+use crate::relabel::Relabel;
+use crate::rtcp::{self, CompoundWriter, RtcpPacket, is_rtcp, report_interval};
+use crate::rtp::Packet;
+use crate::sent_stream::SentStream;
+use crate::sequence::PacketOrder;
+
+/// Ticks in a second before the first packet of a peer that has agreed on no format.
+const DEFAULT_CLOCK_RATE: u32 = 8_000;
+
+/// Leg of a stream. It has an SSRC, sequence numbers and timestamps of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Leg {
+    peer: StreamPeer,
+    rtp: Latch,
+    /// Used while RTCP has a port of its own.
+    rtcp: Latch,
+    received: ReceivedStream,
+    relabel: Relabel,
+    sent_stream: SentStream,
+    /// Ticks in a second of the timestamps towards the peer.
+    clock_rate: u32,
+    /// Packets towards the peer.
+    sent: u64,
+    /// Packets of strangers and of unknown payload types.
+    dropped: u64,
+    /// Source of the last datagram at the port of RTP.
+    seen: Option<SocketAddr>,
+    is_heard: bool,
+    /// Time of the last accepted packet, or of the order since which one is expected, in microseconds.
+    last: u64,
+    /// Time of the next RTCP report in microseconds.
+    report_at: u64,
+    has_reported: bool,
+}
+
+/// Accepted packet that may go on.
+pub(super) struct Accepted<'a> {
+    pub(super) packet: Packet<'a>,
+    pub(super) format: PayloadFormat,
+    /// Set if the sequence numbers began again: the packet is the second one of them.
+    pub(super) is_restart: bool,
+}
+
+impl Leg {
+    /// Creates the leg at `now`, in microseconds. `random`: uniform over all values, unpredictable to other parties.
+    pub(super) fn new(now: u64, peer: StreamPeer, random: &mut impl FnMut() -> u32) -> Self {
+        let sound = peer.formats.iter().find(|format| !format.is_event);
+        let clock_rate = sound.map_or(DEFAULT_CLOCK_RATE, |format| format.clock_rate);
+        let mut leg = Self {
+            rtp: Latch::new(now, peer.rtp, peer.behind_nat),
+            rtcp: Latch::new(now, peer.rtcp, peer.behind_nat),
+            received: ReceivedStream::new(clock_rate),
+            relabel: Relabel::new(random(), random() as u16, random(), clock_rate),
+            sent_stream: SentStream::new(clock_rate),
+            clock_rate,
+            sent: 0,
+            dropped: 0,
+            seen: None,
+            is_heard: false,
+            last: now,
+            report_at: now.saturating_add(report_interval(random(), true)),
+            has_reported: false,
+            peer,
+        };
+        leg.leave_events_untimed();
+        leg
+    }
+
+    /// Takes a new description of the peer. A leg with other ports is another leg: it says goodbye, and begins anew. Returns whether packets may come
+    /// from another source now.
+    pub(super) fn set(
+        &mut self,
+        now: Moment,
+        peer: StreamPeer,
+        name: &[u8],
+        random: &mut impl FnMut() -> u32,
+        out: &mut SessionOutput,
+    ) -> bool {
+        if peer.ports != self.peer.ports {
+            self.say_goodbye(now, name, out);
+            *self = Self::new(now.mono, peer, random);
+            return true;
+        }
+        let (was_expected, was_sender) = (self.is_expected(), self.peer.sends);
+        let is_other = self.rtp.set(now.mono, peer.rtp, peer.behind_nat);
+        self.rtcp.set(now.mono, peer.rtcp, peer.behind_nat);
+        self.peer = peer;
+        self.leave_events_untimed();
+        if is_other || was_sender != self.peer.sends {
+            self.received.pause();
+        }
+        if !was_expected && self.is_expected() {
+            self.last = now.mono;
+        }
+        is_other
+    }
+
+    fn leave_events_untimed(&mut self) {
+        for format in self.peer.formats.iter().filter(|format| format.is_event) {
+            self.received.leave_untimed(format.payload_type);
+        }
+    }
+
+    /// Makes the next packet towards the peer begin a source.
+    pub(super) const fn cut(&mut self) {
+        self.relabel.cut();
+    }
+
+    pub(super) const fn is_heard(&self) -> bool {
+        self.is_heard
+    }
+
+    /// Tells whether silence of the peer is a fault. A peer that holds the call sends, if at all, music.
+    pub(super) fn is_expected(&self) -> bool {
+        self.peer.sends && self.peer.receives && self.peer.rtp.is_some()
+    }
+
+    /// Returns the time of the last accepted packet in microseconds, or of the order since which one is expected.
+    pub(super) const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Tells whether RTP and RTCP share a port (RFC 5761).
+    pub(super) fn is_multiplexed(&self) -> bool {
+        self.peer.rtcp.is_some() && self.peer.rtcp == self.peer.rtp
+    }
+
+    /// Counts a packet that nobody gets.
+    pub(super) const fn drop_packet(&mut self) {
+        self.dropped += 1;
+    }
+
+    /// Takes a datagram at the port of RTP that arrived at `now`, in microseconds. Returns the packet if it may go on.
+    pub(super) fn receive<'a>(&mut self, now: u64, from: SocketAddr, datagram: &'a [u8]) -> Option<Accepted<'a>> {
+        self.seen = Some(from);
+        let Some(packet) = Packet::read(datagram).filter(|_| self.rtp.accept(now, from)) else {
+            self.drop_packet();
+            return None;
+        };
+        self.last = self.last.max(now);
+        let is_of = |format: &&PayloadFormat| format.payload_type == packet.header.payload_type;
+        let Some(format) = self.peer.formats.iter().find(is_of).copied() else {
+            self.drop_packet();
+            return None;
+        };
+        self.is_heard = true;
+        if !format.is_event {
+            self.received.set_clock_rate(format.clock_rate);
+        }
+        let order = self.received.packet(now, &packet.header);
+        // A packet of a jump is a stray until the next one follows it.
+        let goes_on = self.peer.sends && order != PacketOrder::Jump;
+        goes_on.then_some(Accepted { packet, format, is_restart: order == PacketOrder::Restart })
+    }
+
+    /// Sends a packet of the other leg, or of the same one, to the peer.
+    pub(super) fn send(&mut self, now: u64, accepted: &Accepted<'_>, payload_type: u8, out: &mut SessionOutput) {
+        let Accepted { packet, format, is_restart } = accepted;
+        let Some(to) = self.rtp.target().filter(|_| self.peer.receives && self.peer.rtp.is_some()) else { return };
+        if !format.is_event && format.clock_rate != self.clock_rate {
+            self.clock_rate = format.clock_rate;
+            self.relabel.set_clock_rate(format.clock_rate);
+            self.sent_stream.set_clock_rate(format.clock_rate);
+        }
+        if *is_restart {
+            self.relabel.cut();
+        }
+        let start = out.bytes.len();
+        let header = self.relabel.write(now, packet, payload_type, &mut out.bytes);
+        self.sent_stream.packet(now, &header, packet.payload.len());
+        self.sent += 1;
+        out.push(start, self.peer.ports, false, to);
+    }
+
+    /// Takes a compound packet that arrived at `now`, in microseconds.
+    pub(super) fn receive_rtcp(&mut self, now: u64, is_rtcp_port: bool, from: SocketAddr, datagram: &[u8]) {
+        if !is_rtcp_port {
+            self.seen = Some(from);
+        }
+        let is_multiplexed = self.is_multiplexed();
+        let latch = if is_rtcp_port { &mut self.rtcp } else { &mut self.rtp };
+        if is_rtcp_port == is_multiplexed || !is_rtcp(datagram) || !latch.accept(now, from) {
+            self.drop_packet();
+            return;
+        }
+        self.last = self.last.max(now);
+        for packet in rtcp::read(datagram).flatten() {
+            let blocks = match packet {
+                RtcpPacket::SenderReport { source, info, blocks } => {
+                    self.received.receive_report(now, source, &info);
+                    blocks
+                }
+                RtcpPacket::ReceiverReport { blocks, .. } => blocks,
+                _ => continue,
+            };
+            for block in blocks {
+                self.sent_stream.receive_block(now, &block);
+            }
+        }
+    }
+
+    /// Returns the time of the next report in microseconds.
+    pub(super) fn deadline(&self) -> Option<u64> {
+        self.peer.rtcp.map(|_| self.report_at)
+    }
+
+    /// Sends a report if one is due.
+    pub(super) fn poll(&mut self, now: Moment, name: &[u8], random: &mut impl FnMut() -> u32, out: &mut SessionOutput) {
+        if self.deadline().is_some_and(|due| due <= now.mono) {
+            self.report(now, name, false, out);
+            self.report_at = now.mono.saturating_add(report_interval(random(), false));
+        }
+    }
+
+    /// Sends a BYE. A leg that has sent nothing sends none (RFC 3550 section 6.3.7).
+    pub(super) fn say_goodbye(&mut self, now: Moment, name: &[u8], out: &mut SessionOutput) {
+        if self.sent > 0 || self.has_reported {
+            self.report(now, name, true, out);
+        }
+    }
+
+    /// Sends a compound packet: report, description, and as the last one of the leg BYE.
+    fn report(&mut self, now: Moment, name: &[u8], is_last: bool, out: &mut SessionOutput) {
+        let is_rtcp_port = !self.is_multiplexed();
+        let latch = if is_rtcp_port { &self.rtcp } else { &self.rtp };
+        let is_described = self.peer.rtp.is_some() && self.peer.rtcp.is_some();
+        let Some(to) = latch.target().filter(|_| is_described) else { return };
+        let start = out.bytes.len();
+        let source = self.relabel.source();
+        let block = self.received.report_block(now.mono);
+        let mut writer = CompoundWriter::new(&mut out.bytes);
+        match self.sent_stream.sender_report(now) {
+            Some(info) => writer.sender_report(source, &info, block.as_slice()),
+            None => writer.receiver_report(source, block.as_slice()),
+        };
+        writer.description(source, name);
+        if is_last {
+            writer.goodbye(&[source], b"");
+        }
+        self.has_reported = true;
+        out.push(start, self.peer.ports, is_rtcp_port, to);
+    }
+
+    /// Returns the report about the peer's packets so far.
+    pub(super) fn stream_report(&self) -> StreamReport {
+        StreamReport {
+            figures: self.received.figures(),
+            dropped: self.dropped,
+            sent: self.sent,
+            expected: self.peer.rtp,
+            seen: self.seen,
+            round_trip: self.sent_stream.round_trip(),
+        }
+    }
+}

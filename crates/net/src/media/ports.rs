@@ -1,0 +1,230 @@
+//! Ports of media: bound pairs of sockets, lent to shards.
+
+use super::MediaSettings;
+use crate::epoll::Epoll;
+use crate::{dedicated, socket_option, timestamp};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use strowger_media::session::{PortPair, Side};
+
+/// Bound of attempts to bind a pair for one request. Other programs may have taken many ports; the next request goes on where this one ended.
+const ATTEMPTS: usize = 1_024;
+
+/// Bound of datagrams that are removed from a socket before a session gets it: more than its buffer holds.
+const STALE: usize = 4_096;
+
+/// Ports of one media thread: of each address, each pair of the range whose number modulo that of threads is the thread's.
+pub(super) struct Ports {
+    thread: u16,
+    addresses: Vec<IpAddr>,
+    /// First port of the range, even.
+    first: u16,
+    /// Pairs of the whole range.
+    pairs: usize,
+    dscp: u8,
+    /// Numbers of the pairs of this thread, in the order in which they are lent.
+    numbers: Vec<usize>,
+    /// Place in `numbers` of the next pair to lend, for each address. An ended call's ports rest as long as possible.
+    next: Vec<usize>,
+    /// Bound pairs: those of the first address, then those of the next one.
+    bound: Vec<Option<Box<BoundPair>>>,
+    count: usize,
+}
+
+/// Bound pair of ports.
+pub(super) struct BoundPair {
+    rtp: UdpSocket,
+    rtcp: UdpSocket,
+    /// Leg that receives the packets. Without one, the sockets are not watched.
+    pub(super) leg: Option<BoundLeg>,
+}
+
+/// Leg of a session that has a pair of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BoundLeg {
+    /// Number of the session.
+    pub(super) session: u32,
+    /// Place of the stream.
+    pub(super) stream: u8,
+    pub(super) side: Side,
+}
+
+impl BoundPair {
+    /// Returns the socket of RTP or of RTCP.
+    #[inline]
+    pub(super) const fn socket(&self, is_rtcp: bool) -> &UdpSocket {
+        if is_rtcp { &self.rtcp } else { &self.rtp }
+    }
+}
+
+impl Ports {
+    pub(super) fn new(thread: u16, settings: &MediaSettings) -> Self {
+        let (first, pairs) = settings.pairs();
+        let addresses = settings.addresses.clone();
+        Self {
+            thread,
+            first,
+            pairs,
+            dscp: settings.dscp,
+            numbers: (0..pairs).skip(usize::from(thread)).step_by(usize::from(settings.threads.max(1))).collect(),
+            next: vec![0; addresses.len()],
+            bound: (0..pairs * addresses.len()).map(|_| None).collect(),
+            count: 0,
+            addresses,
+        }
+    }
+
+    /// Returns the number of bound pairs.
+    pub(super) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the place of a pair that this thread has bound.
+    #[inline]
+    pub(super) fn place(&self, ports: PortPair) -> Option<usize> {
+        let offset = ports.rtp.checked_sub(self.first)?;
+        let (number, address) = (usize::from(offset / 2), usize::from(ports.address));
+        let is_ours = ports.thread == self.thread && offset % 2 == 0 && number < self.pairs;
+        let place = address * self.pairs + number;
+        (is_ours && self.at(place).is_some()).then_some(place)
+    }
+
+    #[inline]
+    pub(super) fn at(&self, place: usize) -> Option<&BoundPair> {
+        self.bound.get(place)?.as_deref()
+    }
+
+    /// Binds up to so many pairs, of all addresses in turn. Ports that another program has are left out.
+    pub(super) fn lend(&mut self, pairs: usize) -> Vec<PortPair> {
+        let (mut lent, mut attempts) = (Vec::new(), ATTEMPTS);
+        let mut open: Vec<usize> = (0..self.addresses.len()).collect();
+        while lent.len() < pairs && !open.is_empty() {
+            open.retain(|address| {
+                if lent.len() == pairs {
+                    return true;
+                }
+                let ports = self.bind_next(*address, &mut attempts);
+                lent.extend(ports);
+                ports.is_some()
+            });
+        }
+        lent
+    }
+
+    /// Binds the next free pair of an address.
+    fn bind_next(&mut self, address: usize, attempts: &mut usize) -> Option<PortPair> {
+        for _ in 0..self.numbers.len() {
+            let number = self.numbers[self.next[address]];
+            let place = address * self.pairs + number;
+            if self.bound[place].is_none() {
+                *attempts = attempts.checked_sub(1)?;
+            }
+            self.next[address] = (self.next[address] + 1) % self.numbers.len();
+            if self.bound[place].is_some() {
+                continue;
+            }
+            let ports = PortPair { thread: self.thread, address: address as u16, rtp: self.first + 2 * number as u16 };
+            match self.bind(self.addresses[address], ports.rtp) {
+                Ok(pair) => {
+                    self.bound[place] = Some(Box::new(pair));
+                    self.count += 1;
+                    return Some(ports);
+                }
+                Err(error) if dedicated::is_full(&error) => {
+                    tracing::warn!(%error, "no descriptor for ports of media");
+                    *attempts = 0;
+                    return None;
+                }
+                Err(error) => {
+                    tracing::debug!(port = ports.rtp, %error, "port of media left out");
+                }
+            }
+        }
+        None
+    }
+
+    fn bind(&self, address: IpAddr, rtp: u16) -> io::Result<BoundPair> {
+        let open = |port| open(SocketAddr::new(address, port), self.dscp);
+        Ok(BoundPair { rtp: open(rtp)?, rtcp: open(rtp + 1)?, leg: None })
+    }
+
+    /// Closes a pair. A leg that still has it loses it.
+    pub(super) fn close(&mut self, ports: PortPair) {
+        let Some(place) = self.place(ports) else { return };
+        self.bound[place] = None;
+        self.count -= 1;
+    }
+
+    /// Gives the packets of a pair to a leg. Earlier datagrams are of an earlier call, and are removed.
+    ///
+    /// # Errors
+    /// The kernel has no room to watch the sockets.
+    pub(super) fn attach(&mut self, place: usize, leg: BoundLeg, epoll: &Epoll) -> io::Result<()> {
+        let Some(Some(pair)) = self.bound.get_mut(place) else { return Ok(()) };
+        if pair.leg.replace(leg).is_none() {
+            for is_rtcp in [false, true] {
+                let socket = pair.socket(is_rtcp);
+                remove_stale(socket);
+                epoll.add(socket.as_fd(), name(place, is_rtcp))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a pair from a leg of this session, if it has the pair.
+    pub(super) fn detach(&mut self, place: usize, session: u32, epoll: &Epoll) {
+        let Some(Some(pair)) = self.bound.get_mut(place) else { return };
+        if pair.leg.is_some_and(|leg| leg.session == session) {
+            pair.leg = None;
+            for is_rtcp in [false, true] {
+                // It is not watched if there was no room.
+                let _ = epoll.remove(pair.socket(is_rtcp).as_fd());
+            }
+        }
+    }
+}
+
+/// Returns the name of a socket among the watched ones.
+const fn name(place: usize, is_rtcp: bool) -> u64 {
+    (place as u64) << 1 | is_rtcp as u64
+}
+
+/// Returns the place and whether it is the socket of RTCP, from its name.
+#[inline]
+pub(super) const fn named(name: u64) -> (usize, bool) {
+    ((name >> 1) as usize, name & 1 == 1)
+}
+
+/// Opens a socket of its own at this address.
+pub(super) fn open(address: SocketAddr, dscp: u8) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    set_dscp(socket.as_fd(), address.is_ipv6(), dscp)?;
+    // Without time stamps packets count as arriving when they are read.
+    timestamp::enable(socket.as_fd());
+    Ok(socket.into())
+}
+
+/// Sets the class of outgoing packets (RFC 2474).
+fn set_dscp(socket: BorrowedFd<'_>, is_v6: bool, dscp: u8) -> io::Result<()> {
+    let (level, option) =
+        if is_v6 { (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) } else { (libc::IPPROTO_IP, libc::IP_TOS) };
+    // The lower two bits are those of congestion notification.
+    socket_option::set(socket, level, option, i32::from(dscp & 63) << 2)
+}
+
+fn remove_stale(socket: &UdpSocket) {
+    let mut byte = [0];
+    for _ in 0..STALE {
+        match socket.recv(&mut byte) {
+            Ok(_) => (),
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Media threads with real sockets. Each test has a loopback address of its own; the ports are below those that the kernel gives away.
+
+use super::*;
+use std::collections::VecDeque;
+use std::net::UdpSocket;
+use std::sync::mpsc::{Receiver, channel};
+use strowger_media::rtp::{Numbering, Packet};
+use strowger_media::session::{
+    PayloadFormat, PortPair, SessionEnd, SessionKey, Side, StreamKind, StreamOrder, StreamPeer,
+};
+
+/// Longest wait for what must come.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Media threads, and two shards that a test plays.
+struct Bench {
+    threads: MediaThreads,
+    handles: Vec<MediaHandle>,
+    woken: Receiver<usize>,
+    events: Vec<VecDeque<SessionEvent>>,
+    address: IpAddr,
+}
+
+fn settings(host: u8, ports: RangeInclusive<u16>) -> MediaSettings {
+    MediaSettings { addresses: vec![IpAddr::from([127, 0, 43, host])], ports, dscp: 46, threads: 1, timeout: None }
+}
+
+impl Bench {
+    fn start(settings: &MediaSettings) -> Self {
+        let (waking, woken) = channel();
+        let wake = move |shard| {
+            // After the test nobody listens.
+            let _ = waking.send(shard);
+        };
+        let (threads, handles) = MediaThreads::start(settings, 2, &Entropy::new([7; 32]), wake).expect("they start");
+        let events = handles.iter().map(|_| VecDeque::new()).collect();
+        Self { threads, handles, woken, events, address: settings.addresses[0] }
+    }
+
+    fn order(&mut self, shard: usize, thread: u16, order: SessionOrder) {
+        self.handles[shard].order(thread, order).expect("the queue has room");
+    }
+
+    /// Waits for the next event of a shard.
+    fn event(&mut self, shard: usize) -> SessionEvent {
+        loop {
+            if let Some(event) = self.events[shard].pop_front() {
+                return event;
+            }
+            let woken = self.woken.recv_timeout(SOON).expect("an event");
+            let events = &mut self.events[woken];
+            self.handles[woken].take_events(|_, event| events.push_back(event));
+        }
+    }
+
+    fn lend(&mut self, shard: usize, thread: u16, pairs: u16) -> Vec<PortPair> {
+        self.order(shard, thread, SessionOrder::Lend { shard: shard as u16, pairs });
+        match self.event(shard) {
+            SessionEvent::Lent { shard: borrower, ports } if usize::from(borrower) == shard => ports,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Opens or changes a session, and waits until it is so: orders of a shard are obeyed one after another.
+    fn set(&mut self, shard: usize, key: u64, stream: StreamOrder) {
+        self.order(shard, 0, SessionOrder::Set { key: SessionKey(key), streams: vec![Some(stream)] });
+        assert!(self.lend(shard, 0, 0).is_empty());
+    }
+
+    fn at(&self, ports: PortPair) -> SocketAddr {
+        SocketAddr::new(self.address, ports.rtp)
+    }
+}
+
+struct Phone {
+    socket: UdpSocket,
+    numbering: Numbering,
+}
+
+impl Phone {
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        socket.set_read_timeout(Some(SOON)).expect("a time");
+        Self { socket, numbering: Numbering::new(7, 1, 2) }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.socket.local_addr().expect("it is bound")
+    }
+
+    fn send(&mut self, to: SocketAddr, sound: &[u8]) {
+        let mut datagram = Vec::new();
+        self.numbering.next(0, 160).write(&mut datagram);
+        datagram.extend(sound);
+        self.socket.send_to(&datagram, to).expect("it is sent");
+    }
+
+    /// Returns the payload type, the sound and the source of the next packet.
+    fn hear(&self) -> (u8, Vec<u8>, SocketAddr) {
+        let mut bytes = [0; 1_500];
+        let (length, from) = self.socket.recv_from(&mut bytes).expect("a packet");
+        let packet = Packet::read(&bytes[..length]).expect("it is RTP");
+        (packet.header.payload_type, packet.payload.to_vec(), from)
+    }
+
+    fn peer(&self, ports: PortPair, payload_type: u8, other: u8) -> StreamPeer {
+        StreamPeer {
+            ports,
+            rtp: Some(self.address()),
+            rtcp: None,
+            behind_nat: None,
+            formats: vec![PayloadFormat { payload_type, other: Some(other), clock_rate: 8_000, is_event: false }],
+            sends: true,
+            receives: true,
+        }
+    }
+}
+
+/// Returns a relay between two phones: the first one calls its format 0, the second one 8.
+fn relay(one: (&Phone, PortPair), other: (&Phone, PortPair)) -> StreamOrder {
+    StreamOrder { kind: StreamKind::Relay, near: one.0.peer(one.1, 0, 8), far: Some(other.0.peer(other.1, 8, 0)) }
+}
+
+fn echo(phone: &Phone, ports: PortPair) -> StreamOrder {
+    StreamOrder { kind: StreamKind::Echo, near: phone.peer(ports, 0, 0), far: None }
+}
+
+#[test]
+fn packets_are_echoed_and_relayed() {
+    let mut bench = Bench::start(&settings(1, 20_000..=20_019));
+    let (mut alone, mut caller, callee, mut stranger) = (Phone::new(), Phone::new(), Phone::new(), Phone::new());
+    let own = bench.lend(0, 0, 1)[0];
+    let two = bench.lend(1, 0, 2);
+    bench.set(0, 1, echo(&alone, own));
+    bench.set(1, 2, relay((&caller, two[0]), (&callee, two[1])));
+
+    let (echoes, at_caller, at_callee) = (bench.at(own), bench.at(two[0]), bench.at(two[1]));
+    alone.send(echoes, b"hello");
+    assert_eq!(alone.hear(), (0, b"hello".to_vec(), echoes));
+    stranger.send(at_caller, b"noise");
+    for sound in [b"one", b"two"] {
+        caller.send(at_caller, sound);
+        assert_eq!(callee.hear(), (8, sound.to_vec(), at_callee));
+    }
+    let heard = |key, from: &Phone| SessionEvent::Heard {
+        key: SessionKey(key),
+        stream: 0,
+        side: Side::Near,
+        from: from.address(),
+    };
+    assert_eq!((bench.event(0), bench.event(1)), (heard(1, &alone), heard(2, &caller)));
+
+    bench.order(1, 0, SessionOrder::Close { key: SessionKey(2) });
+    let SessionEvent::Closed { key: SessionKey(2), streams } = bench.event(1) else { panic!("not closed") };
+    let [(near, Some(far))] = &streams[..] else { panic!("{streams:?}") };
+    assert_eq!((near.figures.packets, near.dropped, near.sent, far.sent), (2, 1, 0, 2));
+    let figures = bench.threads.figures()[0];
+    assert_eq!((figures.sessions, figures.pairs, figures.received, figures.sent, figures.unsent), (1, 3, 4, 3, 0));
+
+    // The ports have another session now, and packets in between are of neither.
+    caller.send(at_caller, b"late");
+    bench.set(1, 3, echo(&caller, two[0]));
+    caller.send(at_caller, b"again");
+    assert_eq!(caller.hear(), (0, b"again".to_vec(), at_caller));
+    bench.order(1, 0, SessionOrder::Close { key: SessionKey(9) });
+    assert_eq!(bench.event(1), heard(3, &caller));
+    assert_eq!(bench.event(1), SessionEvent::Closed { key: SessionKey(9), streams: Vec::new() });
+    // The stranger got nothing.
+    stranger.socket.set_nonblocking(true).expect("it is a socket");
+    assert!(stranger.socket.recv(&mut [0; 100]).is_err());
+}
+
+#[test]
+fn ports_are_lent_until_none_is_left() {
+    let mut bench = Bench::start(&settings(2, 19_999..=20_008));
+    assert_eq!(settings(2, 19_999..=20_008).capacity(), 4);
+    // Another program has one.
+    let taken = UdpSocket::bind("127.0.43.2:20003").expect("it is free");
+    let lent = bench.lend(0, 0, 9);
+    assert_eq!(lent.iter().map(|ports| ports.rtp).collect::<Vec<_>>(), [20_000, 20_004, 20_006]);
+    assert!(bench.lend(1, 0, 1).is_empty());
+    // They are this server's alone.
+    assert!(UdpSocket::bind("127.0.43.2:20004").is_err() && UdpSocket::bind("127.0.43.2:20005").is_err());
+
+    bench.order(0, 0, SessionOrder::Return(vec![lent[1]]));
+    assert!(bench.lend(0, 0, 0).is_empty());
+    assert_eq!(bench.lend(1, 0, 2), [lent[1]]);
+    drop(taken);
+    assert_eq!(bench.lend(1, 0, 2), [PortPair { thread: 0, address: 0, rtp: 20_002 }]);
+    // A pair that is not lent is no pair to return.
+    bench.order(0, 0, SessionOrder::Return(vec![PortPair { rtp: 20_001, ..lent[0] }, PortPair { rtp: 3, ..lent[0] }]));
+    assert!(bench.lend(0, 0, 1).is_empty());
+    assert_eq!(bench.threads.figures()[0].pairs, 4);
+}
+
+#[test]
+fn threads_and_addresses_share_the_ports() {
+    let mut settings = MediaSettings { threads: 2, ..settings(3, 20_000..=20_007) };
+    settings.addresses.push(IpAddr::from([127, 0, 43, 4]));
+    let mut bench = Bench::start(&settings);
+    assert_eq!((bench.handles[0].threads(), bench.handles[1].shard()), (2, 1));
+    for thread in 0..2 {
+        let lent = bench.lend(0, thread, 9);
+        let rtp = 20_000 + 2 * thread;
+        let pair = |address, rtp| PortPair { thread, address, rtp };
+        assert_eq!(lent, [pair(0, rtp), pair(1, rtp), pair(0, rtp + 4), pair(1, rtp + 4)]);
+    }
+    let lend = SessionOrder::Lend { shard: 0, pairs: 1 };
+    assert_eq!(bench.handles[0].order(2, lend.clone()), Err(lend));
+    let foreign = MediaSettings { addresses: vec![IpAddr::from([192, 0, 2, 1])], ..settings };
+    assert!(MediaThreads::start(&foreign, 1, &Entropy::new([7; 32]), |_| ()).is_err());
+}
+
+#[test]
+fn a_peer_that_is_gone_disturbs_no_other() {
+    let mut bench = Bench::start(&settings(5, 20_000..=20_019));
+    let (mut alone, mut caller, callee) = (Phone::new(), Phone::new(), Phone::new());
+    let lent = bench.lend(0, 0, 3);
+    bench.set(0, 1, echo(&alone, lent[0]));
+    bench.set(0, 2, relay((&caller, lent[1]), (&callee, lent[2])));
+    let gone = callee.address();
+    drop(callee);
+    for _ in 0..50 {
+        caller.send(bench.at(lent[1]), b"anyone?");
+        alone.send(bench.at(lent[0]), b"hello");
+        assert_eq!(alone.hear().1, b"hello");
+    }
+    // The peer comes back.
+    let callee = UdpSocket::bind(gone).expect("the port is free again");
+    callee.set_read_timeout(Some(SOON)).expect("a time");
+    caller.send(bench.at(lent[1]), b"anyone?");
+    let mut bytes = [0; 100];
+    let length = callee.recv(&mut bytes).expect("a packet");
+    assert!(bytes[..length].ends_with(b"anyone?") && bench.threads.are_running());
+}
+
+#[test]
+fn a_silent_peer_is_told_once() {
+    let timeout = Some(Duration::from_millis(50));
+    let mut bench = Bench::start(&MediaSettings { timeout, ..settings(6, 20_000..=20_003) });
+    let phone = Phone::new();
+    let ports = bench.lend(0, 0, 1)[0];
+    let before = std::time::Instant::now();
+    bench.order(0, 0, SessionOrder::Set { key: SessionKey(1), streams: vec![Some(echo(&phone, ports))] });
+    let silent = SessionEvent::Silent { key: SessionKey(1), end: SessionEnd::Silence(Side::Near) };
+    assert_eq!(bench.event(0), silent);
+    assert!(before.elapsed() >= Duration::from_millis(50));
+    bench.order(0, 0, SessionOrder::Close { key: SessionKey(1) });
+    assert!(matches!(bench.event(0), SessionEvent::Closed { key: SessionKey(1), .. }));
+}
+
+#[test]
+fn many_orders_and_events_pass_full_rings() {
+    const SESSIONS: u64 = 3_000;
+    let mut bench = Bench::start(&settings(7, 20_000..=20_001));
+    let handle = &mut bench.handles[0];
+    for key in 0..SESSIONS {
+        // Nobody takes the events yet, so both rings fill up.
+        handle.order(0, SessionOrder::Close { key: SessionKey(key) }).expect("an end is always taken");
+    }
+    for key in 0..SESSIONS {
+        assert_eq!(bench.event(0), SessionEvent::Closed { key: SessionKey(key), streams: Vec::new() });
+    }
+    assert!(bench.lend(0, 0, 0).is_empty());
+    assert_eq!(bench.threads.figures()[0].events_waiting, 0);
+}

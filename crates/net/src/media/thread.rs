@@ -1,0 +1,349 @@
+//! Media thread: sockets, sessions, timers.
+
+use super::handle::push;
+use super::pace::Pace;
+use super::ports::{BoundLeg, Ports, named};
+use super::sessions::{Sessions, Slot};
+use super::timers::Timers;
+use super::{Entry, MediaSettings, Transfer, Wake};
+use crate::batch::Receiver;
+use crate::clock;
+use crate::epoll::{Epoll, NO_EVENT};
+use crate::ring::{Consumer, Producer};
+use crate::timestamp::{ClockReading, Clocks};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::task::{Wake as Waking, Waker};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use strowger_core::entropy::Entropy;
+use strowger_media::Moment;
+use strowger_media::session::{
+    LegPort, Session, SessionEvent, SessionKey, SessionOrder, SessionOutput, Side, StreamOrder,
+};
+
+/// Maximum number of sockets in one look.
+const EVENTS: usize = 256;
+
+/// Orders of one shard between two looks: packets do not wait for more.
+const ORDERS: usize = 64;
+
+/// Name of the bell among the watched sockets.
+const BELL: u64 = u64::MAX;
+
+/// Link to one shard.
+pub(super) struct ShardLink {
+    orders: Consumer<Transfer<SessionOrder>>,
+    events: Producer<Transfer<SessionEvent>>,
+    /// Events for which the ring has no room: at most one of each kind for each stream of the open sessions.
+    waiting: VecDeque<SessionEvent>,
+}
+
+impl ShardLink {
+    pub(super) const fn new(
+        orders: Consumer<Transfer<SessionOrder>>,
+        events: Producer<Transfer<SessionEvent>>,
+    ) -> Self {
+        Self { orders, events, waiting: VecDeque::new() }
+    }
+
+    /// Tells whether the thread has work for this link.
+    fn has_work(&self) -> bool {
+        self.orders.len() > 0 || !self.waiting.is_empty() && self.events.has_room()
+    }
+}
+
+/// Wakes the thread from its wait for sockets.
+struct WakePipe(UnixStream);
+
+impl Waking for WakePipe {
+    fn wake(self: Arc<Self>) {
+        // A full pipe has woken the thread already.
+        let _ = (&self.0).write_all(&[1]);
+    }
+}
+
+/// State of a media thread.
+pub(super) struct MediaThread {
+    entry: Arc<Entry>,
+    links: Vec<ShardLink>,
+    sessions: Sessions,
+    ports: Ports,
+    timers: Timers,
+    epoll: Epoll,
+    /// Readable after the bell was rung.
+    woken: UnixStream,
+    clocks: Clocks,
+    pace: Pace,
+    out: SessionOutput,
+    random: Entropy,
+    timeout: Option<u64>,
+    wake: Wake,
+}
+
+impl MediaThread {
+    pub(super) fn new(
+        index: u16,
+        settings: &MediaSettings,
+        entry: Arc<Entry>,
+        links: Vec<ShardLink>,
+        random: Entropy,
+        wake: Wake,
+    ) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        let (woken, waking) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        waking.set_nonblocking(true)?;
+        epoll.add(woken.as_fd(), BELL)?;
+        entry.bell.set_waker(&Waker::from(Arc::new(WakePipe(waking))));
+        Ok(Self {
+            entry,
+            links,
+            sessions: Sessions::default(),
+            ports: Ports::new(index, settings),
+            timers: Timers::default(),
+            epoll,
+            woken,
+            clocks: Clocks::default(),
+            pace: Pace::default(),
+            out: SessionOutput::default(),
+            random,
+            timeout: settings.timeout.map(|timeout| timeout.as_micros() as u64),
+            wake,
+        })
+    }
+
+    /// Works until the thread is told to stop.
+    pub(super) fn run(mut self) {
+        let mut events = vec![NO_EVENT; EVENTS];
+        // One datagram of each ready socket in turn: a flood at one port delays the others by one datagram each.
+        let mut receiver = Receiver::new(1, true);
+        loop {
+            if self.entry.stopping.load(Acquire) {
+                return;
+            }
+            self.take_orders();
+            self.poll_sessions();
+            self.pass_events();
+            let found = self.wait(&mut events);
+            let reading = self.clocks.read();
+            self.entry.counters.looks.one();
+            for event in &events[..found] {
+                self.receive(event.u64, reading, &mut receiver);
+            }
+            let next = self.pace.next_look(reading.now, found);
+            if let Some(next) = next.filter(|_| found < EVENTS) {
+                std::thread::sleep(Duration::from_micros(next.saturating_sub(clock::micros())));
+            }
+        }
+    }
+
+    /// Waits for packets, orders or the next timer. Returns the number of events.
+    fn wait(&self, events: &mut [libc::epoll_event]) -> usize {
+        let bell = &self.entry.bell;
+        bell.mark_asleep();
+        // An order that came before the mark did not ring.
+        let has_work = self.entry.stopping.load(Acquire) || self.links.iter().any(ShardLink::has_work);
+        let timeout = match self.timers.next() {
+            _ if has_work => 0,
+            // Late by less than a millisecond, and never early.
+            Some(at) => at.saturating_sub(clock::micros()).div_ceil(1_000).min(60_000) as libc::c_int,
+            None => -1,
+        };
+        // A signal ends the wait.
+        let found = self.epoll.wait(events, timeout).unwrap_or(0);
+        bell.mark_awake();
+        found
+    }
+
+    /// Takes one datagram of a ready socket.
+    fn receive(&mut self, name: u64, reading: ClockReading, receiver: &mut Receiver) {
+        if name == BELL {
+            while (&self.woken).read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
+            return;
+        }
+        let (place, is_rtcp) = named(name);
+        let Some(pair) = self.ports.at(place) else { return };
+        match receiver.receive(pair.socket(is_rtcp).as_fd()) {
+            Ok(1..) => self.entry.counters.received.one(),
+            Ok(0) => return,
+            Err(error) => {
+                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+                    self.entry.counters.receive_errors.one();
+                }
+                return;
+            }
+        }
+        let Some(BoundLeg { session, stream, side }) = pair.leg else { return };
+        let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return };
+        let now = reading.time_of(datagram.ancillary.stamp);
+        let shard = slot.shard;
+        slot.session.packet(now, LegPort { stream, side, is_rtcp }, datagram.source, datagram.bytes, &mut self.out);
+        self.send(shard);
+    }
+
+    /// Sends the packets that a session of this shard has left, and keeps its events for the shard.
+    fn send(&mut self, shard: usize) {
+        let counters = &self.entry.counters;
+        for packet in &self.out.packets {
+            let pair = self.ports.place(packet.ports).and_then(|place| self.ports.at(place));
+            let bytes = &self.out.bytes[packet.start..packet.end];
+            match pair.map(|pair| pair.socket(packet.is_rtcp_port).send_to(bytes, packet.to)) {
+                Some(Ok(_)) => counters.sent.one(),
+                // Media cannot wait, and a lost packet is a lost packet.
+                Some(Err(_)) | None => counters.unsent.one(),
+            }
+        }
+        if !self.out.events.is_empty() {
+            self.links[shard].waiting.extend(self.out.events.drain(..));
+        }
+        self.out.clear();
+    }
+
+    fn take_orders(&mut self) {
+        for shard in 0..self.links.len() {
+            let (mut order, mut has_taken) = (None, false);
+            for _ in 0..ORDERS {
+                if !self.links[shard].orders.pop(|slot| order = slot.take()) {
+                    break;
+                }
+                has_taken = true;
+                if let Some(order) = order.take() {
+                    self.obey(shard, order);
+                }
+            }
+            if has_taken && self.links[shard].orders.producer_waits() {
+                (self.wake)(shard);
+            }
+        }
+    }
+
+    #[cold]
+    fn obey(&mut self, shard: usize, order: SessionOrder) {
+        match order {
+            SessionOrder::Set { key, streams } => self.set(shard, key, streams),
+            SessionOrder::Close { key } => self.close(shard, key),
+            SessionOrder::Lend { shard: borrower, pairs } => {
+                let ports = self.ports.lend(usize::from(pairs));
+                self.links[shard].waiting.push_back(SessionEvent::Lent { shard: borrower, ports });
+            }
+            SessionOrder::Return(ports) => ports.into_iter().for_each(|ports| self.ports.close(ports)),
+        }
+        self.entry.counters.sessions.set(self.sessions.len() as u64);
+        self.entry.counters.pairs.set(self.ports.len() as u64);
+    }
+
+    /// Opens or changes a session.
+    fn set(&mut self, shard: usize, key: SessionKey, streams: Vec<Option<StreamOrder>>) {
+        let now = moment();
+        let legs = self.legs(&streams);
+        let mut random = || self.random.u64() as u32;
+        let number = match self.sessions.number(key) {
+            Some(number) => {
+                let Some(slot) = self.sessions.get(number) else { return };
+                slot.session.set(now, streams, &mut random, &mut self.out);
+                slot.shard = shard;
+                number
+            }
+            None => {
+                let session = Session::new(now.mono, key, self.timeout, streams, &mut random);
+                self.sessions.insert(Slot { session, shard, places: Vec::new(), timer: None })
+            }
+        };
+        // What the session still says leaves by the ports that it had.
+        self.send(shard);
+        let Some(slot) = self.sessions.get(number) else { return };
+        let before = std::mem::replace(&mut slot.places, legs.iter().map(|(place, ..)| *place).collect());
+        let deadline = slot.session.deadline().filter(|at| slot.timer.is_none_or(|timer| *at < timer));
+        if let Some(at) = deadline {
+            slot.timer = Some(at);
+            self.timers.add(at, number);
+        }
+        for place in before.into_iter().filter(|place| legs.iter().all(|(kept, ..)| kept != place)) {
+            self.ports.detach(place, number, &self.epoll);
+        }
+        for (place, stream, side) in legs {
+            let leg = BoundLeg { session: number, stream, side };
+            if let Err(error) = self.ports.attach(place, leg, &self.epoll) {
+                tracing::warn!(%error, "ports of media not watched");
+            }
+        }
+    }
+
+    /// Returns the legs of these streams with the places of their ports.
+    fn legs(&self, streams: &[Option<StreamOrder>]) -> Vec<(usize, u8, Side)> {
+        let mut legs = Vec::new();
+        for (stream, order) in (0_u8..=u8::MAX).zip(streams) {
+            let Some(order) = order else { continue };
+            let far = order.far.as_ref().map(|peer| (Side::Far, peer));
+            for (side, peer) in std::iter::once((Side::Near, &order.near)).chain(far) {
+                match self.ports.place(peer.ports) {
+                    Some(place) => legs.push((place, stream, side)),
+                    None => tracing::warn!(ports = ?peer.ports, "a session names ports of media that are not lent"),
+                }
+            }
+        }
+        legs
+    }
+
+    fn close(&mut self, shard: usize, key: SessionKey) {
+        match self.sessions.remove(key) {
+            Some((number, slot)) => {
+                slot.session.close(moment(), &mut self.out);
+                self.send(shard);
+                for place in slot.places {
+                    self.ports.detach(place, number, &self.epoll);
+                }
+            }
+            // The shard waits for the event all the same.
+            None => self.links[shard].waiting.push_back(SessionEvent::Closed { key, streams: Vec::new() }),
+        }
+    }
+
+    /// Polls the sessions whose timers have gone off.
+    fn poll_sessions(&mut self) {
+        if self.timers.next().is_none_or(|at| at > clock::micros()) {
+            return;
+        }
+        let now = moment();
+        while let Some((at, number)) = self.timers.due(now.mono) {
+            let Some(slot) = self.sessions.get(number).filter(|slot| slot.timer == Some(at)) else { continue };
+            slot.session.poll(now, &mut || self.random.u64() as u32, &mut self.out);
+            slot.timer = slot.session.deadline().map(|at| at.max(now.mono + 1));
+            if let Some(at) = slot.timer {
+                self.timers.add(at, number);
+            }
+            let shard = slot.shard;
+            self.send(shard);
+        }
+    }
+
+    /// Passes the events to the shards, and wakes those that get some.
+    fn pass_events(&mut self) {
+        let mut waiting = 0;
+        for (shard, link) in self.links.iter_mut().enumerate() {
+            let mut has_passed = false;
+            while let Some(event) = link.waiting.pop_front() {
+                if let Some(event) = push(&mut link.events, event) {
+                    link.waiting.push_front(event);
+                    break;
+                }
+                has_passed = true;
+            }
+            waiting += link.waiting.len();
+            if has_passed {
+                (self.wake)(shard);
+            }
+        }
+        self.entry.counters.events_waiting.set(waiting as u64);
+    }
+}
+
+/// Reads both clocks, in microseconds.
+fn moment() -> Moment {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64);
+    Moment { mono: clock::micros(), wall }
+}
