@@ -109,11 +109,11 @@ impl Ear {
     }
 
     /// Appends the figures of the streams from this address, which a call expected until `now` (microseconds). While other calls expect
-    /// media from there, only ended streams are taken.
-    pub(super) fn take(&self, address: SocketAddr, now: u64, into: &mut Vec<HeardStream>) {
+    /// media from there, only ended streams are taken. Returns whether a stream came from there.
+    pub(super) fn take(&self, address: SocketAddr, now: u64, into: &mut Vec<HeardStream>) -> bool {
         let mut streams = self.streams();
         let is_audio = streams.is_audio;
-        let Some(sender) = streams.senders.get_mut(&address) else { return };
+        let Some(sender) = streams.senders.get_mut(&address) else { return false };
         sender.calls = sender.calls.saturating_sub(1);
         let is_last = sender.calls == 0;
         for stream in sender.streams.values_mut() {
@@ -121,6 +121,11 @@ impl Ear {
                 into.extend(stream.take(is_audio));
             }
         }
+        let has_come = !sender.streams.is_empty();
+        if is_last && !has_come {
+            streams.senders.remove(&address);
+        }
+        has_come
     }
 
     /// Appends the figures of all streams of the socket.

@@ -290,13 +290,15 @@ impl Legs {
         let Some(leg) = self.legs.get_mut(slot as usize) else { return heard };
         let leg = std::mem::take(leg);
         let now = clock::micros();
+        let mut is_heard = false;
         for (place, address) in &leg.expected {
-            self.shared.ears[*place].take(*address, now, &mut heard.streams);
+            is_heard |= self.shared.ears[*place].take(*address, now, &mut heard.streams);
         }
         if let Some(own) = &leg.own {
             own.ear.take_all(&mut heard.streams);
         }
-        heard.is_silent = leg.number != 0 && heard.streams.is_empty();
+        // Media from an address that calls share may be another call's.
+        heard.is_silent = leg.number != 0 && !is_heard && heard.streams.is_empty();
         if leg.number != 0 {
             self.shared.queue.ask(PlayerCommand::End(leg.number));
         }
