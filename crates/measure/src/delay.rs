@@ -76,7 +76,7 @@ table! {
         "The mean of the jitter after each packet of a received stream, telephone events apart; one value a stream.";
     MediaMaxJitter = "media.max_jitter", "Largest interarrival jitter", "RFC 3550 6.4.1",
         "The largest jitter of a received stream, telephone events apart; one value a stream.";
-    MediaDeviation = "media.deviation", "Mean deviation of arrivals", "Wireshark's Mean Jitter before 4.2",
+    MediaDeviation = "media.deviation", "Mean deviation of arrivals", "Mean Jitter of earlier Wireshark",
         "The mean difference of the time between two packets of a received stream from that between their timestamps; one value a stream.";
     MediaRating = "media.rating", "Transmission rating R", "ITU-T G.107",
         "The E-model's rating of a received stream of sound, 0 to 100, from its loss alone: no delay, which one end cannot measure, and the impairment of G.711 with concealment (Ie 0, Bpl 25.1), or of G.729A (Ie 11, Bpl 19); one value a stream.";

@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn our_description_counts_before_theirs() {
-        let ours = Formats::read(b"v=0\r\nm=audio 6000 RTP/AVP 0 101 96\r\na=rtpmap:101 telephone-event/8000\r\na=rtpmap:96 opus/48000/2\r\n");
-        let theirs = Formats::read(b"m=audio 7000 RTP/AVP 101 97\na=rtpmap:101 speex/16000\na=rtpmap:97 G726-32/8000\na=rtpmap:97 L16/1");
-        let formats = ours.or(&theirs);
+        let ours = b"v=0\r\nm=audio 6000 RTP/AVP 0 101 96\r\na=rtpmap:101 telephone-event/8000\r\na=rtpmap:96 opus/48000/2\r\n";
+        let theirs = b"m=audio 7000 RTP/AVP 101 97\na=rtpmap:101 speex/16000\na=rtpmap:97 G726-32/8000\na=rtpmap:97 L16/1";
+        let formats = Formats::read(ours).or(&Formats::read(theirs));
         let of = |payload_type| formats.of(payload_type);
         assert_eq!((of(101), of(96), of(97)), (Format::Events, Format::Clock(48_000), Format::Clock(8_000)));
         // Static types, and dynamic types without a description.
@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn malformed_lines_bind_nothing() {
-        for line in ["a=rtpmap:", "a=rtpmap:101", "a=rtpmap:300 x/8000", "a=rtpmap:96 x", "a=rtpmap:96 x/0", "a=rtpmap:96 x/y"] {
+        for value in ["", "101", "300 x/8000", "96 x", "96 x/0", "96 x/y"] {
+            let line = format!("a=rtpmap:{value}");
             assert_eq!(Formats::read(line.as_bytes()), Formats::default(), "{line}");
         }
         assert_eq!(Formats::read(b"a=rtpmap:\xff\xfe x/8000"), Formats::default());
