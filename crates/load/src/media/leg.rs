@@ -228,6 +228,9 @@ impl Legs {
         let port = if media == Media::Video { base.wrapping_add(2) } else { base };
         if leg.port != 0 && leg.own.is_none() {
             leg.own = shared.call_port(leg.port);
+            if leg.own.is_some() {
+                leg.listen(&shared);
+            }
         }
         let socket = match &leg.own {
             Some(own) if media != Media::Video => own.socket.clone(),
