@@ -18,6 +18,8 @@ pub const CHROMIUM: Program = Program { name: "chromium", package: "chromium" };
 pub const STRACE: Program = Program { name: "strace", package: "strace" };
 /// Checker of metrics, as Prometheus reads them.
 pub const PROMTOOL: Program = Program { name: "promtool", package: "prometheus" };
+/// Judge of captured RTP streams.
+pub const TSHARK: Program = Program { name: "tshark", package: "tshark" };
 /// Network configuration.
 pub const IP: Program = Program { name: "ip", package: "iproute2" };
 /// Address translation.

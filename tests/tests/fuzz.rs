@@ -284,6 +284,31 @@ fn values() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// Target whose seeded test is in its own crate, `strowger-rules`.
+const ELSEWHERE: &str = "conditions";
+
+/// Checks that each fuzz target is built, run by `make fuzz`, and promised in SECURITY.md.
+#[test]
+fn each_target_is_built_run_and_promised() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let (makefile, manifest, promises) = (read("Makefile"), read("fuzz/Cargo.toml"), read("tests/promises.toml"));
+    let folder = std::fs::read_dir(root.join("fuzz/fuzz_targets")).expect("the targets have a folder");
+    let paths = folder.map(|entry| entry.expect("it is read").path());
+    let mut targets: Vec<String> =
+        paths.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
+    let listed = makefile.lines().find_map(|line| line.strip_prefix("FUZZ_TARGETS ?= ")).expect("make fuzz has a list");
+    let mut listed: Vec<&str> = listed.split_whitespace().collect();
+    targets.sort_unstable();
+    listed.sort_unstable();
+    assert_eq!(targets, listed);
+    for target in &targets {
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{target}.rs\"")), "{target} is not built");
+        let is_promised = promises.contains(&format!("\"fuzz::{target}\""));
+        assert!(is_promised || target == ELSEWHERE, "no promise names the test of {target}");
+    }
+}
+
 #[test]
 fn message() {
     run("message", &messages(), strowger_message::fuzz::message);

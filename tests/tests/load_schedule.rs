@@ -12,6 +12,7 @@ fn runs_begin_and_count_when_they_are_told() {
         ("generators_begin_at_the_same_moment", generators_begin_at_the_same_moment),
         ("a_run_may_end_before_its_moment", a_run_may_end_before_its_moment),
         ("a_warm_up_is_in_no_figure", a_warm_up_is_in_no_figure),
+        ("calls_are_held_by_number", calls_are_held_by_number),
     ]);
 }
 
@@ -96,4 +97,16 @@ fn a_warm_up_is_in_no_figure() {
     }
     let (code, said) = refused(&[&target, "-d", "10s", "--warm-up", "10s"]);
     assert!(code == 2 && said.contains("--warm-up 10 s leaves nothing of a schedule of 10 s"), "{code}: {said}");
+}
+
+fn calls_are_held_by_number() {
+    let uas = answers(&[]);
+    let target = uas.address.to_string();
+    let ran = load(&[&target, "--simultaneous", "20", "--hold", "500ms", "-d", "2s", "--no-preflight"]);
+    // 40 calls a second.
+    ran.all_successful(80);
+    let most = ran.json["concurrency"]["most"].as_u64().expect("it is a number");
+    assert!((19..=30).contains(&most), "{most}: {}", ran.said);
+    let (code, said) = refused(&[&target, "--simultaneous", "20", "--hold", "1min"]);
+    assert!(code == 2 && said.contains("calls begin for 10 s and last 1 min; give a longer -d"), "{code}: {said}");
 }

@@ -10,6 +10,7 @@ mod lab_compare;
 mod lab_hosts;
 mod load_golden;
 mod load_health;
+mod load_media;
 mod load_times;
 mod many_calls;
 mod many_names;

@@ -54,8 +54,8 @@
 //!   user.
 //! * *Sending on schedule*: a shard sleeps on a timer of the kernel to the microsecond, and sends datagrams of one size
 //!   to one place in one call.
-//! * *Media*: one thread sends the packets of all calls by a timer wheel; each media socket has a thread that reads and
-//!   echoes.
+//! * *Media*: one thread sends the packets of all calls by a timer wheel; each common media socket has a thread that reads,
+//!   judges the received streams and echoes, and one thread does so for the sockets of single calls.
 //! * *Slow work*: a shard looks up no name, starts no shell and reads no file of a message. Helper threads do this work,
 //!   and a call that waits for a helper sends nothing meanwhile.
 //! * *Registrations* of users before a run, and their removal after it, are calls on the same sockets with separate
@@ -76,6 +76,7 @@
 //! | options of SIPp | `sipp/options.rs` |
 //! | wait of a call for its place; stalls of a shard | `engine/free_places.rs`; `stall_detector.rs` |
 //! | media: packets, tones | `media/`; `media/dtmf.rs` |
+//! | received streams, their formats; ports of calls | `media/hearing.rs`, `Ear`; `media/formats.rs`; `media/call_port.rs` |
 
 #![forbid(unsafe_code)]
 

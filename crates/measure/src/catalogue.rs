@@ -17,11 +17,13 @@ pub enum Unit {
     Bytes,
     BytesPerSecond,
     Seconds,
+    /// Rating or score without a unit.
+    Score,
 }
 
 impl Unit {
     /// All units.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Microseconds,
         Self::Seconds,
         Self::Percent,
@@ -29,6 +31,7 @@ impl Unit {
         Self::PerSecond,
         Self::Bytes,
         Self::BytesPerSecond,
+        Self::Score,
     ];
 
     /// Returns the name in JSON and CSV.
@@ -41,6 +44,7 @@ impl Unit {
             Self::Bytes => "B",
             Self::BytesPerSecond => "B/s",
             Self::Seconds => "s",
+            Self::Score => "score",
         }
     }
 
@@ -57,6 +61,7 @@ impl Unit {
             Self::Bytes => bytes(value),
             Self::BytesPerSecond => format!("{}/s", bytes(value)),
             Self::Seconds => format!("{value:.1} s"),
+            Self::Score => format!("{value:.2}"),
         }
     }
 }
@@ -158,7 +163,7 @@ impl Statistic {
         }
     }
 
-    /// Returns the value, µs except for the count, or `None` without a delay.
+    /// Returns the value as it was recorded, or `None` without a delay.
     pub fn of(self, delays: &Delays) -> Option<f64> {
         match self {
             Self::Count => Some(delays.count() as f64),
@@ -296,7 +301,8 @@ impl Measure {
     pub fn unit(&self) -> Unit {
         match self.kind {
             FigureKind::Delay(_, Statistic::Count) | FigureKind::Timer(_, Statistic::Count) => Unit::Count,
-            FigureKind::Delay(..) | FigureKind::Timer(..) => Unit::Microseconds,
+            FigureKind::Delay(delay, _) => delay.unit(),
+            FigureKind::Timer(..) => Unit::Microseconds,
             FigureKind::Counter(Counter::BytesSent | Counter::BytesReceived) => Unit::Bytes,
             FigureKind::Share(_) => Unit::Percent,
             FigureKind::Rate(Rate::BytesSent | Rate::BytesReceived) => Unit::BytesPerSecond,
@@ -331,7 +337,9 @@ impl Measure {
                 }
                 Share::UnansweredAnyReason => (Better::Less, without(sessions, &[SessionAnswered])),
                 Share::UnregisteredAnyReason => (Better::Less, without(registrations, &[RegistrationSuccessful])),
-                Share::IneffectiveRegistrations | Share::Retransmissions | Share::RateError => return None,
+                Share::IneffectiveRegistrations | Share::Retransmissions | Share::MediaLoss | Share::RateError => {
+                    return None;
+                }
             },
             _ => return None,
         })
@@ -341,7 +349,7 @@ impl Measure {
     pub fn of(&self, page: &Page) -> Option<f64> {
         let count = |count: u64| Some(count as f64);
         match self.kind {
-            FigureKind::Delay(delay, statistic) => statistic.of(page.delays(delay)),
+            FigureKind::Delay(delay, statistic) => delay.figure(statistic, page.delays(delay)),
             FigureKind::Timer(timer, statistic) => page.timers().get(timer).and_then(|delays| statistic.of(delays)),
             FigureKind::Counter(counter) => count(page.counter(counter)),
             FigureKind::Failure(failure) => count(page.failures(failure)),
@@ -409,7 +417,7 @@ fn messages(name: &str) -> Option<FigureKind> {
 /// Entry of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// Name; for a delay without the statistic.
+    /// Name; for a delay or score without the statistic.
     pub name: String,
     pub title: &'static str,
     pub unit: &'static str,
@@ -418,12 +426,12 @@ pub struct Described {
     pub definition: &'static str,
 }
 
-/// Returns every measure, in the order of the documents. Delays and timers are followed by a statistic (`srd.p95`).
+/// Returns every measure, in the order of the documents. Delays, scores and timers are followed by a statistic (`srd.p95`).
 pub fn catalogue() -> Vec<Described> {
     let delays = Delay::ALL.iter().map(|delay| Described {
         name: delay.key().into(),
         title: delay.title(),
-        unit: "time",
+        unit: if delay.unit() == Unit::Score { "score" } else { "time" },
         source: delay.source(),
         definition: delay.definition(),
     });
@@ -566,7 +574,8 @@ mod tests {
         for entry in catalogue() {
             assert!(seen.insert(entry.name.clone()), "{} twice", entry.name);
             let name = entry.name.replace("METHOD", "invite").replace("CODE", "486").replace("NAME", "1");
-            let name = if entry.unit == "time" { format!("{name}.p99.99") } else { name };
+            let has_statistics = matches!(entry.unit, "time" | "score");
+            let name = if has_statistics { format!("{name}.p99.99") } else { name };
             let measure = Measure::parse(&name, &["1".into()]).unwrap_or_else(|error| panic!("{error}"));
             assert!(entry.unit == "time" || entry.unit == measure.unit().key(), "{name}");
         }
@@ -583,5 +592,6 @@ mod tests {
         assert_eq!(Unit::Count.show(1_234_567.0), "1,234,567");
         assert_eq!(Unit::PerSecond.show(12_000.4), "12,000 /s");
         assert_eq!(Unit::Bytes.show(1_250_000.0), "1.2 MB");
+        assert_eq!(Unit::Score.show(4.409), "4.41");
     }
 }

@@ -86,8 +86,16 @@ table! {
     MediaLate = "media.late", "media packets that left late (more than 10 ms, unless set otherwise)";
     MediaMissed = "media.missed", "media packets left out because this machine was too late for them";
     MediaRefused = "media.refused", "media actions left out because too many waited";
-    MediaReceived = "media.received", "packets that came to the common media ports";
+    MediaReceived = "media.received", "packets that came to the media ports";
     MediaEchoed = "media.echoed", "of those: sent back";
+    MediaUnjudged = "media.unjudged", "of those: left out of all streams, because more streams came than are judged at once";
+    MediaStreams = "media.streams", "media streams that ended calls had received";
+    MediaHeard = "media.heard", "packets of these streams, doubled ones included";
+    MediaExpected = "media.expected", "packets that the senders of these streams sent, by the sequence numbers";
+    MediaLost = "media.lost", "of the expected: never came";
+    MediaReordered = "media.reordered", "packets of these streams that came after one with a higher sequence number";
+    MediaDoubled = "media.doubled", "packets of these streams that came before";
+    MediaSilent = "media.silent", "calls that played media and received no stream";
 }
 
 /// Number of counters.

@@ -35,9 +35,10 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | measures and their definitions, from which `docs/measures.md` is made | `delay.rs`; `share.rs`; `counter.rs` |
+//! | measures and their definitions, from which `docs/measures.md` is made | `delay.rs`; `share.rs`; `counter.rs`; units: `figure.rs` |
 //! | recorder of the figures of a shard | `shard_recorder.rs` |
 //! | verdict on the generator, window by window | `health/mod.rs`; `window.rs`; `judge.rs` |
+//! | received media streams | `media.rs`, `HeardStream` |
 //! | requirement of a run; one that ends it | `requirement.rs`; `guard.rs` |
 //! | warm-up; figures of each document | `warm_up.rs`; `document.rs` |
 //! | raw logs: layout, several together, a span of seconds | `layout.rs`; `merge.rs`; `span.rs` |
@@ -55,6 +56,7 @@ mod document;
 mod encoding;
 mod failed_call;
 mod failure;
+mod figure;
 mod guard;
 mod heading;
 mod health;
@@ -63,6 +65,7 @@ mod judge;
 mod layout;
 mod log;
 mod machine;
+mod media;
 mod merge;
 mod observed;
 mod observer;
@@ -101,6 +104,7 @@ pub use journal::Journal;
 pub use judge::Reason;
 pub use log::{Entry, Log, LogError, LogReader};
 pub use machine::{InterfaceUse, MachineSample, MachineSampler};
+pub use media::{HeardMedia, HeardStream, Quality};
 pub use observed::Observed;
 pub use observer::{MOST_SAMPLES, Observer};
 pub use page::{Codes, METHODS, Page};

@@ -256,7 +256,7 @@ fn bound(text: &str, measure: &Measure, value: &str) -> Result<f64, RequirementE
         (Unit::Percent, "%") => 1.0,
         (Unit::Percent, "") if number == 0.0 => 1.0,
         (Unit::Percent, "") => return Err(RequirementError::NoPercent { text: text.into(), value: value.into() }),
-        (Unit::Count, "") | (Unit::PerSecond, "" | "/s" | "cps") => 1.0,
+        (Unit::Count | Unit::Score, "") | (Unit::PerSecond, "" | "/s" | "cps") => 1.0,
         (Unit::Count, "k") | (Unit::PerSecond, "k" | "k/s") => 1e3,
         (Unit::Count, "m") | (Unit::PerSecond, "m" | "m/s") => 1e6,
         (Unit::Bytes, "" | "b") | (Unit::BytesPerSecond, "" | "b" | "b/s") => 1.0,

@@ -29,7 +29,11 @@ impl Row {
             let codes = page.responses_received().iter().filter(|(_, code, _)| (class..class + 100).contains(code));
             codes.map(|(_, _, count)| count).sum::<u64>() as f64
         }));
-        for delays in Delay::ALL.iter().map(|delay| page.delays(*delay)).chain(page.timers()) {
+        for delay in Delay::ALL {
+            let figure = |statistic: &Statistic| delay.figure(*statistic, page.delays(*delay)).unwrap_or(f64::NAN);
+            values.extend(Statistic::SHOWN.iter().map(figure));
+        }
+        for delays in page.timers() {
             values.extend(Statistic::SHOWN.iter().map(|statistic| statistic.of(delays).unwrap_or(f64::NAN)));
         }
         values.extend(Counter::ALL.iter().map(|counter| page.counter(*counter) as f64));

@@ -34,6 +34,8 @@ table! {
         "Successful calls, of successful and failed ones.";
     Retransmissions = "retransmission.ratio", "Messages that were retransmissions", "common practice",
         "Messages that we sent again, of all messages that we sent.";
+    MediaLoss = "media.loss", "Media packets that were lost", "common practice",
+        "Packets of received streams that never came, of all that their senders sent.";
     RateError = "rate.error", "Calls that the schedule wanted and that were not started", "generator health",
         "Calls intended less calls started, of calls intended.";
 }
@@ -97,6 +99,7 @@ impl Share {
                 (count(Counter::CallsSuccessful), count(Counter::CallsSuccessful) + count(Counter::CallsFailed))
             }
             Self::Retransmissions => (count(Counter::RetransmissionsSent), count(Counter::MessagesSent)),
+            Self::MediaLoss => (count(Counter::MediaLost), count(Counter::MediaExpected)),
             Self::RateError => {
                 (count(Counter::CallsIntended) - count(Counter::CallsOutgoing), count(Counter::CallsIntended))
             }

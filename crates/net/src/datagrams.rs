@@ -1,6 +1,8 @@
 //! Batches of datagrams for a thread outside the shards with a protocol other than SIP: media.
 
+use crate::arrival_clock::ArrivalClock;
 use crate::batch::{Receiver, Sender};
+use crate::timestamp;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -94,15 +96,27 @@ impl Outgoing {
     }
 }
 
+/// Asks the kernel for time stamps of arrival. Returns whether the kernel supports them.
+pub fn stamp_arrivals(socket: &UdpSocket) -> bool {
+    timestamp::enable(socket.as_fd())
+}
+
 /// Datagrams received together.
 pub struct Incoming {
     receiver: Receiver,
+    /// `None`: times of arrival are not wanted.
+    clock: Option<ArrivalClock>,
 }
 
 impl Incoming {
     /// Creates a batch of 1 to 1,024 datagrams.
     pub fn new(batch: usize) -> Self {
-        Self { receiver: Receiver::new(batch.clamp(1, 1_024), false) }
+        Self { receiver: Receiver::new(batch.clamp(1, 1_024), false), clock: None }
+    }
+
+    /// Creates a batch of 1 to 1,024 datagrams with times of arrival, from sockets of [`stamp_arrivals`].
+    pub fn with_arrivals(batch: usize) -> Self {
+        Self { receiver: Receiver::new(batch.clamp(1, 1_024), true), clock: Some(ArrivalClock::new()) }
     }
 
     /// Receives at most one batch, without waiting. Returns the number of datagrams. Drops the datagrams of the last
@@ -111,12 +125,23 @@ impl Incoming {
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if there is nothing; those of the system call.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
-        self.receiver.receive(socket.as_fd())
+        let count = self.receiver.receive(socket.as_fd())?;
+        if let Some(clock) = &mut self.clock {
+            clock.read();
+        }
+        Ok(count)
     }
 
     /// Returns bytes and sender of datagram `i` of the last call.
     pub fn datagram(&self, i: usize) -> Option<(&[u8], SocketAddr)> {
         self.receiver.datagram(i).map(|d| (d.bytes, d.source))
+    }
+
+    /// Returns the time at which datagram `i` of the last call arrived in the kernel, in microseconds of [`crate::clock::micros`].
+    /// Without a time stamp, or if the wall clock was set, it is the time of the call; 0 in a batch without times of arrival.
+    pub fn arrival(&self, i: usize) -> u64 {
+        let stamp = self.receiver.datagram(i).and_then(|d| d.ancillary.stamp);
+        self.clock.as_ref().map_or(0, |clock| clock.arrival(stamp))
     }
 }
 

@@ -132,6 +132,7 @@
 //! | source address of a UDP message | `source_addresses.rs` |
 //! | sockets opened by systemd; sockets that shards share | `listen_socket.rs`, `Origin`; `node.rs`, `with_sockets` |
 //! | socket of one call | `dedicated.rs` |
+//! | sockets, arrival times of a thread outside the shards | `datagrams.rs`, `Incoming`; `ready_set.rs`; `arrival_clock.rs` |
 //! | time stamps, exact timers, batches of one size | `timestamp.rs`; `alarm.rs`; `gso.rs` |
 //! | failure of a shard | `failure.rs` |
 //! | periodic work on one beat | `clock.rs`, `beat` |
@@ -153,11 +154,13 @@ pub mod floor;
 pub mod handle;
 pub mod media;
 pub mod node;
+pub mod ready_set;
 pub mod service;
 pub mod settings;
 pub mod tls;
 
 mod alarm;
+mod arrival_clock;
 mod batch;
 mod bell;
 mod buckets;

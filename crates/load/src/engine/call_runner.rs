@@ -435,6 +435,11 @@ impl CallRunner<'_> {
         let bytes = range.len();
         self.shard.messages.keep(&mut self.call.sent, &self.out.bytes[range.clone()]);
         self.call.has_sent = true;
+        if let Some(media) = &mut self.shard.media
+            && script.hears
+        {
+            media.describe(self.slot, &self.call.sent);
+        }
         if self.is_lost(step) {
             self.shard.stats.steps[index as usize].lost += 1;
             if let Some(watch) = &mut self.shard.watch {

@@ -197,14 +197,14 @@ impl Default for Retransmission {
 
 impl Run {
     /// Starts the media that the scenarios need, from the media port on, and takes over the bound port. `None` if
-    /// nothing is played.
+    /// nothing is played or received.
     ///
     /// # Errors
     /// As [`Plane::start`].
     pub fn start_media(&mut self) -> Result<Option<Plane>, PlaneError> {
         let scenarios: Vec<&Scenario> =
             [Some(&self.scenario), self.out_of_call.as_ref()].into_iter().flatten().map(|s| &**s).collect();
-        if !scenarios.iter().any(|scenario| media::plays(scenario)) {
+        if !scenarios.iter().any(|scenario| media::hears(scenario)) {
             return Ok(None);
         }
         let defaults = media::Settings::default();

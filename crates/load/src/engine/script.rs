@@ -5,7 +5,6 @@ use super::socket_plan::Each;
 use std::io::Write;
 use std::sync::Arc;
 use strowger_core::Transport;
-use strowger_scenario::Action;
 use strowger_scenario::step::{Start, StepKind};
 use strowger_scenario::template::Text;
 use strowger_scenario::{Piece, Scenario, Step, Template};
@@ -18,8 +17,8 @@ pub struct Script {
     pub texts: Box<[Line]>,
     /// True if a step starts timers; otherwise they run from the start of the call.
     pub starts_timers: bool,
-    /// True if a step plays or echoes media.
-    pub plays: bool,
+    /// True if received streams are judged, see [`crate::media::hears`].
+    pub hears: bool,
     pub ack: Line,
     pub ack2: Line,
     pub bye: Line,
@@ -76,22 +75,11 @@ impl Script {
             .collect();
         let defaults = &scenario.default_messages;
         let default = |template: &Template| line(template, run, -1);
-        let plays = scenario.steps.iter().chain(&scenario.init).any(|step| {
-            step.actions.iter().any(|action| {
-                matches!(
-                    action,
-                    Action::PlayPcap { .. }
-                        | Action::PlayDtmf(_)
-                        | Action::RtpStream(_)
-                        | Action::RtpEcho(_)
-                        | Action::EchoSwitch(_)
-                )
-            })
-        });
+        let hears = crate::media::hears(&scenario);
         let starts_timers = scenario.steps.iter().any(|step: &Step| step.start_timer.is_some());
         Self {
             starts_timers,
-            plays,
+            hears,
             // The step's index is known only when the message is sent.
             ack: Line { parts: parts(&defaults.ack, run, None), ..default(&defaults.ack) },
             ack2: default(&defaults.ack2),

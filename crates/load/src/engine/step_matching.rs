@@ -309,7 +309,7 @@ impl CallRunner<'_> {
         self.keep_books(step);
         self.shard.stats.steps[index].received += 1;
         if let Some(media) = &mut self.shard.media
-            && script.plays
+            && script.hears
             && !step.ignore_sdp
         {
             media.learn(self.slot, heard.bytes);

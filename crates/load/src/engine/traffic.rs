@@ -500,7 +500,8 @@ impl Traffic {
         let hash = call.hash;
         self.strangers -= usize::from(call.kind != CallKind::Main);
         if let Some(media) = &mut self.shard.media {
-            media.end(slot);
+            let heard = media.end(slot);
+            self.shard.recorder.media_heard(&call.book, &heard);
         }
         call.live = false;
         call.generation = call.generation.wrapping_add(1).max(1);

@@ -1,7 +1,9 @@
 //! Media of the calls of one shard: the address to which each peer wants media to be sent, and the port from which they
 //! are sent.
 
+use super::call_port::CallPort;
 use super::dtmf;
+use super::formats::Formats;
 use super::plane::Shared;
 use super::player::{Lane, Play, PlayerCommand};
 use super::remote::Remote;
@@ -10,7 +12,8 @@ use super::track::Track;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use strowger_measure::Counter;
+use strowger_measure::{Counter, HeardMedia};
+use strowger_net::clock;
 use strowger_scenario::action::{Action, EchoCommand, Media, RtpStream};
 
 /// Reason why an action did nothing, as a sentence.
@@ -46,7 +49,13 @@ struct Leg {
     remote: Remote,
     /// Audio port announced to the peer; 0: the common audio port.
     port: u16,
-    own: Option<Arc<UdpSocket>>,
+    /// Socket of `port`, if it is no common one.
+    own: Option<Arc<CallPort>>,
+    /// Formats of the last description of each side: ours, which the peer sends in, and the peer's.
+    ours: Formats,
+    theirs: Formats,
+    /// Addresses from which media are expected, and the place of their common socket: 0 audio, 1 video.
+    expected: Vec<(usize, SocketAddr)>,
     /// Stream of its digits, once there was one.
     events: Option<Events>,
     /// Peers whose audio and video are echoed.
@@ -62,6 +71,31 @@ struct Events {
 
 /// First SSRC of telephone events, as SIPp's.
 const FIRST_SOURCE: u32 = 0x0102_0304;
+
+/// Limit of addresses from which a call expects media. Peers that move more often are judged at the first ones.
+const ADDRESSES: usize = 16;
+
+impl Leg {
+    /// Expects media from the peer's addresses, in the formats of both descriptions.
+    fn listen(&mut self, shared: &Shared) {
+        let formats = self.ours.clone().or(&self.theirs);
+        if let Some(own) = &self.own {
+            own.ear.describe(&formats);
+        }
+        for (place, address) in [self.remote.audio, self.remote.video].into_iter().enumerate() {
+            // Address 0.0.0.0 holds the call.
+            let Some(address) = address.filter(|address| !address.ip().is_unspecified()) else { continue };
+            let is_new = !self.expected.contains(&(place, address));
+            if is_new && self.expected.len() == ADDRESSES {
+                continue;
+            }
+            if is_new {
+                self.expected.push((place, address));
+            }
+            shared.ears[place].expect(address, is_new, &formats);
+        }
+    }
+}
 
 impl Legs {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
@@ -89,13 +123,16 @@ impl Legs {
 
     /// Reads a message of the call's peer, and stores the addresses of its media, if the message has them.
     pub fn learn(&mut self, slot: u32, message: &[u8]) {
-        if let Some(remote) = Remote::of(message) {
+        if let Some((remote, description)) = Remote::read(message) {
+            let shared = self.shared.clone();
             let leg = self.leg(slot);
             let before = leg.remote;
             // An address that the new description omits is kept, because the description may be about one medium only.
             leg.remote.audio = remote.audio.or(leg.remote.audio);
             leg.remote.video = remote.video.or(leg.remote.video);
             leg.remote.image = remote.image.or(leg.remote.image);
+            leg.theirs = Formats::read(description);
+            leg.listen(&shared);
             let (number, remote) = (leg.number, leg.remote);
             // Playing streams change to the new address. A full queue is counted by the sending thread.
             if number != 0 && remote != before {
@@ -104,13 +141,24 @@ impl Legs {
         }
     }
 
-    /// Returns the audio port of this call (`[auto_media_port]`). Ports are four apart, in a range of 10,000 that
-    /// begins at the common port. `number` is that of the call.
+    /// Reads a message that the call sends, and stores the formats of its session description, if the message has one.
+    pub fn describe(&mut self, slot: u32, message: &[u8]) {
+        if let Some((_, description)) = Remote::read(message) {
+            let shared = self.shared.clone();
+            let leg = self.leg(slot);
+            leg.ours = Formats::read(description);
+            leg.listen(&shared);
+        }
+    }
+
+    /// Returns the audio port of this call (`[auto_media_port]`), and begins to receive there. Ports are four apart, in a range of 10,000
+    /// that begins at the common port. `number` is that of the call.
     pub fn own_port(&mut self, slot: u32, number: u64) -> u16 {
         let port = automatic(self.shared.port, number);
+        let shared = self.shared.clone();
         let leg = self.leg(slot);
         if leg.port != port {
-            (leg.port, leg.own) = (port, None);
+            (leg.port, leg.own) = (port, shared.call_port(port));
         }
         port
     }
@@ -178,13 +226,16 @@ impl Legs {
         let refused = |port| move |error: std::io::Error| Refusal::Port(port, error.to_string());
         let base = if leg.port == 0 { shared.port } else { leg.port };
         let port = if media == Media::Video { base.wrapping_add(2) } else { base };
+        if leg.port != 0 && leg.own.is_none() {
+            leg.own = shared.call_port(leg.port);
+            if leg.own.is_some() {
+                leg.listen(&shared);
+            }
+        }
         let socket = match &leg.own {
-            Some(socket) if media != Media::Video => socket.clone(),
+            Some(own) if media != Media::Video => own.socket.clone(),
             _ => shared.socket(port).map_err(refused(port))?,
         };
-        if media != Media::Video && leg.port != 0 {
-            leg.own = Some(socket.clone());
-        }
         let mut above: Vec<(u16, Arc<UdpSocket>)> = Vec::new();
         if let Track::Capture(capture) = &track {
             for packet in capture.packets() {
@@ -236,16 +287,28 @@ impl Legs {
         Ok(())
     }
 
-    /// Ends the media of the call in this slot.
-    pub fn end(&mut self, slot: u32) {
-        let Some(leg) = self.legs.get_mut(slot as usize) else { return };
+    /// Ends the media of the call in this slot. Returns what the call received.
+    pub fn end(&mut self, slot: u32) -> HeardMedia {
+        let mut heard = HeardMedia::default();
+        let Some(leg) = self.legs.get_mut(slot as usize) else { return heard };
         let leg = std::mem::take(leg);
+        let now = clock::micros();
+        let mut is_heard = false;
+        for (place, address) in &leg.expected {
+            is_heard |= self.shared.ears[*place].take(*address, now, &mut heard.streams);
+        }
+        if let Some(own) = &leg.own {
+            own.ear.take_all(&mut heard.streams);
+        }
+        // Media from an address that calls share may be another call's.
+        heard.is_silent = leg.number != 0 && !is_heard && heard.streams.is_empty();
         if leg.number != 0 {
             self.shared.queue.ask(PlayerCommand::End(leg.number));
         }
         for peer in leg.mirrored.into_iter().flatten() {
             self.shared.mirror.set(peer, false);
         }
+        heard
     }
 }
 

@@ -1,9 +1,12 @@
 //! Media of one process: sockets, files, threads.
 
 use super::capture::{Capture, CaptureError};
-use super::echo::{self, Mirror};
+use super::call_port::{CallPort, CallPorts};
+use super::echo::Mirror;
+use super::hearing::Ear;
 use super::leg::Legs;
 use super::player::{CommandQueue, Player};
+use super::receiver::Receiver;
 use super::settings::{Echo, Settings};
 use super::tally::{Snapshot, Tally};
 use hashbrown::HashMap;
@@ -28,6 +31,8 @@ pub enum PlaneError {
     Capture { file: PathBuf, error: CaptureError },
     #[error("{} cannot be streamed: {error}", file.display())]
     Samples { file: PathBuf, error: std::io::Error },
+    #[error("the media sockets of calls cannot be read: {0}")]
+    Calls(std::io::Error),
     #[error("a thread for media cannot be started: {0}")]
     Thread(std::io::Error),
 }
@@ -46,6 +51,9 @@ pub(super) struct Shared {
     pub(super) mirror: Mirror,
     pub(super) audio: Arc<UdpSocket>,
     pub(super) video: Arc<UdpSocket>,
+    /// Judges of the audio and the video socket.
+    pub(super) ears: [Ear; 2],
+    calls: CallPorts,
     pub(super) port: u16,
     /// True once a shard reports the counters.
     pub(super) reported: AtomicBool,
@@ -53,6 +61,9 @@ pub(super) struct Shared {
     /// Further sockets, alive while a leg uses them.
     others: Mutex<HashMap<u16, Weak<UdpSocket>, foldhash::fast::RandomState>>,
 }
+
+/// Receive buffer of the socket of a call, bytes: seconds of sound.
+const CALL_BUFFER: usize = 128 << 10;
 
 /// Files that the scenarios name, read before the first call.
 #[derive(Default)]
@@ -78,6 +89,8 @@ impl Plane {
             mirror: Mirror::new(settings.echo == Echo::Always),
             audio: Arc::new(audio),
             video: Arc::new(video),
+            ears: [true, false].map(|is_audio| Ear::common(is_audio, settings.streams)),
+            calls: CallPorts::new().map_err(PlaneError::Calls)?,
             port,
             reported: AtomicBool::new(false),
             files,
@@ -94,10 +107,20 @@ impl Plane {
             let (shared, socket) = (shared.clone(), socket.clone());
             let work = move || {
                 let stopping = || shared.queue.stopping.load(Relaxed);
-                echo::run(&socket, place, &shared.mirror, &shared.tally, &shared.settings, stopping);
+                Receiver::new(&shared.mirror, &shared.tally, &shared.settings).run(
+                    &socket,
+                    place,
+                    &shared.ears[place],
+                    stopping,
+                );
             };
             start(["media-audio", "media-video"][place], Box::new(work))?;
         }
+        let work = move || {
+            let stopping = || shared.queue.stopping.load(Relaxed);
+            Receiver::new(&shared.mirror, &shared.tally, &shared.settings).run_calls(&shared.calls, stopping);
+        };
+        start("media-calls", Box::new(work))?;
         Ok(plane)
     }
 
@@ -150,14 +173,26 @@ impl Shared {
         if let Some(socket) = others.get(&port).and_then(Weak::upgrade) {
             return Ok(socket);
         }
-        // No thread reads from this socket: its buffer fills, and the kernel drops further datagrams.
+        // No thread reads from it unless it is the port of a call: its buffer fills, and the kernel drops further datagrams.
         let address = SocketAddr::new(self.settings.address, port);
-        let socket = Arc::new(datagrams::bind(address, 0, self.settings.send_buffer)?);
+        let socket = datagrams::bind(address, CALL_BUFFER, self.settings.send_buffer)?;
+        datagrams::stamp_arrivals(&socket);
+        let socket = Arc::new(socket);
         others.insert(port, Arc::downgrade(&socket));
         if others.len() > 1_024 && others.len().is_power_of_two() {
             others.retain(|_, socket| socket.strong_count() > 0);
         }
         Ok(socket)
+    }
+
+    /// Opens the port of a single call and reads from it. Returns `None` for a common port, and for one that cannot be used: playing from
+    /// it gives the reason.
+    pub(super) fn call_port(&self, port: u16) -> Option<Arc<CallPort>> {
+        if port == self.port || Some(port) == self.port.checked_add(2) {
+            return None;
+        }
+        let socket = self.socket(port).ok()?;
+        self.calls.open(port, socket, self.settings.streams).ok()
     }
 }
 
@@ -193,9 +228,11 @@ impl Files {
 /// Binds the first free pair of ports. Returns the audio port and both sockets.
 fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> {
     let pair = |port: u16| {
-        let one = |port| {
+        let one = |port| -> std::io::Result<UdpSocket> {
             let address = SocketAddr::new(settings.address, port);
-            datagrams::bind(address, settings.receive_buffer, settings.send_buffer)
+            let socket = datagrams::bind(address, settings.receive_buffer, settings.send_buffer)?;
+            datagrams::stamp_arrivals(&socket);
+            Ok(socket)
         };
         let audio = one(port)?;
         let video = match audio.local_addr()?.port().checked_add(2) {

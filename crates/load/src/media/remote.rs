@@ -16,20 +16,26 @@ pub struct Remote {
 impl Remote {
     /// Parses a whole SIP message. Returns `None` if it has no session description.
     pub fn of(message: &[u8]) -> Option<Self> {
+        Self::read(message).map(|(remote, _)| remote)
+    }
+
+    /// Parses a whole SIP message. Returns the addresses and the session description, or `None` if it has none.
+    pub(super) fn read(message: &[u8]) -> Option<(Self, &[u8])> {
         let (headers, body) = split(message)?;
         Self::of_entity(headers, body, 0)
     }
 
     /// Parses an entity nested in `depth` `multipart` bodies.
-    fn of_entity(headers: &[u8], body: &[u8], depth: usize) -> Option<Self> {
+    fn of_entity<'a>(headers: &[u8], body: &'a [u8], depth: usize) -> Option<(Self, &'a [u8])> {
+        let described = |body: &'a [u8]| Self::of_description(body).map(|remote| (remote, body));
         let kind = header(headers, b"content-type").or_else(|| header(headers, b"c"));
         let Some(kind) = kind else {
             // A part without type is text/plain (RFC 2046 section 5.1). A message without type may be a description if
             // it begins as one.
-            return if depth == 0 && body.starts_with(b"v=") { Self::of_description(body) } else { None };
+            return if depth == 0 && body.starts_with(b"v=") { described(body) } else { None };
         };
         if begins(kind, b"application/sdp") {
-            return Self::of_description(body);
+            return described(body);
         }
         if !begins(kind, b"multipart/") || depth == DEEPEST {
             return None;
@@ -37,7 +43,7 @@ impl Remote {
         let delimiter = boundary(kind)?;
         parts(body, &delimiter).find_map(|part| {
             // A part without headers begins with the empty line.
-            let (headers, body) = match part.first() {
+            let (headers, body): (&[u8], &'a [u8]) = match part.first() {
                 Some(b'\r' | b'\n') => (&b""[..], part.trim_ascii_start()),
                 _ => split(part)?,
             };
@@ -132,7 +138,7 @@ fn boundary(kind: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns the parts between delimiters.
-fn parts<'a>(body: &'a [u8], delimiter: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+fn parts<'a>(body: &'a [u8], delimiter: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     let mut at = find_line(body, delimiter, 0);
     std::iter::from_fn(move || {
         let start = at? + delimiter.len();

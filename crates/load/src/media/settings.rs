@@ -17,13 +17,15 @@ pub struct Settings {
     /// Limit of ports to try.
     pub tries: u16,
     pub echo: Echo,
-    /// Socket buffers in bytes, as far as the kernel allows.
+    /// Buffers of the common sockets in bytes, as far as the kernel allows.
     pub receive_buffer: usize,
     pub send_buffer: usize,
     /// Datagrams in one system call, 1 to 1,024.
     pub batch: usize,
     /// Maximum number of commands that wait for the sending thread. A further command is refused and counted.
     pub commands: usize,
+    /// Maximum number of streams that one socket judges at once. Packets of further streams are counted.
+    pub streams: usize,
     /// Delay from which a packet counts as late, microseconds.
     pub late: u64,
     /// Delay from which a stream skips missed packets, microseconds.
@@ -45,6 +47,7 @@ impl Default for Settings {
             send_buffer: 4 << 20,
             batch: 256,
             commands: 65_536,
+            streams: 65_536,
             late: 10_000,
             missed: 500_000,
             seed: 0,

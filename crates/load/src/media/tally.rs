@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strowger_measure::Counter;
 
 /// Number of counters in the recorder.
-pub(super) const COUNTS: usize = 8;
+pub(super) const COUNTS: usize = 9;
 
 /// Counters of a [`super::Plane`]; any thread may read them.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub struct Tally {
     pub(super) streams: AtomicU64,
     pub(super) received: AtomicU64,
     pub(super) received_bytes: AtomicU64,
+    pub(super) unjudged: AtomicU64,
     pub(super) echoed: [AtomicU64; 2],
     pub(super) echoed_bytes: [AtomicU64; 2],
     pub(super) delays: Mutex<Histogram<u64>>,
@@ -44,6 +45,8 @@ pub struct Snapshot {
     /// Datagrams that the media sockets received.
     pub received: u64,
     pub received_bytes: u64,
+    /// Of these: packets of more streams than [`super::Settings::streams`].
+    pub unjudged: u64,
     /// Echoes, by the audio and the video socket.
     pub echoed: [u64; 2],
     pub echoed_bytes: [u64; 2],
@@ -64,6 +67,7 @@ impl Tally {
             streams: zero(),
             received: zero(),
             received_bytes: zero(),
+            unjudged: zero(),
             echoed: [zero(), zero()],
             echoed_bytes: [zero(), zero()],
             delays: Mutex::new(delays()),
@@ -82,6 +86,7 @@ impl Tally {
             (Counter::MediaRefused, self.refused.load(Relaxed)),
             (Counter::MediaReceived, self.received.load(Relaxed)),
             (Counter::MediaEchoed, sum(&self.echoed)),
+            (Counter::MediaUnjudged, self.unjudged.load(Relaxed)),
         ]
     }
 
@@ -96,6 +101,7 @@ impl Tally {
             streams: self.streams.load(Relaxed),
             received: self.received.load(Relaxed),
             received_bytes: self.received_bytes.load(Relaxed),
+            unjudged: self.unjudged.load(Relaxed),
             echoed: self.echoed.each_ref().map(|n| n.load(Relaxed)),
             echoed_bytes: self.echoed_bytes.each_ref().map(|n| n.load(Relaxed)),
             delays: self.delays.lock().unwrap_or_else(|e| e.into_inner()).clone(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use strowger_measure::{
-    Counter, Delay, Delays, GeneratorRole, Heading, Page, Rate, Run, Share, Unit, columns, grouped,
+    Counter, Delay, Delays, GeneratorRole, Heading, Page, Rate, Run, Share, Statistic, Unit, columns, grouped,
 };
 use strowger_report::{Item, Page as Html, Tile, Tone};
 
@@ -171,12 +171,24 @@ fn tiles(totals: &Page) -> Vec<Tile> {
         tiles.push(("successful".into(), Unit::Percent.show(share), format!("{} failed", count(Counter::CallsFailed))));
     }
     tiles.push(("concurrent calls".into(), grouped(totals.peak as f64), "at most".into()));
-    for delay in [Delay::Registration, Delay::Setup, Delay::Response, Delay::Request, Delay::Disconnect] {
+    let shown = [
+        Delay::Registration,
+        Delay::Setup,
+        Delay::Response,
+        Delay::Request,
+        Delay::Disconnect,
+        Delay::MediaMaxDelta,
+    ];
+    for delay in shown {
         let delays = totals.delays(delay);
         if let (Some(p95), Some(p99)) = (delays.percentile(95.0), delays.percentile(99.0)) {
             let show = |us: u64| Unit::Microseconds.show(us as f64);
             tiles.push((format!("{} p95", delay.key()), show(p95), format!("p99 {}", show(p99))));
         }
+    }
+    let score = |statistic| Delay::MediaScore.figure(statistic, totals.delays(Delay::MediaScore));
+    if let (Some(mean), Some(least)) = (score(Statistic::Mean), score(Statistic::Least)) {
+        tiles.push(("MOS".into(), Unit::Score.show(mean), format!("at least {}", Unit::Score.show(least))));
     }
     for share in [Share::Establishment, Share::IneffectiveAttempts, Share::IneffectiveRegistrations] {
         if let Some(value) = share.of(totals) {
@@ -212,7 +224,8 @@ fn charts(run: &Run) -> Charts {
 
     let delays: Vec<(String, String, String, &Delays)> = Delay::ALL
         .iter()
-        .filter(|delay| !HEALTH.contains(delay))
+        // The charts have a scale of time.
+        .filter(|delay| !HEALTH.contains(delay) && delay.unit() == Unit::Microseconds)
         .map(|delay| (delay.key().into(), delay.title().into(), delay.definition().into(), run.totals.delays(*delay)))
         .chain(timers.iter().zip(run.totals.timers()).map(|(name, delays)| {
             (format!("timer.{name}"), format!("Timer {name}"), "A named timer of the scenario.".into(), delays)

@@ -364,12 +364,14 @@ fn ratios(totals: &Page) -> Map<Figure> {
 }
 
 fn delays(totals: &Page) -> Map<DelayPart> {
-    let part = |delay: &Delay| delay_part(delay.title().into(), delay.source(), totals.delays(*delay));
-    Map(Delay::ALL.iter().map(|delay| (delay.key().into(), part(delay))).collect())
+    Map(Delay::ALL.iter().map(|delay| (delay.key().into(), delay_part(*delay, totals))).collect())
 }
 
 fn timers(totals: &Page, names: &[String]) -> Map<DelayPart> {
-    let part = |name: &String, delays| delay_part(format!("Timer {name}"), "scenario", delays);
+    let part = |name: &String, delays: &Delays| {
+        let figure = |statistic: Statistic| statistic.of(delays);
+        figures_part(format!("Timer {name}"), "scenario", Unit::Microseconds, delays.count(), figure)
+    };
     Map(names.iter().zip(totals.timers()).map(|(name, delays)| (name.clone(), part(name, delays))).collect())
 }
 
@@ -385,10 +387,22 @@ fn share_figure(share: Share, totals: &Page) -> Figure {
     Figure { value: share.of(totals), unit: Unit::Percent.key(), title: share.title(), source: share.source() }
 }
 
-fn delay_part(title: String, source: &'static str, delays: &Delays) -> DelayPart {
+fn delay_part(delay: Delay, totals: &Page) -> DelayPart {
+    let delays = totals.delays(delay);
+    let figure = |statistic: Statistic| delay.figure(statistic, delays);
+    figures_part(delay.title().into(), delay.source(), delay.unit(), delays.count(), figure)
+}
+
+fn figures_part(
+    title: String,
+    source: &'static str,
+    unit: Unit,
+    count: u64,
+    figure: impl Fn(Statistic) -> Option<f64>,
+) -> DelayPart {
     let shown = Statistic::SHOWN.iter().filter(|statistic| **statistic != Statistic::Count);
-    let figures = shown.map(|statistic| (statistic.key().into_owned(), statistic.of(delays)));
-    DelayPart { title, source, unit: Unit::Microseconds.key(), count: delays.count(), figures: Map(figures.collect()) }
+    let figures = shown.map(|statistic| (statistic.key().into_owned(), figure(*statistic)));
+    DelayPart { title, source, unit: unit.key(), count, figures: Map(figures.collect()) }
 }
 
 pub(super) fn method_name(method: Method) -> String {
@@ -427,7 +441,7 @@ fn part<'a>(generator: &'a strowger_measure::Generator, health: &'a Health) -> G
         valid: health.verdict.is_valid(),
         reasons: health.verdict.reasons(),
         warnings: &health.warnings,
-        lag: delay_part(Delay::Lag.title().into(), Delay::Lag.source(), totals.delays(Delay::Lag)),
+        lag: delay_part(Delay::Lag, totals),
         socket_drops: totals.counter(Counter::SocketDrops),
         send_failures: totals.counter(Counter::SendFailuresLocal),
         stalls: totals.counter(Counter::Stalls),

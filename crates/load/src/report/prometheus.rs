@@ -3,7 +3,7 @@
 pub use strowger_metrics::CONTENT_TYPE;
 
 use super::json::method_name;
-use strowger_measure::{Counter, Delay, Delays, Failure, Page, Rate, Run, Share};
+use strowger_measure::{Counter, Delay, Delays, Failure, Page, Rate, Run, Share, Statistic, Unit};
 use strowger_message::Method;
 use strowger_metrics::Exposition;
 
@@ -29,8 +29,12 @@ pub fn exposition(run: &Run) -> String {
         }
     }
     text.family("strowger_load_delay_seconds", "summary", "delays of the whole run");
-    for delay in Delay::ALL {
+    for delay in Delay::ALL.iter().filter(|delay| delay.unit() == Unit::Microseconds) {
         percentiles(&mut text, "strowger_load_delay_seconds", ("delay", delay.key()), totals.delays(*delay));
+    }
+    text.family("strowger_load_score", "summary", "ratings and scores of received media streams");
+    for delay in Delay::ALL.iter().filter(|delay| delay.unit() == Unit::Score) {
+        scores(&mut text, *delay, totals.delays(*delay));
     }
     text.family("strowger_load_timer_seconds", "summary", "named timers of the scenario");
     for (name, delays) in run.timers.iter().zip(totals.timers()) {
@@ -76,11 +80,30 @@ fn requests(text: &mut Exposition, totals: &Page) {
     }
 }
 
+/// Quantiles of a summary, in per cent.
+const PERCENTS: [f64; 6] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99];
+
+/// Returns the label of a quantile.
+fn quantile(percent: f64) -> String {
+    format!("{}", (percent * 100.0_f64).round() / 10_000.0)
+}
+
+/// Writes a summary of scores, of which the low ones count.
+fn scores(text: &mut Exposition, delay: Delay, scores: &Delays) {
+    let (name, label) = ("strowger_load_score", ("measure", delay.key()));
+    for percent in PERCENTS.map(|percent| 100.0 - percent) {
+        if let Some(score) = delay.figure(Statistic::Percentile(percent), scores) {
+            text.sample(name, &[label, ("quantile", &quantile(percent))], score);
+        }
+    }
+    text.sample(&format!("{name}_sum"), &[label], delay.sum(scores));
+    text.sample(&format!("{name}_count"), &[label], scores.count());
+}
+
 fn percentiles(text: &mut Exposition, name: &str, label: (&str, &str), delays: &Delays) {
-    for percent in [50.0, 90.0, 95.0, 99.0, 99.9, 99.99] {
+    for percent in PERCENTS {
         if let Some(us) = delays.percentile(percent) {
-            let quantile = format!("{}", (percent * 100.0_f64).round() / 10_000.0);
-            text.sample(name, &[label, ("quantile", &quantile)], us as f64 / 1e6);
+            text.sample(name, &[label, ("quantile", &quantile(percent))], us as f64 / 1e6);
         }
     }
     text.sample(&format!("{name}_sum"), &[label], delays.sum() as f64 / 1e6);

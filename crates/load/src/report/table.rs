@@ -7,7 +7,7 @@ use super::{Report, documents, ladder, rfc3339};
 use std::fmt::Write;
 use strowger_measure::{
     Codes, Counter, Delay, Delays, GeneratorRole, Judged, Page, Rate, Run, Share, Statistic, Unit,
-    concluded_registrations, concluded_sessions, grouped,
+    concluded_registrations, concluded_sessions, grouped, several,
 };
 use strowger_report::{Ink, Table, Terminal};
 
@@ -36,6 +36,7 @@ pub(super) fn table(report: &Report<'_>, colour: bool, width: usize) -> String {
         let good = report.good().filter(|_| std::ptr::eq(run, report.run));
         out.delays(run, good.as_ref());
         out.messages(&run.totals);
+        out.media(&run.totals);
     }
     out.generators(report);
     out.failed_calls(report);
@@ -185,11 +186,11 @@ impl Out {
     /// Writes the delays. Returns false if there are none.
     fn delays_of(&mut self, totals: &Page, timers: &[String], title: &str) -> bool {
         let shown = Delay::ALL.iter().filter(|delay| delay.source() != GENERATOR);
-        let mut rows: Vec<(String, &Delays)> =
-            shown.map(|delay| (delay.key().to_string(), totals.delays(*delay))).collect();
+        let mut rows: Vec<(String, Option<Delay>, &Delays)> =
+            shown.map(|delay| (delay.key().to_string(), Some(*delay), totals.delays(*delay))).collect();
         let timers = timers.iter().zip(totals.timers());
-        rows.extend(timers.map(|(name, delays)| (format!("timer.{name}"), delays)));
-        rows.retain(|(_, delays)| !delays.is_empty());
+        rows.extend(timers.map(|(name, delays)| (format!("timer.{name}"), None, delays)));
+        rows.retain(|(_, _, delays)| !delays.is_empty());
         if rows.is_empty() {
             return false;
         }
@@ -207,10 +208,14 @@ impl Out {
         ];
         let titles = statistics.iter().map(|statistic| statistic.key().into_owned());
         let mut table = Table::new([title.to_owned()].into_iter().chain(titles));
-        for (name, delays) in rows {
+        for (name, delay, delays) in rows {
             let figures = statistics.iter().map(|statistic| {
-                let unit = if *statistic == Statistic::Count { Unit::Count } else { Unit::Microseconds };
-                statistic.of(delays).map(|value| unit.show(value)).unwrap_or_default()
+                let value = delay.map_or_else(|| statistic.of(delays), |delay| delay.figure(*statistic, delays));
+                let unit = match statistic {
+                    Statistic::Count => Unit::Count,
+                    _ => delay.map_or(Unit::Microseconds, Delay::unit),
+                };
+                value.map(|value| unit.show(value)).unwrap_or_default()
             });
             table.row([name].into_iter().chain(figures));
         }
@@ -242,6 +247,31 @@ impl Out {
         self.0.list("Messages", &entries);
         self.0.list("Received", &codes(totals.responses_received()));
         self.0.list("Sent", &codes(totals.responses_sent()));
+    }
+
+    /// Writes the received media of ended calls.
+    fn media(&mut self, totals: &Page) {
+        let streams = totals.counter(Counter::MediaStreams);
+        let silent = totals.counter(Counter::MediaSilent);
+        if streams + silent == 0 {
+            return;
+        }
+        let mut entries = vec![
+            format!("{} received", several(streams, "stream")),
+            format!("{} packets", count(totals.counter(Counter::MediaHeard))),
+        ];
+        let loss = Share::MediaLoss.of(totals).map_or_else(String::new, |loss| format!(" ({})", Unit::Percent.show(loss)));
+        entries.push(format!("{} lost{loss}", count(totals.counter(Counter::MediaLost))));
+        entries.push(format!("{} reordered", count(totals.counter(Counter::MediaReordered))));
+        entries.push(format!("{} doubled", count(totals.counter(Counter::MediaDoubled))));
+        let scores = totals.delays(Delay::MediaScore);
+        if let Some(least) = Delay::MediaScore.figure(Statistic::Least, scores) {
+            entries.push(format!("MOS at least {}", Unit::Score.show(least)));
+        }
+        if silent > 0 {
+            entries.push(format!("{} without media from the peer", several(silent, "call")));
+        }
+        self.0.list("Media", &entries);
     }
 
     fn failed_calls(&mut self, report: &Report<'_>) {

@@ -11,7 +11,7 @@ fn list() -> String {
     let mut out = String::new();
     let all = catalogue();
     let (defined, counted): (Vec<_>, Vec<_>) = all.iter().partition(|entry| !entry.definition.is_empty());
-    for (unit, title) in [("time", "Delays"), ("%", "Ratios"), ("1/s", "Rates")] {
+    for (unit, title) in [("time", "Delays"), ("score", "Scores"), ("%", "Ratios"), ("1/s", "Rates")] {
         let _ = writeln!(out, "\n### {title}\n\n| name | what | source |\n|---|---|---|");
         for entry in defined.iter().filter(|entry| entry.unit == unit || (unit == "1/s" && entry.unit == "B/s")) {
             let _ =

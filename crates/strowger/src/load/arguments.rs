@@ -180,6 +180,10 @@ pub(crate) struct Schedule {
     /// Maximum number of calls open at a time. Further calls wait, and their wait is counted.
     #[arg(long, short = 'l', value_name = "N", value_parser = period::count)]
     pub concurrent: Option<u64>,
+    /// Calls that are open at a time on average: sets the rate to N divided by the mean of --hold, which for a document is
+    /// the length of its calls. The number is reached once the first call ends.
+    #[arg(long, value_name = "N", value_parser = period::count, conflicts_with_all = ["rate", "rate_profile"])]
+    pub simultaneous: Option<u64>,
     /// Time during which new calls start [default: 10s, or until all calls are made].
     #[arg(long, short = 'd', value_name = "TIME", value_parser = period::duration)]
     pub duration: Option<Duration>,

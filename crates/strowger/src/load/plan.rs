@@ -10,10 +10,15 @@ use strowger_core::Transport;
 use strowger_load::campaign::{self, Connections, Plan, Trust, Work, period, profile, users};
 use strowger_load::engine::pace::Part;
 use strowger_load::workload::Workload;
+use strowger_scenario::Distribution;
 
-use super::arguments::{Apart, Certificates, LoadArguments};
+use super::arguments::{Apart, Certificates, LoadArguments, Schedule};
 use crate::cli::Cli;
 use crate::output::{Refusal, usage};
+
+/// Calls a second, and the time in which calls begin, if no option says otherwise.
+const DEFAULT_RATE: f64 = 10.0;
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
 /// Creates the plan of a command line.
 ///
@@ -98,17 +103,21 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     if plan.connections == Connections::PerUser && no_users && plan.target.is_some() {
         return Err(usage("--connections per-user needs users: give --users FILE, or --inf FILE to a document"));
     }
-    let rate = schedule.rate.unwrap_or(10.0);
+    let rate = match schedule.simultaneous {
+        Some(calls) => simultaneous_rate(calls, schedule)?,
+        None => schedule.rate.unwrap_or(DEFAULT_RATE),
+    };
     let every = |micros| vec![Part::Ramp { from: rate, to: rate, micros }];
     plan.profile = match (&schedule.rate_profile, schedule.duration, schedule.calls) {
         (Some(text), ..) => profile::parse(text).map_err(usage)?,
         (None, Some(duration), _) => every(duration.as_micros() as u64),
         (None, None, Some(_)) => vec![Part::Hold { rate }],
-        (None, None, None) => every(10_000_000),
+        (None, None, None) => every(DEFAULT_DURATION.as_micros() as u64),
     };
     for (nothing, option) in [
         (schedule.calls == Some(0), "-m 0"),
         (schedule.concurrent == Some(0), "-l 0"),
+        (schedule.simultaneous == Some(0), "--simultaneous 0"),
         (schedule.rate_profile.is_none() && rate == 0.0, "a rate of 0"),
         (profile::length(&plan.profile).is_some() && profile::calls(&plan.profile) < 1.0, "the schedule"),
     ] {
@@ -139,6 +148,36 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     });
     plan.settings = settings(std::env::args_os());
     Ok(plan)
+}
+
+/// Returns the rate that holds this many calls open: their number divided by the duration of a call (C_R = C_S / T).
+///
+/// # Errors
+/// Calls have no duration, or the schedule ends before the number is reached.
+fn simultaneous_rate(calls: u64, schedule: &Schedule) -> Result<f64, Refusal> {
+    let milliseconds = match schedule.hold {
+        Distribution::Fixed(length) => length,
+        Distribution::Uniform { min, max } => f64::midpoint(min, max),
+        Distribution::Exponential { mean } => mean,
+        _ => 0.0,
+    };
+    if milliseconds <= 0.0 {
+        return Err(usage("--simultaneous needs calls that last: give --hold, such as --hold 60s"));
+    }
+    let length = Duration::from_secs_f64(milliseconds / 1_000.0);
+    let begins = match (schedule.duration, schedule.calls) {
+        (Some(duration), _) => Some(duration),
+        (None, None) => Some(DEFAULT_DURATION),
+        (None, Some(_)) => None,
+    };
+    if let Some(begins) = begins.filter(|begins| *begins < length) {
+        return Err(usage(format!(
+            "--simultaneous {calls} is not reached: calls begin for {} and last {}; give a longer -d",
+            period::show(begins),
+            period::show(length)
+        )));
+    }
+    Ok(calls as f64 / length.as_secs_f64())
 }
 
 /// Returns the duration in which calls begin, if it is known.
@@ -219,5 +258,31 @@ mod tests {
         let want =
             [("auth", "al"), ("callee", "bob"), ("pair", "yes"), ("rate", "100"), ("require", "ser>=99%, srd.p95<1s")];
         assert_eq!(told, want);
+    }
+
+    #[test]
+    fn simultaneous_calls_set_the_rate() {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(flatten)]
+            schedule: Schedule,
+        }
+        let rate = |words: &[&str]| {
+            let words = [&["load"][..], words].concat();
+            let words = <Words as clap::Parser>::try_parse_from(words).ok()?;
+            simultaneous_rate(660, &words.schedule).ok()
+        };
+        for (words, wanted) in [
+            (&["--hold", "60s", "-d", "5m"][..], Some(11.0)),
+            (&["--hold", "60s", "-m", "5000"], Some(11.0)),
+            (&["--hold", "10s-30s", "-d", "5m"], Some(33.0)),
+            (&["--hold", "exp:60s", "-d", "5m"], Some(11.0)),
+            // The schedule ends before the number is reached; calls have no length.
+            (&["--hold", "60s"], None),
+            (&["--hold", "60s", "-d", "59s"], None),
+            (&["--hold", "0", "-d", "5m"], None),
+        ] {
+            assert_eq!(rate(words), wanted, "{words:?}");
+        }
     }
 }

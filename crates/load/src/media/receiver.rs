@@ -1,0 +1,89 @@
+//! Threads of the media sockets: receive datagrams, judge their streams, and send back those to be echoed.
+
+use super::call_port::CallPorts;
+use super::echo::Mirror;
+use super::hearing::Ear;
+use super::settings::Settings;
+use super::tally::Tally;
+use std::io;
+use std::net::UdpSocket;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use strowger_net::clock;
+use strowger_net::datagrams::{Incoming, Outgoing};
+
+/// Longest time until a thread notices `stopping`.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Receiver of one thread.
+pub(super) struct Receiver<'a> {
+    mirror: &'a Mirror,
+    tally: &'a Tally,
+    incoming: Incoming,
+    out: Outgoing,
+}
+
+impl<'a> Receiver<'a> {
+    /// Creates a receiver, on its thread.
+    pub(super) fn new(mirror: &'a Mirror, tally: &'a Tally, settings: &Settings) -> Self {
+        let (incoming, out) = (Incoming::with_arrivals(settings.batch), Outgoing::new(settings.batch));
+        Self { mirror, tally, incoming, out }
+    }
+
+    /// Reads from a common socket until `stopping`. `place`: 0 is the audio socket, 1 the video socket.
+    pub(super) fn run(mut self, socket: &UdpSocket, place: usize, ear: &Ear, stopping: impl Fn() -> bool) {
+        if let Err(error) = socket.set_read_timeout(Some(PATIENCE)) {
+            tracing::warn!(%error, "the media socket cannot be read");
+            return;
+        }
+        while !stopping() {
+            if self.receive(socket, place, ear).is_err() {
+                // Waits for a datagram without taking it, which also clears an error of an earlier send.
+                let _ = socket.peek(&mut [0]);
+            }
+        }
+    }
+
+    /// Reads from the sockets of single calls until `stopping`.
+    pub(super) fn run_calls(mut self, calls: &CallPorts, stopping: impl Fn() -> bool) {
+        let (mut names, mut readable) = (Vec::new(), Vec::new());
+        while !stopping() {
+            if let Err(error) = calls.wait(PATIENCE, &mut names, &mut readable) {
+                tracing::warn!(%error, "the media sockets of the calls cannot be read");
+                return;
+            }
+            for port in readable.drain(..) {
+                // An error of an earlier send ends with its report; the next wait reports what remains.
+                let _ = self.receive(&port.socket, 0, &port.ear);
+            }
+        }
+    }
+
+    /// Receives a batch.
+    fn receive(&mut self, socket: &UdpSocket, place: usize, ear: &Ear) -> io::Result<()> {
+        let count = self.incoming.receive(socket)?;
+        let (mut bytes, mut unjudged) = (0, 0);
+        {
+            let mut streams = ear.streams();
+            for i in 0..count {
+                let Some((datagram, peer)) = self.incoming.datagram(i) else { continue };
+                bytes += datagram.len() as u64;
+                unjudged += u64::from(!streams.datagram(self.incoming.arrival(i), datagram, peer));
+                if self.mirror.wants(peer) {
+                    self.out.push(peer, |out| out.extend_from_slice(datagram));
+                }
+            }
+            streams.tidy(clock::micros());
+        }
+        self.tally.received.fetch_add(count as u64, Relaxed);
+        self.tally.received_bytes.fetch_add(bytes, Relaxed);
+        self.tally.unjudged.fetch_add(unjudged, Relaxed);
+        if !self.out.is_empty() {
+            let sent = self.out.send(socket);
+            self.tally.echoed[place].fetch_add(sent.datagrams, Relaxed);
+            self.tally.echoed_bytes[place].fetch_add(sent.bytes, Relaxed);
+            self.tally.failures.fetch_add(sent.failed, Relaxed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! Units of delays and scores, and their figures in these units.
+
+use super::{Delay, Delays, Statistic, Unit};
+
+impl Delay {
+    /// Returns the unit of the figures. Ratings and scores are no times, but have the same figures.
+    pub const fn unit(self) -> Unit {
+        match self {
+            Self::MediaRating | Self::MediaScore => Unit::Score,
+            _ => Unit::Microseconds,
+        }
+    }
+
+    /// Returns the recorded steps of one unit: microseconds are recorded as they are, scores in thousandths.
+    const fn steps(self) -> f64 {
+        match self.unit() {
+            Unit::Score => 1_000.0,
+            _ => 1.0,
+        }
+    }
+
+    /// Converts a value in the unit to the recorded value.
+    pub(super) fn recorded(self, value: f64) -> u64 {
+        (value * self.steps()).round().max(0.0) as u64
+    }
+
+    /// Returns a figure of these recorded values in the unit, or `None` without a value.
+    pub fn figure(self, statistic: Statistic, of: &Delays) -> Option<f64> {
+        let value = statistic.of(of)?;
+        Some(if statistic == Statistic::Count { value } else { value / self.steps() })
+    }
+
+    /// Returns the sum of these recorded values in the unit.
+    pub fn sum(self, of: &Delays) -> f64 {
+        of.sum() as f64 / self.steps()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_score_is_recorded_in_thousandths() {
+        let mut scores = Delays::new();
+        [4.409, 2.5].map(|score| scores.record(Delay::MediaScore.recorded(score)));
+        let of = |statistic| Delay::MediaScore.figure(statistic, &scores);
+        assert_eq!((of(Statistic::Least), of(Statistic::Most)), (Some(2.5), Some(4.409)));
+        assert_eq!((of(Statistic::Count), Delay::MediaScore.sum(&scores)), (Some(2.0), 6.909));
+        assert_eq!(Delay::Setup.figure(Statistic::Most, &scores), Some(4_409.0));
+        assert_eq!(Delay::MediaScore.figure(Statistic::Most, &Delays::new()), None);
+    }
+}
