@@ -15,6 +15,8 @@ pub(crate) enum Wanted {
     Both,
 }
 
+/// `epoll` instance.
+#[derive(Debug)]
 pub(crate) struct Epoll {
     fd: OwnedFd,
 }

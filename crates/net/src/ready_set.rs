@@ -1,16 +1,18 @@
 //! Sockets of which a thread outside the shards reads whichever has something: media of single calls.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
+
+use crate::epoll::{Epoll, NO_EVENT};
 
 /// Maximum number of sockets reported at once.
 const EVENTS: usize = 64;
 
-/// An `epoll` instance. Any thread may add and remove sockets while another waits.
+/// Set of sockets that are watched for reading. Any thread may add and remove sockets while another waits.
 #[derive(Debug)]
 pub struct ReadySet {
-    epoll: OwnedFd,
+    epoll: Epoll,
 }
 
 impl ReadySet {
@@ -19,13 +21,7 @@ impl ReadySet {
     /// # Errors
     /// The process is out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointer is passed.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just returned this descriptor, and nothing else has it.
-        Ok(Self { epoll: unsafe { OwnedFd::from_raw_fd(fd) } })
+        Ok(Self { epoll: Epoll::new()? })
     }
 
     /// Adds a socket under a name.
@@ -33,19 +29,12 @@ impl ReadySet {
     /// # Errors
     /// The socket is in the set, or the kernel has no room for one more.
     pub fn add(&self, socket: BorrowedFd<'_>, name: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket, name)
+        self.epoll.add(socket, name)
     }
 
     /// Removes a socket; one that is not in the set is ignored.
     pub fn remove(&self, socket: BorrowedFd<'_>) {
-        let _ = self.control(libc::EPOLL_CTL_DEL, socket, 0);
-    }
-
-    fn control(&self, operation: libc::c_int, socket: BorrowedFd<'_>, name: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: name };
-        // SAFETY: the kernel reads our own variable and writes nothing; a descriptor that is none is an error.
-        let result = unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, socket.as_raw_fd(), &raw mut event) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let _ = self.epoll.remove(socket);
     }
 
     /// Waits for readable sockets, at most for `limit`, and appends their names. A socket is reported again until it is empty.
@@ -53,21 +42,13 @@ impl ReadySet {
     /// # Errors
     /// Errors of the system call.
     pub fn wait(&self, limit: Duration, names: &mut Vec<u64>) -> io::Result<()> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-        let limit = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: the kernel writes at most EVENTS events to our own array of as many.
-        let n = unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, limit)
+        let mut events = [NO_EVENT; EVENTS];
+        let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
+        let ready = match self.epoll.wait(&mut events, limit) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            found => found?,
         };
-        match usize::try_from(n) {
-            Ok(n) => names.extend(events[..n].iter().map(|event| event.u64)),
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
+        names.extend(events[..ready].iter().map(|event| event.u64));
         Ok(())
     }
 }
