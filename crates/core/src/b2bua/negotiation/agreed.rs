@@ -54,18 +54,30 @@ pub struct AgreedStream {
     pub ptime: Option<u32>,
 }
 
+/// Stream of two legs, as agreed with both peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgedStream {
+    /// Stream of the near leg.
+    pub near: AgreedStream,
+    /// Stream of the far leg.
+    pub far: AgreedStream,
+    /// Place of the stream among the `m=` lines of the far leg.
+    pub far_place: usize,
+}
+
 /// Stream of a leg before it is joined with another leg.
 #[derive(Debug)]
 pub(super) struct LegStream {
-    stream: AgreedStream,
+    /// Stream without formats.
+    pub(super) stream: AgreedStream,
     pub(super) has_rtcp_mux: bool,
-    formats: Vec<LegFormat>,
+    pub(super) formats: Vec<LegFormat>,
 }
 
 /// Format of a leg in both directions.
 #[derive(Debug)]
-struct LegFormat {
-    key: FormatKey,
+pub(super) struct LegFormat {
+    pub(super) key: FormatKey,
     /// Payload type that we announced, with which the peer sends.
     received: u8,
     /// Payload type that the peer announced, with which we send.
@@ -73,22 +85,20 @@ struct LegFormat {
     clock_rate: u32,
     is_event: bool,
     encoding: Box<str>,
+    /// Parameters that the peer wrote.
+    pub(super) parameters: Option<Box<str>>,
 }
 
 impl LegStream {
-    fn new(
-        local: &DescribedStream<'_, '_>,
-        remote: &DescribedStream<'_, '_>,
-        has_offered: bool,
-    ) -> Option<Self> {
+    fn new(local: &DescribedStream<'_, '_>, remote: &DescribedStream<'_, '_>, has_offered: bool) -> Option<Self> {
         let transport = match remote.protocol {
             Protocol::Rtp => StreamTransport::Rtp,
             Protocol::SecureRtp | Protocol::Datagram => StreamTransport::Datagram,
             Protocol::Other => return None,
         };
-        let has_common_end = local.is_active() && remote.is_active() && local.protocol == remote.protocol;
+        let is_in_use = local.is_active() && remote.is_active() && local.protocol == remote.protocol;
         let formats = common(&local.formats, &remote.formats, has_offered);
-        if !has_common_end || transport == StreamTransport::Rtp && formats.is_empty() {
+        if !is_in_use || transport == StreamTransport::Rtp && formats.is_empty() {
             return None;
         }
         let has_rtcp_mux = local.has_rtcp_mux && remote.has_rtcp_mux;
@@ -112,6 +122,11 @@ impl LegStream {
     /// Returns the stream of an endpoint, whose packets go back to the peer.
     pub(super) fn returned(self) -> AgreedStream {
         self.joined(|format| Some(format.sent))
+    }
+
+    /// Returns the payload type with which the peer gets a format.
+    fn sent(&self, key: &FormatKey) -> Option<u8> {
+        self.formats.iter().find(|format| format.key == *key).map(|format| format.sent)
     }
 
     fn joined(&self, other: impl Fn(&LegFormat) -> Option<u8>) -> AgreedStream {
@@ -150,6 +165,7 @@ fn common(local: &[DescribedFormat<'_>], remote: &[DescribedFormat<'_>], has_off
             clock_rate: offered.codec.clock_rate,
             is_event: offered.is_event(),
             encoding: theirs.codec.encoding.into(),
+            parameters: theirs.codec.parameters.map(Into::into),
         });
     }
     formats
@@ -160,4 +176,22 @@ pub(super) fn leg_streams(leg: &LegState) -> Vec<Option<LegStream>> {
     let (Ok(local), Ok(remote)) = (Sdp::parse(leg.local()), Sdp::parse(leg.remote())) else { return Vec::new() };
     let streams = described_streams(&local).into_iter().zip(described_streams(&remote));
     streams.map(|(local, remote)| LegStream::new(&local?, &remote?, leg.has_offered())).collect()
+}
+
+/// Returns the streams that both legs agreed, by their place in the near leg; `None` for one that either leg refuses. Depends on
+/// the agreed descriptions alone, so it serves after each exchange, and when a kept call goes on.
+pub fn bridged_streams(near: &LegState, far: &LegState) -> Vec<Option<BridgedStream>> {
+    let far_streams = leg_streams(far);
+    let near_streams = leg_streams(near).into_iter().zip(&near.slots);
+    near_streams
+        .map(|(stream, slot)| {
+            let (near, far_place) = (stream?, usize::from(slot.other?));
+            let far = far_streams.get(far_place)?.as_ref()?;
+            (near.stream.transport == far.stream.transport).then(|| BridgedStream {
+                near: near.joined(|format| far.sent(&format.key)),
+                far: far.joined(|format| near.sent(&format.key)),
+                far_place,
+            })
+        })
+        .collect()
 }

@@ -4,7 +4,8 @@ use strowger_message::sdp::{Codec, Direction, Media, Sdp, Timing};
 
 use super::agreed::{AgreedStream, LegStream, leg_streams};
 use super::format::{DescribedFormat, has_sound};
-use super::leg::{LegState, Slot};
+use super::leg::LegState;
+use super::slot::Slot;
 use super::stream::{DescribedStream, Protocol, described_streams};
 use super::written::{WrittenFormats, WrittenLine, WrittenStream};
 use super::{LocalStream, MAX_STREAMS, Refusal};
@@ -79,7 +80,7 @@ fn accepted_codecs<'a>(
     if !has_sound(&common) {
         return None;
     }
-    let has_rate = |rate| common.iter().any(|format| format.codec.is_sound() && format.codec.clock_rate == rate);
+    let has_rate = |rate: u32| common.iter().any(|format| format.codec.is_sound() && format.codec.clock_rate == rate);
     let kept = common.iter().filter(|format| !format.is_event() || has_rate(format.codec.clock_rate));
     Some(kept.map(|format| format.codec).collect())
 }
@@ -144,9 +145,9 @@ pub fn endpoint_offer(
     }
     let formats: Vec<_> = capabilities.iter().map(|codec| DescribedFormat::new(*codec)).collect();
     for &slot in &slots {
-        let numbers = numbered(&leg.slots[slot], &formats);
+        let numbers = leg.slots[slot].numbered(&formats);
         for format in &numbers {
-            leg.slots[slot].bind(format.codec.payload, format);
+            leg.slots[slot].bind(format);
         }
     }
     let own = leg.slots.clone();
@@ -155,7 +156,7 @@ pub fn endpoint_offer(
         .enumerate()
         .map(|(place, slot)| match slots.iter().position(|&used| used == place) {
             Some(index) => {
-                let codecs = numbered(slot, &formats).iter().map(|format| format.codec).collect();
+                let codecs = slot.numbered(&formats).iter().map(|format| format.codec).collect();
                 let has_rtcp_mux =
                     agreed.get(place).and_then(Option::as_ref).is_some_and(|stream| stream.has_rtcp_mux);
                 let stream = rtp_stream(&slot.media, &slot.protocol, codecs, &streams[index]);
@@ -167,24 +168,12 @@ pub fn endpoint_offer(
     Ok(leg.write(&[], &[], &lines))
 }
 
-/// Returns the formats with the payload types that they have in offers of this stream.
-pub(super) fn numbered<'a>(slot: &Slot, formats: &[DescribedFormat<'a>]) -> Vec<DescribedFormat<'a>> {
-    let mut is_used = [false; 128];
-    let mut numbered = Vec::with_capacity(formats.len());
-    for format in formats {
-        let Some(payload) = slot.number(format, &is_used) else { continue };
-        is_used[usize::from(payload)] = true;
-        numbered.push(DescribedFormat::new(Codec { payload, ..format.codec }));
-    }
-    numbered
-}
-
 /// Notes the answer to [`endpoint_offer`] and returns the agreed streams, as in [`EndpointAnswer::streams`].
 ///
 /// # Errors
 /// The answer is larger than the limits.
 pub fn endpoint_answered(leg: &mut LegState, answer: &Sdp<'_>) -> Result<Vec<Option<AgreedStream>>, Refusal> {
-    leg.agree_remote(answer)?;
+    leg.receive_answer(answer)?;
     Ok(endpoint_streams(leg))
 }
 

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use strowger_message::sdp::{Bandwidth, Part, Sdp, SdpEdit, Timing};
+use strowger_message::sdp::{Bandwidth, Sdp, SdpEdit, Timing};
 
-use super::format::{DescribedFormat, FormatKey, fixed, has_same_name};
+use super::slot::Slot;
 use super::stream::{DescribedStream, described_streams};
 use super::written::{WrittenLine, write};
 use super::{MAX_DESCRIPTION, MAX_STREAMS, Refusal};
@@ -139,21 +139,23 @@ impl LegState {
             let Some(stream) = stream else { continue };
             self.slots[place].describe(stream.media.kind, stream.media.protocol, stream.media.formats().next());
             for format in &stream.formats {
-                self.slots[place].bind(format.codec.payload, format);
+                self.slots[place].bind(format);
             }
         }
     }
 
-    /// Notes the peer's answer to our last description.
-    pub(super) fn agree_remote(&mut self, answer: &Sdp<'_>) -> Result<(), Refusal> {
+    /// Notes the peer's answer to our last description, also one whose content nobody passes on: of a further branch of a
+    /// fork, or of the party of a transfer.
+    ///
+    /// # Errors
+    /// The answer is larger than the limits.
+    pub fn receive_answer(&mut self, answer: &Sdp<'_>) -> Result<(), Refusal> {
         check_size(answer)?;
         let streams = described_streams(answer);
         for (slot, stream) in self.slots.iter_mut().zip(&streams) {
-            // An answer should keep the payload types of its offer. One that has others uses them from now on.
+            // An answer should keep the payload types of its offer. Others that it binds are not used for anything else.
             for format in stream.iter().flat_map(|stream| &stream.formats) {
-                if slot.bound.iter().all(|(number, _)| *number != format.codec.payload) {
-                    slot.bind(format.codec.payload, format);
-                }
+                slot.bind_if_free(format);
             }
         }
         self.agree(answer.bytes().into(), true);
@@ -201,68 +203,4 @@ fn check_size(sdp: &Sdp<'_>) -> Result<(), Refusal> {
         return Err(Refusal::TooLarge);
     }
     Ok(())
-}
-
-/// Place of one stream in all descriptions of a leg. It stays when the stream ends, and another stream may take it (RFC
-/// 3264 sections 8.1 to 8.3).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Slot {
-    /// Media type, protocol and a format of the stream, for a line with port 0.
-    pub(super) media: Box<[u8]>,
-    pub(super) protocol: Box<[u8]>,
-    pub(super) format: Box<[u8]>,
-    /// Place of the paired stream of the other leg.
-    pub(super) other: Option<u8>,
-    /// Payload types that meant a format in any description of the call, except those of RFC 3551. They keep their
-    /// meaning while the session lasts (RFC 3264 section 8.3.2).
-    bound: Vec<(u8, FormatKey)>,
-}
-
-impl Slot {
-    pub(super) fn new(media: &[u8], protocol: &[u8], format: &[u8]) -> Self {
-        Self { media: media.into(), protocol: protocol.into(), format: format.into(), other: None, bound: Vec::new() }
-    }
-
-    /// Replaces the media type and protocol, and the format if there is one.
-    pub(super) fn describe(&mut self, media: &[u8], protocol: &[u8], format: Option<&[u8]>) {
-        for (field, value) in [(&mut self.media, media), (&mut self.protocol, protocol)] {
-            if **field != *value {
-                *field = value.into();
-            }
-        }
-        if let Some(format) = format
-            && *self.format != *format
-        {
-            self.format = format.into();
-        }
-    }
-
-    /// Binds a payload type to a format. A peer that gives an old number to a new format is followed.
-    pub(super) fn bind(&mut self, number: u8, format: &DescribedFormat<'_>) {
-        if let Some((_, key)) = self.bound.iter_mut().find(|(bound, _)| *bound == number) {
-            if *key != format.key {
-                *key = format.key.clone();
-            }
-        } else if !fixed(number).is_some_and(|codec| has_same_name(&codec, &format.codec)) {
-            self.bound.push((number, format.key.clone()));
-        }
-    }
-
-    /// Returns a payload type for a format in our offer: the one that it had, else the one of RFC 3551, else that of the
-    /// format on the other leg, else the first free one of the dynamic range. `None` if all are taken. The unassigned
-    /// numbers below 64 follow the range; from 64 on a number looks like RTCP (RFC 5761 section 4).
-    pub(super) fn number(&self, format: &DescribedFormat<'_>, is_used: &[bool; 128]) -> Option<u8> {
-        let earlier = self.bound.iter().filter(|(_, key)| *key == format.key).map(|(number, _)| *number);
-        let assigned = (0..35).filter(|&number| fixed(number).is_some_and(|codec| has_same_name(&codec, &format.codec)));
-        let same = (format.codec.payload >= 96).then_some(format.codec.payload);
-        let mut numbers = earlier.chain(assigned).chain(same).chain(96..=127).chain(35..=63);
-        numbers.find(|&number| !is_used[usize::from(number)] && self.may_mean(number, format))
-    }
-
-    fn may_mean(&self, number: u8, format: &DescribedFormat<'_>) -> bool {
-        match self.bound.iter().find(|(bound, _)| *bound == number) {
-            Some((_, key)) => *key == format.key,
-            None => fixed(number).is_none_or(|codec| has_same_name(&codec, &format.codec)),
-        }
-    }
 }

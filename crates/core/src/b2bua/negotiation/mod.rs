@@ -8,24 +8,33 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `leg.rs`, [`LegState`] | state of a leg: origin and version, agreed descriptions, payload types of the whole session |
+//! | `offer.rs`, [`offer()`], [`offer_agreed`]; `answer.rs`, [`answer()`] | one leg from the other |
+//! | `policy.rs`, [`LegPolicy`] | formats and streams that pass |
+//! | `leg.rs`, [`LegState`]; `slot.rs` | state of a leg: origin and version, agreed descriptions; payload types of its streams |
 //! | `endpoint.rs`, [`endpoint_answer`], [`endpoint_offer`] | echo, tone, announcement |
 //! | `agreed.rs`, [`AgreedStream`] | streams for the media session |
 //! | `stream.rs`, `format.rs` | streams and formats of a received description |
 //! | `written.rs` | text of our descriptions |
 
 mod agreed;
+mod answer;
 mod endpoint;
 mod format;
 mod leg;
+mod offer;
+mod policy;
+mod slot;
 mod stream;
 mod written;
 
 use std::net::IpAddr;
 
-pub use agreed::{AgreedFormat, AgreedStream, StreamTransport};
+pub use agreed::{AgreedFormat, AgreedStream, BridgedStream, StreamTransport, bridged_streams};
+pub use answer::answer;
 pub use endpoint::{EndpointAnswer, endpoint_answer, endpoint_answered, endpoint_offer, endpoint_streams};
 pub use leg::LegState;
+pub use offer::{Leg, offer, offer_agreed};
+pub use policy::{CodecName, LegPolicy};
 
 /// Most streams of a description. A call with more of them is refused.
 pub const MAX_STREAMS: usize = 16;
