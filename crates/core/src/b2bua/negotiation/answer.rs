@@ -1,5 +1,7 @@
 //! Answer to one leg from the answer of the other (RFC 3264 section 6).
 
+use std::collections::BTreeSet;
+
 use strowger_message::sdp::{Codec, Direction, Sdp, Timing};
 
 use super::agreed::{LegStream, StreamTransport, leg_streams};
@@ -70,9 +72,9 @@ fn answered_stream<'a>(
         let formats = policy.ordered(offered, accepted_formats(offered, accepted));
         WrittenFormats::Rtp(formats.iter().map(|format| format.codec).collect())
     } else {
-        WrittenFormats::Unread(answered.media.formats().collect(), unread_attributes(answered))
+        WrittenFormats::Unread(unread_formats(offered, answered), unread_attributes(answered))
     };
-    if matches!(&formats, WrittenFormats::Rtp(codecs) if codecs.is_empty()) {
+    if formats.is_empty() {
         return None;
     }
     let local = place()?;
@@ -89,6 +91,12 @@ fn answered_stream<'a>(
         maxptime: answered.section.maxptime(),
         bandwidths: passing_bandwidths(answered.section),
     })
+}
+
+/// Returns the formats of an answer that are in its offer. Names compare in any case: `t38`, `T38`.
+fn unread_formats<'a>(offered: &DescribedStream<'_, '_>, answered: &DescribedStream<'_, 'a>) -> Vec<&'a [u8]> {
+    let known: BTreeSet<_> = offered.media.formats().map(<[u8]>::to_ascii_lowercase).collect();
+    answered.media.formats().filter(|format| known.contains(&format.to_ascii_lowercase())).collect()
 }
 
 /// Returns the formats of the offer that the other peer accepted, with the other peer's parameters.

@@ -62,10 +62,11 @@ impl FormatKey {
 
     /// Tells whether both have the same name, clock rate and channels.
     pub(super) fn has_name_of(&self, other: &Self) -> bool {
-        fn name(key: &FormatKey) -> Option<&str> {
-            key.0.split(';').next()
-        }
-        name(self) == name(other)
+        self.name() == other.name()
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.0.split(';').next()
     }
 }
 

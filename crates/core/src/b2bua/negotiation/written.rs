@@ -40,6 +40,15 @@ pub(super) enum WrittenFormats<'a> {
     Unread(Vec<&'a [u8]>, Vec<Attribute<'a>>),
 }
 
+impl WrittenFormats<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Rtp(codecs) => codecs.is_empty(),
+            Self::Unread(formats, _) => formats.is_empty(),
+        }
+    }
+}
+
 /// Writes a description with this session id, version and address.
 pub(super) fn write(
     (session_id, version, address): (u64, u64, IpAddr),

@@ -263,10 +263,10 @@ fn run(bridge: &mut Bridge, phones: &mut [Phone; 2], exchange: &Exchange) -> Res
 
 proptest! {
     #[test]
-    fn descriptions_keep_the_laws(exchanges in exchanges()) {
+    fn descriptions_keep_the_laws(call in exchanges()) {
         let mut bridge = Bridge::new().with_media_types(&["video"]);
         let mut phones = [Phone::default(), Phone::default()];
-        for exchange in &exchanges {
+        for exchange in &call {
             run(&mut bridge, &mut phones, exchange)?;
         }
     }

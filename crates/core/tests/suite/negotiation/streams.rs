@@ -129,6 +129,10 @@ fn secure_rtp() {
     let near = &streams[0].as_ref().expect("agreed").near;
     assert_eq!(near.transport, StreamTransport::Datagram);
     assert_eq!(near.rtcp.map(|address| address.port()), Some(4_001));
+    // Formats that were not offered do not pass, though their packets do.
+    let answered = format!("{FAR}m=audio 5000 RTP/SAVP 8 96\r\na=rtpmap:96 opus/48000/2\r\n");
+    let (_, answer) = bridge.exchange(&offered, &answered);
+    assert!(answer.contains("m=audio 20000 RTP/SAVP 96\r\n"));
     // A peer that answers with another profile has refused.
     bridge.exchange(&offered, &format!("{FAR}m=audio 5000 RTP/AVP 8\r\n"));
     assert!(bridge.streams().iter().all(Option::is_none));
