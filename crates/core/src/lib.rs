@@ -169,8 +169,8 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod base64;
 pub mod b2bua;
+mod base64;
 pub mod call;
 pub mod dialog;
 pub mod digest;

@@ -50,16 +50,6 @@ impl LegState {
         }
     }
 
-    /// Returns the session id of `o=`, the same in every description of this leg.
-    pub fn session_id(&self) -> u64 {
-        self.session_id
-    }
-
-    /// Returns the address in `o=`, the same in every description of this leg.
-    pub fn address(&self) -> IpAddr {
-        self.address
-    }
-
     /// Returns the version in `o=` of the last description sent; 0 before the first.
     pub fn version(&self) -> u64 {
         self.version
@@ -83,11 +73,6 @@ impl LegState {
     /// Tells whether the agreed offer was ours.
     pub fn has_offered(&self) -> bool {
         self.has_offered
-    }
-
-    /// Returns the number of streams, refused ones included.
-    pub fn streams(&self) -> usize {
-        self.slots.len()
     }
 
     /// Notes that the peer's outstanding offer was refused: the session stays as it was agreed.
