@@ -2,6 +2,7 @@
 
 mod allocation;
 mod dialog;
+mod negotiation;
 mod proxy;
 mod record;
 mod registrar;
