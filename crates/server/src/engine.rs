@@ -41,6 +41,7 @@ use strowger_core::proxy::Report;
 use strowger_core::slots::Id;
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{ClientId, Event, Incoming, Role, Transactions};
+use strowger_core::user_agent::UserAgent;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_message::{Limits, Message};
 use strowger_store::accounting::Row;
@@ -247,6 +248,7 @@ impl Engine {
         self.stack.core.poll(now, out);
         self.run_events(now, "", out);
         self.stack.proxy.poll(&mut self.stack.core.round(now, out));
+        self.stack.with_agent(now, out, UserAgent::poll);
         self.end_calls(now, out);
         self.process_notices(now, out);
         let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
@@ -330,7 +332,7 @@ impl Engine {
 /// Responses and events for the roles of their transactions.
 impl Engine {
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
-        let Incoming::Response { id, tu, .. } = self.stack.core.transactions.response(now, message, out) else {
+        let Incoming::Response { id, tu, after_final } = self.stack.core.transactions.response(now, message, out) else {
             return;
         };
         self.note_response(now, id, message);
@@ -340,7 +342,13 @@ impl Engine {
                 let status = message.status().unwrap_or_default();
                 self.pings.response(ping, id, status, &mut self.stack.core.transactions);
             }
-            Role::UserAgent(_) | Role::Suspended(_) | Role::None => (),
+            Role::UserAgent(_) => {
+                self.calls.set_responded(Some(arrival.remote));
+                self.stack.with_agent(now, out, |agent, round| {
+                    agent.take_response(round, arrival, message, id, tu, after_final);
+                });
+            }
+            Role::Suspended(_) | Role::None => (),
         }
     }
 
@@ -405,7 +413,10 @@ impl Engine {
                         self.counters().pings_unanswered.one();
                     }
                 }
-                (Role::Suspended(_) | Role::UserAgent(_) | Role::None, _) => (),
+                (Role::UserAgent(_), _) => {
+                    self.stack.with_agent(now, out, |agent, round| agent.transaction_event(round, &event));
+                }
+                (Role::Suspended(_) | Role::None, _) => (),
             }
         }
     }
