@@ -5,6 +5,7 @@
 //! policy of its new owner.
 
 use super::Engine;
+use crate::endpoint::EndpointRecord;
 use crate::handling::Progress;
 use crate::waiting::Held;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,8 @@ pub enum EngineRecord {
         agent: Box<AgentRecord>,
         /// Transactions of these calls and requests.
         transactions: Vec<TransactionRecord>,
+        /// Calls that endpoints of this server have answered.
+        endpoints: EndpointRecord,
     },
 }
 
@@ -90,8 +93,10 @@ impl Engine {
         let held = CallTable::export_held(&mut calls);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, held });
-        let is_agent = has_calls || !of_agent.is_empty();
-        let agent = is_agent.then(|| EngineRecord::Agent { agent: Box::new(agent), transactions: of_agent });
+        let endpoints = self.endpoints.export(bucket);
+        let is_agent = has_calls || !of_agent.is_empty() || !endpoints.is_empty();
+        let agent =
+            is_agent.then(|| EngineRecord::Agent { agent: Box::new(agent), transactions: of_agent, endpoints });
         self.show_gauges();
         record.into_iter().chain(agent).chain(waiting).collect()
     }
@@ -118,8 +123,9 @@ impl Engine {
                 self.go_on_here(now, &arrival, &bytes, *progress, out);
             }
             EngineRecord::Held(held) => self.enter_held(now, held, out),
-            EngineRecord::Agent { agent, transactions } => {
-                self.stack.import_agent(now, *agent, transactions);
+            EngineRecord::Agent { agent, transactions, endpoints } => {
+                let moved = self.stack.import_agent(now, *agent, transactions);
+                self.endpoints.import(endpoints, &moved);
             }
         }
     }
