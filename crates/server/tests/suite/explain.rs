@@ -99,6 +99,7 @@ fn agrees(outcome: &ExplainedOutcome, source: &str, sent: &[(String, String)]) -
         ExplainedOutcome::Answer { status, .. } => answers == [*status],
         ExplainedOutcome::Drop => sent.is_empty(),
         ExplainedOutcome::Register => answers == [200],
+        ExplainedOutcome::Endpoint { .. } => answers == [200],
         ExplainedOutcome::Redirect { contacts } => {
             let text = &sent[0].1;
             matches!(answers[..], [300 | 302]) && contacts.iter().all(|to| text.contains(&format!("Contact: <{to}>")))
