@@ -325,6 +325,15 @@ const TESTS: &[(&str, &[&str])] = &[
         "media.ports",
         &["crates/server/tests/policy/endpoints.rs::a_call_without_a_common_codec_or_a_free_port_is_refused"],
     ),
+    ("media.dscp", &["crates/node/src/settings.rs::media_threads_get_their_settings"]),
+    ("media.threads", &["crates/node/src/settings.rs::media_threads_get_their_settings"]),
+    (
+        "media.timeout",
+        &[
+            "crates/node/src/settings.rs::media_threads_get_their_settings",
+            "crates/server/tests/policy/endpoints.rs::a_call_without_media_is_ended",
+        ],
+    ),
     (
         "store.database",
         &["tests/tests/durability.rs::no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second"],
