@@ -269,9 +269,8 @@ impl Decision {
         if action.redirect {
             self.role = ServerRole::Redirect;
         }
-        match action.endpoint {
-            Some(CallEndpoint::Echo) => self.role = ServerRole::Echo,
-            None => (),
+        if let Some(CallEndpoint::Echo) = action.endpoint {
+            self.role = ServerRole::Echo;
         }
         self.add.extend_from_slice(&action.add);
         self.remove.extend_from_slice(&action.remove);

@@ -14,6 +14,7 @@
 mod agent_events;
 mod answering;
 mod ports;
+mod remote_target;
 mod session;
 mod session_events;
 

@@ -7,9 +7,10 @@ use std::net::IpAddr;
 use strowger_calls::OwnRequest;
 use strowger_calls::cdr_fields::reason;
 use strowger_core::notice::{Notice, NoticeEvent, Party};
+use strowger_core::routing::contact_repair::is_first_hop;
 use strowger_core::user_agent::{CallKey, Ending, Event, RequestKey, Span, auto_answer};
 use strowger_core::{Now, Outbox};
-use strowger_message::{Index, Limits, Message, Method, Name};
+use strowger_message::{Index, Limits, Message, Method};
 
 /// Cause of the end of a call by an endpoint.
 pub(super) struct Hangup {
@@ -164,16 +165,16 @@ impl Engine {
         }
     }
 
-    /// Returns the source of the message of the last event if its sender is behind NAT: the sender itself, not another server, wrote the
-    /// only Via, and with another address.
+    /// Returns the source of the message of the last event if its sender is behind NAT: the sender itself wrote the only
+    /// Via, and with another address.
     fn nat_source(&self) -> Option<IpAddr> {
         let agent = &self.stack.agent;
         let source = agent.arrival()?.remote.ip().to_canonical();
         let mut index = Index::new();
         index.parse(agent.message(), &Limits::UNLIMITED).ok()?;
         let message = Message::new(agent.message(), &index);
-        let sent_by = message.via().ok()?.host.ip().map(|ip| ip.to_canonical());
-        (message.headers(Name::Via).count() == 1 && sent_by != Some(source)).then_some(source)
+        let sent_by = message.via().ok()?.host.ip()?.to_canonical();
+        (is_first_hop(&message) && sent_by != source).then_some(source)
     }
 }
 

@@ -5,7 +5,7 @@ use super::session::{Description, EndpointSession};
 use crate::decider::Decider;
 use crate::engine::{Effect, Engine, status_code};
 use crate::handling::Handling;
-use crate::reply::Reply;
+use crate::reply::{Counted, Reply};
 use crate::stage::Verdict;
 use strowger_calls::{Context, Legs, LimitedTargets};
 use strowger_core::b2bua::negotiation::LegState;
@@ -34,6 +34,10 @@ impl Engine {
         let length = request.message.bytes().len();
         if !handling.is_proven() && !self.stack.core.transactions.has_room_for_unproven(length) {
             return self.reply(handling, Reply::overloaded());
+        }
+        if self.decider().has_barred_route(request) {
+            let reply = Reply { counted: Counted::RelayDenied, ..Reply::new(403) };
+            return self.reply(handling, reply.because("its Record-Route is an address that its sender may not name"));
         }
         let (session, description) = match self.open_session(request) {
             Ok(opened) => opened,

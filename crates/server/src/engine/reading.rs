@@ -10,7 +10,7 @@ use strowger_core::routing::Request;
 use strowger_core::stack::{Incoming, Received, Role};
 use strowger_core::transaction::ServerId;
 use strowger_core::{Arrival, Flow, Now, Outbox};
-use strowger_message::Method;
+use strowger_message::{Index, Limits, Message, Method};
 
 impl Engine {
     /// Reads a message and hands it on: responses to the roles of their transactions, requests to their first stage
@@ -129,11 +129,21 @@ impl Engine {
         agent.calls() > 0 && !request.to_tag.is_empty() && agent.owns(request.call_id, request.to_tag, request.from_tag)
     }
 
-    /// Gives a request with its server transaction to the user agent.
+    /// Gives a request with its server transaction to the user agent, with a Contact that reaches its sender.
     pub(crate) fn give_to_agent(&mut self, handling: &mut Handling<'_, '_>) {
         let (now, request) = (handling.now, handling.request);
-        if let Some(server) = handling.server {
-            self.stack.with_agent(now, handling.out, |agent, round| agent.take_request(round, request, server));
+        let Some(server) = handling.server else { return };
+        let Some(bytes) = self.decider().with_reachable_contact(request) else {
+            return self.stack.with_agent(now, handling.out, |agent, round| agent.take_request(round, request, server));
+        };
+        let mut index = Index::new();
+        let parsed = index.parse(&bytes, &Limits::UNLIMITED);
+        let message = Message::new(&bytes, &index);
+        match parsed.ok().and_then(|()| Request::of(message, request.arrival, request.call_hash).ok()) {
+            Some(request) => {
+                self.stack.with_agent(now, handling.out, |agent, round| agent.take_request(round, &request, server));
+            }
+            None => self.reply(handling, Reply::refused(400)),
         }
     }
 

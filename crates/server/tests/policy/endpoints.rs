@@ -3,6 +3,7 @@
 use crate::site::*;
 use std::time::Duration;
 use strowger_calls::CallState;
+use strowger_core::Transport;
 use strowger_media::session::{
     PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
 };
@@ -278,6 +279,40 @@ fn a_server_that_is_about_to_end_serves_the_calls_that_it_has() {
     assert_eq!((got.status(), site.calls().len()), (503, 1));
     assert_eq!(phone.ask(&call.within(&ok, "BYE", 3)).status(), 200);
     assert!(site.calls().is_empty());
+}
+
+#[test]
+fn a_caller_behind_nat_is_reached_at_its_source() {
+    for (keys, private) in [("", "10.0.0.1"), ("nat.contact_repair = false\n", "127.0.0.1")] {
+        let site = echo(keys, "");
+        let from = "203.0.113.9:40000".parse().expect("an address");
+        let phone = Phone::new(site.connect_from(Transport::Udp, from), "sip:mallory@example.net");
+        let call = phone.call("INVITE", "sip:echo@example.org");
+        let hidden = |text: String| {
+            let text = text.replace(&format!("Contact: <sip:phone@{from}>"), &format!("Contact: <sip:phone@{private}:7379>"));
+            text.replace(&format!("UDP {from};"), &format!("UDP {private}:7379;rport;"))
+        };
+        let offer = sdp(4_000, 1, "").replace("IP4 127.0.0.1", &format!("IP4 {private}"));
+        phone.send(&with_body(&hidden(phone.text(&call)), &offer));
+        let ok = phone.answer();
+        assert_eq!(ok.status(), 200, "{}", ok.0);
+        phone.send(&hidden(phone.text(&call.within(&ok, "ACK", 1))));
+        let (_, stream) = set(&site);
+        assert_eq!(stream.near.behind_nat, Some(from.ip()));
+        site.end_call(site.calls()[0].id);
+        assert_eq!(hung_up(&phone).uri(), format!("sip:phone@{from}"));
+    }
+}
+
+#[test]
+fn no_caller_names_an_inner_address_as_next_hop() {
+    let site = echo("", "");
+    let from = "203.0.113.9:40000".parse().expect("an address");
+    let phone = Phone::new(site.connect_from(Transport::Udp, from), "sip:mallory@example.net");
+    let mut call = phone.call("INVITE", "sip:echo@example.org");
+    call.lines = "Record-Route: <sip:127.0.0.1:6379;lr>\n".into();
+    assert_eq!(say(&phone, &call, &sdp(4_000, 1, "")).status(), 403);
+    assert_eq!(site.media_orders(), []);
 }
 
 #[test]
