@@ -202,6 +202,8 @@ impl Shard {
         let media = services.media.take(handle, number);
         let handle = handle.clone();
         let mut shard = Self { engine, services, handle, mailbox, accounting, call_store, asker, media };
+        // Ports for media are asked for before the first call.
+        shard.carry_out();
         if !left.is_empty() {
             shard.take_over(left);
         }

@@ -270,6 +270,11 @@ impl Host {
         self.process.is_draining = true;
     }
 
+    /// Takes the effects of each shard that its start has caused.
+    pub(crate) fn first_effects(&mut self) -> Vec<Vec<Effect>> {
+        self.process.engines.iter_mut().map(|engine| std::mem::take(&mut engine.effects)).collect()
+    }
+
     /// Calls an engine; returns the messages to send and the effects to carry out.
     pub(crate) fn work(
         &mut self,

@@ -217,6 +217,7 @@ impl Site {
         let mut world = lock(&self.world);
         let now = world.now;
         world.hosts[self.host].restart(now, config);
+        world.begin(self.host);
         drop(world);
         self.close_connections();
     }

@@ -97,7 +97,15 @@ impl World {
         self.hosts.push(host);
         let number = self.hosts.len() - 1;
         self.plan(UPKEEP, Due::Upkeep(number));
+        self.begin(number);
         number
+    }
+
+    /// Carries out the effects that the start of a process has caused.
+    pub(crate) fn begin(&mut self, host: usize) {
+        for (shard, effects) in self.hosts[host].first_effects().into_iter().enumerate() {
+            self.carry_out(host, shard, Vec::new(), effects);
+        }
     }
 
     /// Adds a line of the test; returns its number.

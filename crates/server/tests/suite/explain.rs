@@ -559,3 +559,13 @@ fn groups_of_gateways_are_said() {
         "{said}"
     );
 }
+
+#[test]
+fn explain_names_the_endpoint_that_answers() {
+    let site = site(
+        "[media]\naddresses = [\"192.0.2.1\"]\n[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"\n",
+    );
+    let explained = explained(&site, ALICE, &invite(1, "sip:echo@example.org"));
+    assert_eq!(explained.course.outcome, ExplainedOutcome::Endpoint { name: "echo" });
+    assert!(explained.to_string().ends_with("\nanswer  200 by the endpoint echo, with media of this server\n"), "{explained}");
+}
