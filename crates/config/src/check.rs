@@ -10,8 +10,8 @@ use super::listen::Listener;
 use super::reader::Reader;
 use super::report::Fault;
 use super::{
-    Config, Source, check_cache, check_call_limit, check_database, check_dialogs, check_emergency, check_relay,
-    check_rules, check_tls, gateway_group,
+    Config, Source, check_cache, check_call_limit, check_database, check_dialogs, check_emergency, check_media,
+    check_relay, check_rules, check_tls, gateway_group,
 };
 
 pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
@@ -31,6 +31,7 @@ pub(super) fn check(config: &Config, source: Source<'_>, reader: &mut Reader) {
     check_database::warn_of_open(config, reader);
     gateway_group::check(&config.gateway_groups, reader);
     check_emergency::check(config, reader);
+    check_media::check(config, reader);
     check_rules::check(config, reader);
     check_mixed(config, reader);
     reader.check_unused();
@@ -44,6 +45,7 @@ pub(super) fn check_mixed(config: &Config, reader: &mut Reader) {
     check_database::check_mixed(config, reader);
     check_dialogs::check_use(config, reader);
     check_call_limit::check(config, reader);
+    check_media::check_use(config, reader);
     check_control(config, reader);
 }
 

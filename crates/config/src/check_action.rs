@@ -27,12 +27,12 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
         let span = reader.value_of(&format!("{path}.{key}"));
         reader.push(Fault::error(span, format!("{} {what}", rule_shown(table)), cure));
     };
-    let (answers, goes) = (table.answer.is_some(), !table.to.is_empty());
+    let (answers, refuses, goes) = (table.answer.is_some(), table.status().is_some(), !table.to.is_empty());
     if answers && goes {
         note("to", "answers, and says where the request goes", "keep `answer` or `to`, or make two rules");
     }
-    if !answers && !table.reason.is_empty() {
-        note("reason", "has a reason and no answer", "add `answer`, or remove `reason`");
+    if !refuses && !table.reason.is_empty() {
+        note("reason", "has a reason and no answer", "add a status as `answer`, or remove `reason`");
     }
     if table.drop && (answers || goes) {
         note("drop", "drops the request, and says what becomes of it", "keep `drop`, `answer` or `to`");
@@ -43,7 +43,7 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
     if (answers || table.drop) && !table.on_failure.is_empty() {
         note("on_failure", "does not forward the request, which cannot fail then", "remove `on_failure`");
     }
-    if (answers || table.drop || table.redirect) && !table.call_limits.is_empty() {
+    if (refuses || table.drop || table.redirect) && !table.call_limits.is_empty() {
         note("call_limits", "has limits for calls that it does not forward", "remove `call_limits`");
     }
     let to = Targets::of(&table.to, table.at_once, groups);
@@ -70,7 +70,8 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
     if counts_each_place(&to, &limits) {
         note("at_once", COUNTS_EACH_PLACE, COUNT_ONCE);
     }
-    let stays = table.record_route.unwrap_or(record_route);
+    // The server has a dialog of its own with the caller of an endpoint.
+    let stays = table.endpoint().is_some() || table.record_route.unwrap_or(record_route);
     if !stays || table.track == Some(false) {
         let cure = "let the rule have record_route = true, and not track = false";
         if !table.call_limits.is_empty() {

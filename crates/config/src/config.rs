@@ -20,6 +20,7 @@ use super::gateway_group::GatewayGroupTable;
 use super::limits::Limits;
 use super::listen::{Listener, ListenerTable};
 use super::log::Log;
+use super::media::Media;
 use super::metrics::Metrics;
 use super::nat::Nat;
 use super::proxy::Proxy;
@@ -72,6 +73,7 @@ macro_rules! tables {
                 auth: Auth,
                 ban: Ban,
                 nat: Nat,
+                media: Media,
                 store: Store,
                 tls: Tls,
                 limits: Limits,

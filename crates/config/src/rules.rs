@@ -23,6 +23,7 @@ use super::name::{Name, Reference};
 use super::proxy::RelayFor;
 use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
+use super::rule_answer::{CallEndpoint, RuleAnswer};
 use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
 use super::set::{SetTable, load};
 
@@ -50,8 +51,9 @@ section! {
         pub name: Name = Name::UNSET, ANY.required();
         /// Condition, such as "method == 'INVITE' and request.local and not exists request.user"; docs/rules.md has the fields and the language.
         pub when: String = "true".into(), ANY;
-        /// Status of the answer to the request; "none": this rule does not answer the request.
-        pub answer: Option<u16> = None, Rule::number(300, 699).or("none");
+        /// Answer to the request: a status, or an endpoint of this server, which answers calls and handles their media by `[media]`. "echo" sends the
+        /// caller's media back. Other requests for an endpoint are answered as a phone does. "none": this rule does not answer the request.
+        pub answer: Option<RuleAnswer> = None, Rule::number(300, 699).or("none");
         /// Reason phrase of the answer; "": the usual phrase of its status.
         pub reason: String = String::new(), ANY;
         /// Drop the request without an answer, for senders that only scan for servers.
@@ -116,6 +118,22 @@ section! {
 }
 
 impl RuleTable {
+    /// Returns the status by which it answers requests.
+    pub const fn status(&self) -> Option<u16> {
+        match self.answer {
+            Some(RuleAnswer::Status(status)) => Some(status),
+            _ => None,
+        }
+    }
+
+    /// Returns the endpoint that answers its calls.
+    pub const fn endpoint(&self) -> Option<CallEndpoint> {
+        match self.answer {
+            Some(RuleAnswer::Endpoint(endpoint)) => Some(endpoint),
+            _ => None,
+        }
+    }
+
     /// Tells whether its calls are accounted; `None`: `accounting.all` decides.
     pub fn accounts(&self) -> Option<bool> {
         self.account.or_else(|| self.account_as.is_some().then_some(true))
@@ -127,6 +145,8 @@ impl RuleTable {
 pub struct Action {
     /// Status and reason phrase of the answer; an empty phrase: the usual one.
     pub answer: Option<(u16, Box<str>)>,
+    /// Endpoint of this server that answers the request; `None`: no endpoint does.
+    pub endpoint: Option<CallEndpoint>,
     /// True: the request gets no answer.
     pub drop: bool,
     /// Targets of the request, in order; empty: the rule names none.
@@ -203,10 +223,11 @@ impl Action {
         call_limits: &[Arc<CallLimitTable>],
         groups: &[Arc<GatewayGroup>],
     ) -> Self {
-        let answer = table.answer.map(|status| (status, table.reason.as_str().into()));
+        let answer = table.status().map(|status| (status, table.reason.as_str().into()));
         Self {
-            ends: table.stop || table.drop || table.redirect || answer.is_some() || !table.to.is_empty(),
+            ends: table.stop || table.drop || table.redirect || table.answer.is_some() || !table.to.is_empty(),
             answer,
+            endpoint: table.endpoint(),
             drop: table.drop,
             redirect: table.redirect,
             on_failure: failure::named(&table.on_failure, failures),

@@ -9,6 +9,7 @@ use strowger_core::digest::{
 use strowger_core::proxy::Plan;
 use strowger_core::registrar::{PathRule as CorePathRule, RegistrarSettings};
 use strowger_core::timer::TimerSettings;
+use strowger_core::user_agent::{Capabilities, SessionTimerSettings, UserAgentSettings};
 use strowger_store::accounting::mask::Masks;
 use strowger_store::accounting::sink::GROUP_ROWS;
 use strowger_store::calls::Settings as CallStoreSettings;
@@ -105,6 +106,29 @@ impl Config {
             request_memory: KEPT_MEMORY,
             realms: self.realms().into_iter().map(|realm| realm.as_bytes().into()).collect(),
             ..strowger_core::proxy::ProxySettings::default()
+        }
+    }
+
+    /// Returns the settings of the user agent: of the calls that this server answers itself. It answers or refuses each INVITE at once, so it
+    /// sends no 100.
+    pub fn agent_settings(&self) -> UserAgentSettings {
+        let (dialogs, timer) = (&self.dialogs, SessionTimerSettings::default());
+        let session_timer = SessionTimerSettings {
+            interval: dialogs.session_expires.map_or(timer.interval, seconds),
+            least: seconds(dialogs.min_session_expires),
+            ..timer
+        };
+        let capabilities = Capabilities {
+            allow: b"INVITE, ACK, CANCEL, BYE, OPTIONS, INFO, PRACK, UPDATE".to_vec(),
+            session_timer: Some(session_timer),
+            ..Capabilities::default()
+        };
+        UserAgentSettings {
+            name: self.server.software.clone().into_bytes(),
+            timers: self.timer_settings(),
+            trying: false,
+            capabilities,
+            ..UserAgentSettings::default()
         }
     }
 

@@ -108,6 +108,7 @@ mod identity;
 mod kept;
 mod lease;
 mod machine;
+mod media;
 pub mod metrics;
 mod named_users;
 pub mod offline;

@@ -9,6 +9,7 @@ use crate::http::{self, Pages};
 use crate::kept::Kept;
 use crate::lease::Leases;
 use crate::machine;
+use crate::media;
 use crate::metrics::{Metrics, Writers};
 use crate::policy_thread::PolicyThread;
 use crate::program::Program;
@@ -29,7 +30,9 @@ use strowger_backend::accounting::Accounting;
 use strowger_backend::sql::lease::Claim;
 use strowger_config::{Config, ControlSocket};
 use strowger_core::call::CallKeys;
+use strowger_core::entropy::Entropy;
 use strowger_dns::Resolver;
+use strowger_net::media::MediaThreads;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
 use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
@@ -62,6 +65,8 @@ pub struct Server {
     pub(crate) directory: Option<Arc<Directory>>,
     /// Thread that counts calls together with other servers.
     _shared_counts: Option<SharedCounts>,
+    /// Media threads; they end after the shards.
+    _media: Option<MediaThreads>,
 }
 
 impl Server {
@@ -108,6 +113,7 @@ impl Server {
         let net = Net::with_sockets(settings, listeners, sockets).context("a listener cannot be opened")?;
         let pages = config.metrics.listen.map(|address| bind("metrics.listen", address)).transpose()?;
         let orders = config.control.listen.map(|address| bind("control.listen", address)).transpose()?;
+        let (media, media_links) = media::start(&config, most, &Entropy::new(seed))?;
         // A failure now precedes the loss of data, which might happen long after the start.
         if let Some(fault) = preflight::unwritable(&config).first() {
             anyhow::bail!("{}: {}", fault.message, fault.cure);
@@ -148,7 +154,8 @@ impl Server {
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services =
-            Arc::new(Services::new(resolver(&shared.policy().config)?, most, program, policies, addresses, calls));
+            Services::new(resolver(&shared.policy().config)?, most, program, policies, addresses, (calls, media_links));
+        let services = Arc::new(services);
         services.sets.are_those_of(&shared.policy().config, &[], Instant::now());
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
         let with_writers = (accounting.clone(), call_store.clone());
@@ -221,6 +228,7 @@ impl Server {
             call_store,
             directory: directory.map(Arc::new),
             _shared_counts,
+            _media: media,
         })
     }
 

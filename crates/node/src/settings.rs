@@ -7,6 +7,7 @@ use std::time::Duration;
 use strowger_config::{CertificateFiles, Config, Identity, Listener, Scheduling};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_dns::{ResolverSettings, Speaks};
+use strowger_net::media::MediaSettings;
 use strowger_net::tls::{self, Certificate};
 use strowger_net::{Bounds, Listener as NetListener, NetSettings, Shards, UdpSettings};
 
@@ -49,6 +50,18 @@ pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, limits.ipv6_prefix)),
         ..NetSettings::default()
     }
+}
+
+/// Returns the settings of the media threads; `None` if this server answers no call.
+pub(crate) fn media(config: &Config) -> Option<MediaSettings> {
+    let media = &config.media;
+    media.is_on().then(|| MediaSettings {
+        addresses: media.addresses.iter().map(|address| address.local).collect(),
+        ports: media.ports.first..=media.ports.last,
+        dscp: media.dscp,
+        threads: media.threads.unwrap_or(1),
+        timeout: media.timeout,
+    })
 }
 
 /// Returns the bounds of the network side, which may change at run time.
@@ -131,5 +144,22 @@ mod tests {
         let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
         let net = net(&config, 1);
         assert_eq!((net.node, net.bounds.write_queue), (7, 2 << 20));
+    }
+
+    #[test]
+    fn media_threads_get_their_settings() {
+        let media = |text: &str| {
+            let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
+            super::media(&config)
+        };
+        assert!(media("").is_none());
+        let all = "media.addresses = [\"10.0.0.1 as 192.0.2.1\"]\nmedia.ports = \"20000-20099\"\nmedia.dscp = 34\n\
+                   media.threads = 3\nmedia.timeout = \"10s\"\n";
+        let own = media(all).expect("an address");
+        assert_eq!((own.addresses.len(), own.addresses[0].to_string().as_str()), (1, "10.0.0.1"));
+        assert_eq!((own.ports.clone(), own.dscp, own.threads), (20_000..=20_099, 34, 3));
+        assert_eq!((own.timeout, own.capacity()), (Some(Duration::from_secs(10)), 50));
+        let own = media("media.addresses = [\"::1\"]\nmedia.timeout = \"never\"").expect("an address");
+        assert_eq!((own.threads, own.timeout, own.dscp), (1, None, 46));
     }
 }

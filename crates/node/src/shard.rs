@@ -3,6 +3,7 @@
 use crate::data_sets::state::DataSets;
 use crate::http_connections::Crowded;
 use crate::kept;
+use crate::media::{MediaLink, MediaLinks, session_of};
 use crate::policy_thread::PolicyThread;
 use crate::program::Program;
 use crate::service_addresses::ServiceAddresses;
@@ -18,6 +19,7 @@ use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_dns::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
+use strowger_server::endpoint::bucket_of;
 use strowger_server::engine::{Effect, Engine, EngineInput, EngineRecord, ProcessStatus};
 use strowger_server::process_state::ProcessState;
 use strowger_server::question::{HostKey, Resolved};
@@ -46,17 +48,20 @@ pub(crate) struct Services {
     pub(crate) addresses: ServiceAddresses,
     /// Calls of an earlier process, for the first shard, which owns all buckets at the start.
     left: Mutex<Vec<Call>>,
+    /// Links of the shards to the media threads.
+    media: MediaLinks,
 }
 
 impl Services {
-    /// Creates the services for at most `shards` shards. `left`: calls of an earlier process.
+    /// Creates the services for at most `shards` shards. `left`: calls of an earlier process. `media`: links of the shards
+    /// to the media threads.
     pub(crate) fn new(
         resolver: Resolver,
         shards: usize,
         program: Program,
         policies: PolicyThread,
         addresses: ServiceAddresses,
-        left: Vec<Call>,
+        (left, media): (Vec<Call>, MediaLinks),
     ) -> Self {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -69,6 +74,7 @@ impl Services {
             program,
             addresses,
             left: Mutex::new(left),
+            media,
         }
     }
 
@@ -100,6 +106,8 @@ pub enum Input {
     Answer(EngineInput),
     /// An order about its calls.
     Calls(CallOrder),
+    /// Events of media threads are there.
+    Media,
 }
 
 /// An operator's order about the tracked calls of a shard. Without a reply the shard has ended or is stuck.
@@ -144,6 +152,8 @@ pub struct Shard {
     call_store: Option<Arc<CallStore>>,
     /// Sends the database questions of a round over a connection of this shard.
     asker: Option<LocalAsker<Asked>>,
+    /// Link to the media threads; `None` if there are none.
+    media: Option<MediaLink>,
 }
 
 impl Shard {
@@ -189,7 +199,11 @@ impl Shard {
         let mut engine = Engine::new(clock::now(), shared, number, process_status(handle));
         (engine.sinks.written, engine.sinks.found, engine.sinks.cached) = (written, found, cached);
         let left = if number == 0 { services.take_left() } else { Vec::new() };
-        let mut shard = Self { engine, services, handle: handle.clone(), mailbox, accounting, call_store, asker };
+        let media = services.media.take(handle, number);
+        let handle = handle.clone();
+        let mut shard = Self { engine, services, handle, mailbox, accounting, call_store, asker, media };
+        // Ports for media are asked for before the first call.
+        shard.carry_out();
         if !left.is_empty() {
             shard.take_over(left);
         }
@@ -245,7 +259,31 @@ impl Shard {
                 Effect::WakePings => self.handle.mailbox(0).send(Input::Answer(EngineInput::Pings)),
                 Effect::Account(row) => account(self.accounting.as_deref(), row),
                 Effect::GiveBack => (self.services.program.give_back)(),
+                Effect::Media { thread, order } => {
+                    let refusal = self.media.as_mut().and_then(|media| media.order(thread, order));
+                    if let Some(event) = refusal {
+                        self.mailbox.send(Input::Answer(EngineInput::Media(event)));
+                    }
+                }
                 Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. } => (),
+            }
+        }
+    }
+}
+
+/// Media threads.
+impl Shard {
+    /// Gives the events of media threads to the engines of their calls.
+    #[cold]
+    fn take_media_events(&mut self, now: Now, out: &mut Outbox) {
+        let events = self.media.as_mut().map(MediaLink::events).unwrap_or_default();
+        for event in events {
+            let bucket = session_of(&event).map(bucket_of);
+            let answer = EngineInput::Media(event);
+            match bucket.filter(|bucket| self.handle.owner(*bucket) != self.mailbox.shard()) {
+                // The call has moved since the order.
+                Some(bucket) => self.handle.deliver(bucket, Input::Answer(answer)),
+                None => self.drive(|engine| engine.answered(now, answer, out)),
             }
         }
     }
@@ -263,6 +301,9 @@ impl Receiver for CacheAnswers {
 /// Writes the final accounting of unfinished calls when the shard ends.
 impl Drop for Shard {
     fn drop(&mut self) {
+        if let Some(media) = self.media.take() {
+            self.services.media.put_back(self.mailbox.shard(), media);
+        }
         self.engine.cut_off_accounts(clock::now());
         for effect in self.engine.effects.drain(..) {
             if let Some(Effect::Account(row)) = kept::carry_out(self.call_store.as_deref(), effect) {
@@ -393,6 +434,7 @@ impl Service for Shard {
         match input {
             Input::Answer(answer) => self.drive(|engine| engine.answered(now, answer, out)),
             Input::Calls(order) => self.drive(|engine| order.carry_out(engine, now, out)),
+            Input::Media => self.take_media_events(now, out),
         }
     }
 

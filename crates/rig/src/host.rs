@@ -1,6 +1,8 @@
 //! Process of a server: its engines, and the state that a restart keeps.
 
 use crate::log;
+use crate::media::MediaThread;
+use crate::moves::OwnNames;
 use crate::users::Users;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -12,11 +14,14 @@ use strowger_core::call::{self, BUCKETS};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
+use strowger_media::session::SessionKey;
 use strowger_message::scan;
 use strowger_server::bounds::EngineBounds;
+use strowger_server::endpoint::bucket_of;
 use strowger_server::engine::{Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
 use strowger_server::process_state::{ProcessContext, ProcessState};
+use strowger_store::accounting::Row;
 use strowger_store::location::{ExistingBindings, LocationTable, Step};
 use strowger_store::ticket::{SinkId, Ticket};
 
@@ -57,6 +62,9 @@ pub(crate) struct Host {
     process: Process,
     kept: Kept,
     pub(crate) log: String,
+    pub(crate) media: MediaThread,
+    /// Rows of accounting.
+    pub(crate) rows: Vec<Row>,
     out: Outbox,
 }
 
@@ -177,15 +185,17 @@ impl Host {
             location: Arc::new(LocationTable::new(config.location_settings())),
             listeners: bound.collect(),
         };
+        let media = MediaThread::new(&config.media);
         let (first, rest) = parts(config);
         let process = Process::start(now, 1, first, &kept);
-        let mut host = Self { process, kept, log: String::new(), out: Outbox::new() };
+        let mut host = Self { process, kept, log: String::new(), media, rows: Vec::new(), out: Outbox::new() };
         rest.into_iter().for_each(|config| host.reload(now, config));
         host
     }
 
     /// Starts the next process, with this configuration.
     pub(crate) fn restart(&mut self, now: Now, config: Config) {
+        self.media = MediaThread::new(&config.media);
         let (first, rest) = parts(config);
         self.process = Process::start(now, self.process.number + 1, first, &self.kept);
         rest.into_iter().for_each(|config| self.reload(now, config));
@@ -198,8 +208,11 @@ impl Host {
         let policy = self.process.shared.set_config(config, identity);
         for shard in 0..self.process.engines.len() {
             let policy = policy.clone();
-            let (sent, _) = self.work(now, shard, |engine, out| engine.answered(now, EngineInput::Policy(policy), out));
+            let (sent, effects) =
+                self.work(now, shard, |engine, out| engine.answered(now, EngineInput::Policy(policy), out));
             assert!(sent.is_empty(), "a reload sends nothing");
+            // They are carried out after the next work.
+            self.process.engines[shard].effects.extend(effects);
         }
         self.process.shared.drop_retired();
     }
@@ -240,9 +253,26 @@ impl Host {
         self.process.engines.iter().flat_map(of).collect()
     }
 
+    /// Ends the tracked call with this id, as an operator does; returns the messages and effects with their shard.
+    pub(crate) fn end_call(&mut self, now: Now, id: u64) -> Vec<(usize, Vec<Sent>, Vec<Effect>)> {
+        let mut done = Vec::new();
+        for shard in 0..self.process.engines.len() {
+            let (sent, effects) = self.work(now, shard, |engine, out| {
+                engine.end_call(now, id, out);
+            });
+            done.push((shard, sent, effects));
+        }
+        done
+    }
+
     /// Makes the server accept no new requests from now on.
     pub(crate) fn drain(&mut self) {
         self.process.is_draining = true;
+    }
+
+    /// Takes the effects of each shard that its start has caused.
+    pub(crate) fn first_effects(&mut self) -> Vec<Vec<Effect>> {
+        self.process.engines.iter_mut().map(|engine| std::mem::take(&mut engine.effects)).collect()
     }
 
     /// Calls an engine; returns the messages to send and the effects to carry out.
@@ -293,6 +323,24 @@ impl Host {
             engine.deadline().map(|at| (at.max(polled + 1), shard))
         };
         self.process.engines.iter_mut().enumerate().zip(&self.process.polled).filter_map(due).min()
+    }
+
+    /// Returns the shard for an event of a media session.
+    pub(crate) fn shard_of_session(&self, session: SessionKey) -> usize {
+        shard_of(bucket_of(session), self.process.engines.len())
+    }
+
+    /// Takes all calls out of their shards, and in again.
+    pub(crate) fn move_calls(&mut self, now: Now) {
+        for bucket in 0..=u8::MAX {
+            let shard = shard_of(bucket, self.process.engines.len());
+            let bytes = self.process.engines[shard].export_bytes(now, bucket, &OwnNames);
+            let (sent, effects) = self.work(now, shard, |engine, out| {
+                engine.import_bytes(now, &bytes, &OwnNames, out).expect("it was written just now");
+            });
+            assert!(sent.is_empty(), "a move sends nothing unless a request waits");
+            self.process.engines[shard].effects.extend(effects);
+        }
     }
 
     /// Returns the shard of the call of this message.

@@ -28,6 +28,7 @@
 //! | start, reload, restart and drain of a server | `host.rs` |
 //! | clock, datagrams, connections, names | `world.rs`; `connections.rs` |
 //! | subscribers; credentials | `users.rs`; `credentials.rs` |
+//! | orders to media threads and their events, without media | `media.rs` |
 //! | messages by hand; the tests of `core` share the file | `text.rs` |
 
 #![forbid(unsafe_code)]
@@ -38,6 +39,8 @@ mod credentials;
 mod host;
 mod line;
 mod log;
+mod media;
+mod moves;
 mod phone;
 mod site;
 pub mod text;

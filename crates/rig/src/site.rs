@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strowger_calls::CallView;
 use strowger_core::Transport;
+use strowger_media::session::{SessionEvent, SessionOrder};
 use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
+use strowger_store::accounting::Row;
 
 /// Server of a test, in a network of its own or [beside](Self::beside) another.
 pub struct Site {
@@ -215,6 +217,7 @@ impl Site {
         let mut world = lock(&self.world);
         let now = world.now;
         world.hosts[self.host].restart(now, config);
+        world.begin(self.host);
         drop(world);
         self.close_connections();
     }
@@ -241,6 +244,35 @@ impl Site {
     pub fn calls(&self) -> Vec<CallView> {
         let world = lock(&self.world);
         world.hosts[self.host].calls(world.now)
+    }
+
+    /// Ends the tracked call with this id, as an operator does.
+    pub fn end_call(&self, id: u64) {
+        lock(&self.world).end_call(self.host, id);
+    }
+
+    /// Takes all calls out of their shards as bytes, and in again.
+    pub fn move_calls(&self) {
+        let mut world = lock(&self.world);
+        let now = world.now;
+        world.hosts[self.host].move_calls(now);
+    }
+
+    /// Takes the orders to media threads about sessions since the last call.
+    pub fn media_orders(&self) -> Vec<SessionOrder> {
+        self.settle();
+        self.with(|host| std::mem::take(&mut host.media.orders))
+    }
+
+    /// Lets a media thread report an event.
+    pub fn media_event(&self, event: SessionEvent) {
+        lock(&self.world).media_event(self.host, event);
+    }
+
+    /// Takes the rows of accounting since the last call.
+    pub fn rows(&self) -> Vec<Row> {
+        self.settle();
+        self.with(|host| std::mem::take(&mut host.rows))
     }
 
     /// Returns the number of bindings.

@@ -5,6 +5,7 @@ use crate::host::{Host, Sent};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use strowger_core::{Arrival, Now, Outbox, Transport};
+use strowger_media::session::SessionEvent;
 use strowger_server::engine::{Effect, Engine, EngineInput};
 use strowger_server::question::{HostKey, Resolved};
 
@@ -96,7 +97,15 @@ impl World {
         self.hosts.push(host);
         let number = self.hosts.len() - 1;
         self.plan(UPKEEP, Due::Upkeep(number));
+        self.begin(number);
         number
+    }
+
+    /// Carries out the effects that the start of a process has caused.
+    pub(crate) fn begin(&mut self, host: usize) {
+        for (shard, effects) in self.hosts[host].first_effects().into_iter().enumerate() {
+            self.carry_out(host, shard, Vec::new(), effects);
+        }
     }
 
     /// Adds a line of the test; returns its number.
@@ -229,17 +238,40 @@ impl World {
                     self.plan(self.lookup, Due::Answer { host, process, shard, answer });
                 }
                 Effect::WakePings => self.plan(0, Due::Answer { host, process, shard: 0, answer: EngineInput::Pings }),
-                // Rows and kept calls are for writer threads, which the rig does not have.
-                Effect::Account(_)
-                | Effect::PersistCall { .. }
-                | Effect::FinishCall { .. }
-                | Effect::DeleteCall { .. } => (),
+                Effect::Media { order, .. } => {
+                    if let Some(event) = self.hosts[host].media.carry_out(order) {
+                        self.media_event(host, event);
+                    }
+                }
+                Effect::Account(row) => self.hosts[host].rows.push(*row),
+                // Kept calls are for writer threads, which the rig does not have.
+                Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. } => (),
                 Effect::SourceVerified(_) | Effect::GiveBack => (),
             }
         }
         let answers = self.hosts[host].users().answers();
         if !answers.is_empty() {
             self.plan(self.lookup, Due::Answer { host, process, shard, answer: EngineInput::Subscribers(answers) });
+        }
+    }
+
+    /// Plans an event of a media thread of a server.
+    pub(crate) fn media_event(&mut self, host: usize, event: SessionEvent) {
+        let shard = match &event {
+            SessionEvent::Lent { shard, .. } => usize::from(*shard),
+            SessionEvent::Heard { key, .. } | SessionEvent::Silent { key, .. } | SessionEvent::Closed { key, .. } => {
+                self.hosts[host].shard_of_session(*key)
+            }
+        };
+        let (process, answer) = (self.hosts[host].process(), EngineInput::Media(event));
+        self.plan(0, Due::Answer { host, process, shard, answer });
+    }
+
+    /// Ends a tracked call of a server by an order.
+    pub(crate) fn end_call(&mut self, host: usize, id: u64) {
+        let now = self.now;
+        for (shard, sent, effects) in self.hosts[host].end_call(now, id) {
+            self.carry_out(host, shard, sent, effects);
         }
     }
 

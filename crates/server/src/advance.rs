@@ -64,7 +64,7 @@ impl Engine {
                     handling.progress.stage = Stage::Route;
                 }
                 Verdict::Forward(destination) => return self.forward(handling, &routing, contacts, destination),
-                Verdict::Anchor(destination) => return self.anchor_call(handling, &routing, contacts, destination),
+                Verdict::Answer => return self.answer_here(handling, &routing),
                 Verdict::TakeOffRoutes => return self.take_off_routes(handling, &routing),
                 other => return self.conclude(handling, other),
             }

@@ -1,10 +1,9 @@
 //! Effects of the table of calls, and orders of operators about calls.
 
-use crate::anchor::LegOrder;
 use crate::engine::{Effect, Engine};
 use crate::handling::{Handling, Progress};
 use strowger_calls::{AT_ONCE, Call, CallEffect, CallPage, CallTable, CallView, Environment, Legs, OwnRequest};
-use strowger_core::notice::{Notice, NoticeEvent};
+use strowger_core::notice::{Notice, NoticeEvent, Party};
 use strowger_core::proxy::Report;
 use strowger_core::routing::Request;
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, call};
@@ -52,9 +51,13 @@ impl Engine {
                 self.counters().call_time.add(lasted.saturating_mul(1_000));
             }
             CallEffect::LogForgotten => self.counters().calls_forgotten.one(),
-            CallEffect::Cancel { context, legs: Legs::Anchored } => self.order_leg(now, context, LegOrder::Cancel, out),
-            CallEffect::SendOnLeg { context, party, kind, .. } => {
-                self.order_leg(now, context, LegOrder::Send { party, kind }, out);
+            // An endpoint has answered or refused each INVITE.
+            CallEffect::Cancel { legs: Legs::Anchored, .. } => (),
+            CallEffect::SendOnLeg { call, context, party, kind } => {
+                if kind == OwnRequest::Bye && party == Party::Caller {
+                    self.counters().byes.one();
+                }
+                self.order_leg(now, (call, context), (party, kind), out);
             }
         }
     }
@@ -92,10 +95,13 @@ impl Engine {
         self.advance(&mut Handling { now, request: &request, server: Some(server), progress: &mut progress, out });
     }
 
-    /// Reports a final response of this server to a request of its own in the way in which the proxy reports the
-    /// response of a peer.
-    pub(crate) fn refuse_own(&mut self, context: u64, status: u16) {
-        let event = NoticeEvent::Exhausted { status, bytes: 0..0 };
+    /// Reports the final response to a request of this server in the way in which the proxy reports the response of a
+    /// peer.
+    pub(crate) fn report_own(&mut self, context: u64, status: u16) {
+        let event = match status {
+            200..300 => NoticeEvent::Answered { status, first: true, bytes: 0..0, after: None },
+            _ => NoticeEvent::Exhausted { status, bytes: 0..0 },
+        };
         self.stack.proxy.reports().push(Report::Notice(Notice { context, event }));
     }
 

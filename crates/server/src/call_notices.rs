@@ -16,7 +16,7 @@ impl Engine {
     pub(crate) fn process_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
         // A decision about one notice may cause further notices.
-        while !self.stack.proxy.reports().is_empty() || self.take_anchor_notices(now, out) {
+        while !self.stack.proxy.reports().is_empty() || self.take_agent_events(now, out) {
             self.take_reports(now, out);
         }
         self.calls.set_responded(None);

@@ -1,13 +1,13 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
-use crate::anchor::ServerRole;
+use crate::endpoint::ServerRole;
 use crate::number_translation::user_part;
 use crate::rule_targets::RuleTargets;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
 use strowger_calls::limits::Claim;
-use strowger_config::{Action, FailureAction, IdentitySource, RelayFor, Targets};
+use strowger_config::{Action, CallEndpoint, FailureAction, IdentitySource, RelayFor, Targets};
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;
 use strowger_core::routing::{Request, Routing};
@@ -242,9 +242,9 @@ impl Decision {
     }
 
     /// Tells whether later requests of the call pass this server; `None` if no rule decides. A call that counts under
-    /// limits is tracked to its end.
+    /// limits is tracked to its end, and an endpoint of this server has a dialog with the caller.
     pub(crate) fn stays(&self) -> Option<bool> {
-        if self.may_count() { Some(true) } else { self.record_route }
+        if self.may_count() || self.role.is_endpoint() { Some(true) } else { self.record_route }
     }
 
     /// Returns how many octets of the added header lines, and how many of the removed names, come from the failure in use.
@@ -268,6 +268,9 @@ impl Decision {
         self.on_failure.extend(failures);
         if action.redirect {
             self.role = ServerRole::Redirect;
+        }
+        if let Some(CallEndpoint::Echo) = action.endpoint {
+            self.role = ServerRole::Echo;
         }
         self.add.extend_from_slice(&action.add);
         self.remove.extend_from_slice(&action.remove);

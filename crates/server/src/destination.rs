@@ -87,14 +87,4 @@ impl Destination {
             Self::FirstContact(_) => None,
         }
     }
-
-    /// Returns all addresses in the order of trying. Of places, only those with this index or a higher one are used.
-    pub(crate) fn targets_from(&self, first: usize) -> Vec<Target> {
-        match self {
-            Self::Contacts(targets) => targets.iter().flatten().copied().collect(),
-            Self::FirstContact(target) => vec![*target],
-            Self::Places(targets) => targets.iter().skip(first).flat_map(RuleTargetAddresses::addresses).collect(),
-            Self::NextHop { targets, .. } => targets.to_vec(),
-        }
-    }
 }

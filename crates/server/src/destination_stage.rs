@@ -1,6 +1,5 @@
 //! Third stage: destination of a request (RFC 3261 section 16.5).
 
-use crate::anchoring::by_role;
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision};
@@ -41,13 +40,16 @@ impl Decider<'_> {
     /// Returns the destination of an admitted request, and its destinations after a failure. The contacts of a local
     /// user are written to `contacts`.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
+        if let Some(verdict) = self.endpoint_verdict(handling) {
+            return verdict;
+        }
         let first = self.first_destination(handling, routing, contacts);
         let failed = if let Verdict::Reply(reply) = &first { Some(reply.status) } else { None };
         let verdict = self.with_failures(handling, first);
         if let (Some(status), Verdict::Decide(_)) = (failed, &verdict) {
             log_failed(handling, status);
         }
-        by_role(handling, verdict)
+        verdict
     }
 
     /// Applies the failure rules to the first destination of a request.

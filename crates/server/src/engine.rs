@@ -21,10 +21,10 @@ pub use moves::EngineRecord;
 use self::buffers::Buffers;
 use self::memory::Memory;
 use self::stack::Stack;
-use crate::anchor::Anchor;
 use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
 use crate::decider::Decider;
+use crate::endpoint::Endpoints;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
@@ -41,7 +41,9 @@ use strowger_core::proxy::Report;
 use strowger_core::slots::Id;
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{ClientId, Event, Incoming, Role, Transactions};
+use strowger_core::user_agent::UserAgent;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
+use strowger_media::session::{SessionEvent, SessionOrder};
 use strowger_message::{Limits, Message};
 use strowger_store::accounting::Row;
 use strowger_store::error::StoreError;
@@ -69,6 +71,9 @@ pub enum EngineInput {
     },
     /// New policy, for all requests from now on.
     Policy(Arc<Policy>),
+    /// Event of a media session for the shard that owns the bucket of its call ([`bucket_of`](crate::endpoint::bucket_of)), or ports for
+    /// this shard.
+    Media(SessionEvent),
 }
 
 /// Action that an engine requests, other than sending a message. The owner carries it out when the call of the engine
@@ -118,6 +123,13 @@ pub enum Effect {
         /// Key of the call.
         call: u64,
     },
+    /// Order to a media thread; the answers are [`EngineInput::Media`].
+    Media {
+        /// Number of the thread; `None`: that of the ports, or any for more ports.
+        thread: Option<u16>,
+        /// The order.
+        order: SessionOrder,
+    },
     /// Hint that memory may be returned to the operating system, because the load has dropped much.
     GiveBack,
 }
@@ -145,8 +157,8 @@ pub struct Engine {
     /// Reports of the proxy, for an owner that sets this field. The owner takes the reports out after each call of the
     /// engine, while the messages of that call are still in the outbox.
     pub heard: Option<Vec<Report>>,
-    /// Role that anchors calls; none: this server anchors no call.
-    pub anchor: Option<Box<dyn Anchor>>,
+    /// Calls that this server answers itself.
+    pub(crate) endpoints: Endpoints,
     pub(crate) pings: Pings,
     pub(crate) local_addresses: LocalAddresses,
     memory: Memory,
@@ -227,7 +239,7 @@ impl Engine {
 
 /// Reads the status code at the start of a response.
 #[inline]
-fn status_code(bytes: &[u8]) -> Option<u16> {
+pub(crate) fn status_code(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.strip_prefix(b"SIP/2.0 ")?.first_chunk::<3>()?;
     let [a, b, c] = digits.map(|digit| u16::from(digit.wrapping_sub(b'0')));
     Some(a * 100 + b * 10 + c)
@@ -247,6 +259,7 @@ impl Engine {
         self.stack.core.poll(now, out);
         self.run_events(now, "", out);
         self.stack.proxy.poll(&mut self.stack.core.round(now, out));
+        self.stack.with_agent(now, out, UserAgent::poll);
         self.end_calls(now, out);
         self.process_notices(now, out);
         let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
@@ -284,6 +297,7 @@ impl Engine {
                 self.go_on(now, ticket, LookupResult::Name(name, to), out);
             }
             EngineInput::Policy(policy) => self.set_policy(now, policy),
+            EngineInput::Media(event) => self.on_session_event(now, event, out),
         }
         self.process_notices(now, out);
     }
@@ -330,7 +344,7 @@ impl Engine {
 /// Responses and events for the roles of their transactions.
 impl Engine {
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
-        let Incoming::Response { id, tu, .. } = self.stack.core.transactions.response(now, message, out) else {
+        let Incoming::Response { id, tu, after_final } = self.stack.core.transactions.response(now, message, out) else {
             return;
         };
         self.note_response(now, id, message);
@@ -340,7 +354,13 @@ impl Engine {
                 let status = message.status().unwrap_or_default();
                 self.pings.response(ping, id, status, &mut self.stack.core.transactions);
             }
-            Role::UserAgent(_) | Role::Suspended(_) | Role::None => (),
+            Role::UserAgent(_) => {
+                self.calls.set_responded(Some(arrival.remote));
+                self.stack.with_agent(now, out, |agent, round| {
+                    agent.take_response(round, arrival, message, id, tu, after_final);
+                });
+            }
+            Role::Suspended(_) | Role::None => (),
         }
     }
 
@@ -405,7 +425,10 @@ impl Engine {
                         self.counters().pings_unanswered.one();
                     }
                 }
-                (Role::Suspended(_) | Role::UserAgent(_) | Role::None, _) => (),
+                (Role::UserAgent(_), _) => {
+                    self.stack.with_agent(now, out, |agent, round| agent.transaction_event(round, &event));
+                }
+                (Role::Suspended(_) | Role::None, _) => (),
             }
         }
     }
@@ -429,7 +452,7 @@ impl Engine {
             buffers: Buffers::default(),
             effects: Vec::new(),
             heard: None,
-            anchor: None,
+            endpoints: Endpoints::default(),
             pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::default(),
             memory: Memory::default(),

@@ -18,6 +18,7 @@ use crate::rule_trace::{TraceRequest, rule_results};
 use crate::stage::{Stage, Verdict};
 use serde::Serialize;
 use std::fmt;
+use strowger_config::CallEndpoint;
 use strowger_core::digest::{ChallengeHeader, Credentials};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
@@ -97,6 +98,11 @@ pub enum ExplainedOutcome {
     Redirect {
         /// Contacts in the order of trying.
         contacts: Vec<String>,
+    },
+    /// Answer by an endpoint of this server, which handles the media of the call.
+    Endpoint {
+        /// Name of the endpoint, as in the rule.
+        name: &'static str,
     },
     /// Forwarding.
     Forward(Box<PlanView>),
@@ -236,6 +242,7 @@ impl Decider<'_> {
                     Stage::Address => self.address(&handling, &routing),
                     Stage::Authorize => judged(self.authorize(&handling, &routing)),
                     Stage::Decide => judged(self.decide(&handling, &routing)),
+                    Stage::Route if self.endpoint_verdict(&handling).is_some() => Verdict::Answer,
                     Stage::Route => {
                         let first = self.first_destination(&handling, &routing, &mut contacts);
                         let refusal = if let Verdict::Reply(reply) = &first { Some(*reply) } else { None };
@@ -301,7 +308,11 @@ impl Decider<'_> {
                     }
                     return Ok(());
                 }
-                Verdict::Forward(destination) | Verdict::Anchor(destination) => {
+                Verdict::Answer => {
+                    course.outcome = ExplainedOutcome::Endpoint { name: CallEndpoint::Echo.word() };
+                    return Ok(());
+                }
+                Verdict::Forward(destination) => {
                     let onward = match self.onward(&handling, &routing, &destination) {
                         // A name that was not looked up may have an address, and a user may have a phone.
                         Onward::Reply(_) | Onward::Decide(..)
@@ -499,6 +510,9 @@ impl Course {
             ExplainedOutcome::Register => writeln!(f, "answer  by the registrar"),
             ExplainedOutcome::Redirect { contacts } => {
                 contacts.iter().try_for_each(|to| writeln!(f, "redirect to {to}"))
+            }
+            ExplainedOutcome::Endpoint { name } => {
+                writeln!(f, "answer  200 by the endpoint {name}, with media of this server")
             }
             ExplainedOutcome::Forward(plan) => write!(f, "{plan}"),
         }

@@ -276,7 +276,7 @@ impl Engine {
             let source = handling.request.arrival.remote;
             self.calls.forwarded(&self.policy.router, context, sends.unwrap_or_default(), source);
         } else if self.calls.not_forwarded(handling.now, context) {
-            self.refuse_own(context, 500);
+            self.report_own(context, 500);
         }
     }
 

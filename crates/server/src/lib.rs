@@ -108,6 +108,13 @@
 //! enters the table (`call_admission.rs`). Requests of the server within a dialog pass the stages as if a peer had sent
 //! them. Rows and kept state become effects, which writer threads take.
 //!
+//! # Endpoints
+//!
+//! A rule may name an endpoint of this server, which answers the call itself. The user agent of `core` is a role of the
+//! shard like the proxy: the engine gives it the messages of its dialogs and transactions (`engine/reading.rs`). Media
+//! threads are outside: orders to them are effects, their events inputs, and free ports are lent to each shard in
+//! advance.
+//!
 //! # Contacts
 //!
 //! A contact is reached by the connection of its REGISTER (a flow: node, process, shard, slot, generation), by the
@@ -134,7 +141,7 @@
 //! | behaviour | file |
 //! |---|---|
 //! | stages and their verdicts; the way through them | `stage.rs`, `Verdict`; `advance.rs` |
-//! | role that carries a call; anchored calls | `anchor.rs`, `ServerRole`, `Anchor`; `anchoring.rs` |
+//! | calls that this server answers: role, beginning, events, orders, media ports | `endpoint.rs`, `ServerRole`; `endpoint/` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
@@ -170,8 +177,6 @@
 mod accounting;
 mod acknowledgement;
 mod advance;
-pub mod anchor;
-mod anchoring;
 mod authentication;
 mod authorization;
 pub mod ban;
@@ -193,6 +198,7 @@ mod destination_stage;
 mod dialog_access;
 mod edits;
 mod emergency;
+pub mod endpoint;
 pub mod engine;
 pub mod explain;
 mod failure_threshold;

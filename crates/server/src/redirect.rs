@@ -1,6 +1,6 @@
 //! Redirection: the response has the places to which a request would go (RFC 3261 section 8.3).
 
-use crate::anchor::ServerRole;
+use crate::endpoint::ServerRole;
 use crate::contacts::Contacts;
 use crate::decision::Decision;
 use crate::destination::Destination;

@@ -28,7 +28,7 @@ impl Engine {
             self.calls.doubt_named(handling.now, handling.request, false);
         }
         if handling.progress.context != 0 {
-            self.refuse_own(handling.progress.context, reply.status);
+            self.report_own(handling.progress.context, reply.status);
         }
         self.buffers.reply_lines = lines;
     }

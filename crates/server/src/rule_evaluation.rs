@@ -1,9 +1,9 @@
 //! Stage of rules: evaluates the rules of the configuration for a request outside a call.
 
-use crate::anchor::ServerRole;
 use crate::claims::{claims_at, claims_by};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, LimitedFailure};
+use crate::endpoint::ServerRole;
 use crate::handling::Handling;
 use crate::identity::withholds_identity;
 use crate::number_translation::{edited, join, user_part};

@@ -49,8 +49,8 @@ pub(crate) enum Verdict {
     TakeOffRoutes,
     /// Destination of the request.
     Forward(Destination),
-    /// Destination of a call that a role of this server anchors.
-    Anchor(Destination),
+    /// Answer by an endpoint of this server.
+    Answer,
     /// End without a response: an ACK needs no response, and a banned source gets none.
     Drop,
 }

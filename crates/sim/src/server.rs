@@ -371,6 +371,8 @@ impl ServerHost {
                     taken.unwrap_or_else(|problem| self.wrong(problem));
                     self.submit(now, row);
                 }
+                // No configuration of the simulation has media.
+                Effect::Media { .. } => (),
                 Effect::SourceVerified(_) | Effect::GiveBack => (),
                 effect @ (Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. }) => {
                     self.keep(now, effect)

@@ -73,7 +73,11 @@ pub(crate) fn verdict(config: &Config, warnings: usize) -> String {
         0 => String::new(),
         number => format!(", {}", count(number, "warning")),
     };
-    format!("can be used{warnings}; {} for {domains}", listeners.join(", "))
+    let media = match config.media.calls() {
+        0 => String::new(),
+        calls => format!("; media ports for {}", count(calls, "call")),
+    };
+    format!("can be used{warnings}; {} for {domains}{media}", listeners.join(", "))
 }
 
 fn count(number: usize, thing: &str) -> String {

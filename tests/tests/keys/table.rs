@@ -137,7 +137,13 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     ("rule.name", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.when", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
-    ("rule.answer", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
+    (
+        "rule.answer",
+        &[
+            "tests/tests/rules.rs::rules_answer_in_their_order",
+            "crates/server/tests/policy/endpoints.rs::an_echo_answers_a_call_and_its_media_go_back",
+        ],
+    ),
     ("rule.reason", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.drop", &["crates/server/tests/suite/decisions.rs::a_rule_drops_what_it_names"]),
     ("rule.on_failure", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),
@@ -311,6 +317,23 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     ("nat.ping_interval", &["crates/server/tests/policy/pings.rs::every_phone_behind_nat_is_pinged_once_an_interval"]),
     ("nat.ping_method", &["tests/tests/keys/registering.rs::a_phone_is_pinged_by_line_ends_if_the_setting_says_so"]),
+    (
+        "media.addresses",
+        &["crates/server/tests/policy/endpoints.rs::an_echo_answers_a_call_and_its_media_go_back"],
+    ),
+    (
+        "media.ports",
+        &["crates/server/tests/policy/endpoints.rs::a_call_without_a_common_codec_or_a_free_port_is_refused"],
+    ),
+    ("media.dscp", &["crates/node/src/settings.rs::media_threads_get_their_settings"]),
+    ("media.threads", &["crates/node/src/settings.rs::media_threads_get_their_settings"]),
+    (
+        "media.timeout",
+        &[
+            "crates/node/src/settings.rs::media_threads_get_their_settings",
+            "crates/server/tests/policy/endpoints.rs::a_call_without_media_is_ended",
+        ],
+    ),
     (
         "store.database",
         &["tests/tests/durability.rs::no_acknowledged_binding_is_lost_by_kill_9_during_5000_registrations_a_second"],

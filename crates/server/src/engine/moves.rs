@@ -5,13 +5,16 @@
 //! policy of its new owner.
 
 use super::Engine;
+use crate::endpoint::EndpointRecord;
 use crate::handling::Progress;
 use crate::waiting::Held;
 use serde::{Deserialize, Serialize};
 use strowger_calls::{Call, CallTable, HeldLimits};
+use strowger_core::call::BucketSet;
 use strowger_core::proxy::ContextRecord;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
-use strowger_core::transaction::TransactionRecord;
+use strowger_core::transaction::{Role, TransactionRecord};
+use strowger_core::user_agent::{AgentRecord, UserAgent};
 use strowger_core::{Arrival, Now, Outbox};
 
 /// State that moves with a bucket of calls.
@@ -41,6 +44,15 @@ pub enum EngineRecord {
     },
     /// Message held back behind such a request.
     Held(Held),
+    /// Calls of the user agent.
+    Agent {
+        /// Calls and requests of the user agent.
+        agent: Box<AgentRecord>,
+        /// Transactions of these calls and requests.
+        transactions: Vec<TransactionRecord>,
+        /// Calls that endpoints of this server have answered.
+        endpoints: EndpointRecord,
+    },
 }
 
 impl Recorded for EngineRecord {
@@ -55,6 +67,10 @@ impl Recorded for EngineRecord {
                 progress.answers.numbers(show);
             }
             Self::Held(held) => held.arrival.numbers(show),
+            Self::Agent { agent, transactions, .. } => {
+                agent.numbers(show);
+                transactions.numbers(show);
+            }
         }
     }
 }
@@ -68,14 +84,29 @@ impl Engine {
         // not moved.
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.stack.proxy.export(now, moves);
+        let (agent, has_calls) = self.export_agent(now, bucket);
         let transactions = self.stack.core.transactions.export(now, moves);
         self.pings.leave(bucket, &transactions);
+        let is_agents = |record: &TransactionRecord| matches!(record.tu.role(), Role::UserAgent(_));
+        let (of_agent, transactions): (Vec<_>, Vec<_>) = transactions.into_iter().partition(is_agents);
         let mut calls = self.calls.export(now, bucket);
         let held = CallTable::export_held(&mut calls);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, held });
+        let endpoints = self.endpoints.export(bucket);
+        let is_agent = has_calls || !of_agent.is_empty() || !endpoints.is_empty();
+        let agent =
+            is_agent.then(|| EngineRecord::Agent { agent: Box::new(agent), transactions: of_agent, endpoints });
         self.show_gauges();
-        record.into_iter().chain(waiting).collect()
+        record.into_iter().chain(agent).chain(waiting).collect()
+    }
+
+    /// Takes out the calls and requests of the user agent in this bucket. Returns also whether there are any.
+    fn export_agent(&mut self, now: Now, bucket: u8) -> (AgentRecord, bool) {
+        let count = |agent: &UserAgent| agent.calls() + agent.requests() + agent.open_requests();
+        let before = count(&self.stack.agent);
+        let record = self.stack.agent.export(now, BucketSet::of(|other| other == bucket));
+        (record, count(&self.stack.agent) < before)
     }
 
     /// Takes over the state that another engine exported; timers continue.
@@ -92,6 +123,10 @@ impl Engine {
                 self.go_on_here(now, &arrival, &bytes, *progress, out);
             }
             EngineRecord::Held(held) => self.enter_held(now, held, out),
+            EngineRecord::Agent { agent, transactions, endpoints } => {
+                let moved = self.stack.import_agent(now, *agent, transactions);
+                self.endpoints.import(endpoints, &moved);
+            }
         }
     }
 

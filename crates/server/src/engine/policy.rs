@@ -26,6 +26,7 @@ impl Engine {
             self.pings.begin_again(now);
         }
         self.local_addresses = LocalAddresses::default();
+        self.balance_ports();
     }
 
     /// Returns the settings with which a kept request is parsed again, from the policy of the request.

@@ -7,10 +7,10 @@ use crate::stage::Stage;
 use crate::waiting::line_of;
 use std::net::SocketAddr;
 use strowger_core::routing::Request;
-use strowger_core::stack::{Incoming, Received};
+use strowger_core::stack::{Incoming, Received, Role};
 use strowger_core::transaction::ServerId;
 use strowger_core::{Arrival, Flow, Now, Outbox};
-use strowger_message::Method;
+use strowger_message::{Index, Limits, Message, Method};
 
 impl Engine {
     /// Reads a message and hands it on: responses to the roles of their transactions, requests to their first stage
@@ -76,11 +76,21 @@ impl Engine {
         match self.stack.core.place(now, request, handling.out) {
             Incoming::Request(id) => self.begin_new(&mut handling, id),
             Incoming::Absorbed | Incoming::Response { .. } | Incoming::Unmatched => (),
+            Incoming::Ack if self.is_of_agent(request) => {
+                self.confirm(request);
+                self.stack.with_agent(now, handling.out, |agent, round| agent.take_ack(round, request));
+            }
             Incoming::Ack => {
                 handling.progress.stage = Stage::Acknowledge;
                 self.advance(&mut handling);
             }
             Incoming::Cancel { cancel, invite } => {
+                let user = invite.map(|invite| self.stack.core.transactions.user(invite).role());
+                if let Some(Role::UserAgent(_)) = user {
+                    return self.stack.with_agent(now, handling.out, |agent, round| {
+                        agent.take_cancel(round, request, cancel, invite);
+                    });
+                }
                 handling.server = Some(cancel);
                 self.cancel(&mut handling, invite);
             }
@@ -101,11 +111,40 @@ impl Engine {
         if self.is_filtered(handling) {
             return;
         }
+        if self.is_of_agent(request) {
+            self.confirm(request);
+            return self.give_to_agent(handling);
+        }
         if self.shard.process_status.draining && request.to_tag.is_empty() && !self.decider().is_emergency_of(handling)
         {
             return self.reply(handling, Reply::shutting_down());
         }
         self.advance(handling);
+    }
+
+    /// Tells whether a request is of a dialog of the user agent. The tag of the agent proves the sender, since only the
+    /// peer of the dialog knows it.
+    fn is_of_agent(&self, request: &Request<'_>) -> bool {
+        let agent = &self.stack.agent;
+        agent.calls() > 0 && !request.to_tag.is_empty() && agent.owns(request.call_id, request.to_tag, request.from_tag)
+    }
+
+    /// Gives a request with its server transaction to the user agent, with a Contact that reaches its sender.
+    pub(crate) fn give_to_agent(&mut self, handling: &mut Handling<'_, '_>) {
+        let (now, request) = (handling.now, handling.request);
+        let Some(server) = handling.server else { return };
+        let Some(bytes) = self.decider().with_reachable_contact(request) else {
+            return self.stack.with_agent(now, handling.out, |agent, round| agent.take_request(round, request, server));
+        };
+        let mut index = Index::new();
+        let parsed = index.parse(&bytes, &Limits::UNLIMITED);
+        let message = Message::new(&bytes, &index);
+        match parsed.ok().and_then(|()| Request::of(message, request.arrival, request.call_hash).ok()) {
+            Some(request) => {
+                self.stack.with_agent(now, handling.out, |agent, round| agent.take_request(round, &request, server));
+            }
+            None => self.reply(handling, Reply::refused(400)),
+        }
     }
 
     /// Answers or drops a request for which the condition of a filter holds. Returns whether there is such a filter.
@@ -129,7 +168,7 @@ impl Engine {
     fn admit_beyond_bound(&mut self, handling: &Handling<'_, '_>) -> Option<ServerId> {
         let (now, request) = (handling.now, handling.request);
         let (message, arrival, call_hash) = (&request.message, request.arrival, request.call_hash);
-        let admitted = if self.decider().proves_dialog(now, request) {
+        let admitted = if self.is_of_agent(request) || self.decider().proves_dialog(now, request) {
             self.stack.core.transactions.admit_within_dialog(now, message, arrival, call_hash)?
         } else if request.method != Method::Cancel && self.decider().is_emergency_of(handling) {
             let is_known = self.decider().is_known_source(now, request);

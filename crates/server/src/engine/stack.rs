@@ -3,19 +3,23 @@
 use crate::policy::Policy;
 use crate::process_state::ProcessState;
 use strowger_config::{Config, KEPT_MEMORY};
-use strowger_core::Now;
+use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
 use strowger_core::proxy::{ContextRecord, Proxy};
 use strowger_core::registrar::Registrar;
 use strowger_core::stack::{Reading, Stack as Core};
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{Role, TransactionRecord, TransactionUser};
+use strowger_core::user_agent::{AgentRecord, MovedCalls, UserAgent};
+use strowger_core::{Now, Outbox, Round};
 
 /// State machines of one shard.
 pub(crate) struct Stack {
     /// Transactions and receive path.
     pub(crate) core: Core,
     pub(crate) proxy: Proxy,
+    /// User agent of the calls that this server answers itself.
+    pub(crate) agent: UserAgent,
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
     /// Number of shards at the last division of the memory bounds.
@@ -33,9 +37,18 @@ impl Stack {
         };
         let mut proxy = Proxy::new(policy.router.clone(), config.proxy_settings(), entropy.derive(b"proxy"));
         proxy.set_udp_only(shared.udp_only.clone());
+        // All its Call-IDs are those of peers, so it needs to know no buckets.
+        let agent = UserAgent::new(
+            policy.router.identity().clone(),
+            config.agent_settings(),
+            entropy.derive(b"agent"),
+            shared.call_secret,
+            BucketSet::ALL,
+        );
         Self {
             core: Core::new(config.timer_settings(), words(b"transactions"), Reading::new(shared.call_secret)),
             proxy,
+            agent,
             registrar: Registrar::default(),
             entropy,
             divided_among: 0,
@@ -44,7 +57,18 @@ impl Stack {
 
     /// Returns the moment of the next timer.
     pub(super) fn deadline(&mut self) -> Option<u64> {
-        sooner(self.core.transactions.deadline(), self.proxy.deadline())
+        sooner(self.core.transactions.deadline(), sooner(self.proxy.deadline(), self.agent.deadline()))
+    }
+
+    /// Runs `work` with the user agent.
+    pub(crate) fn with_agent<T>(
+        &mut self,
+        now: Now,
+        out: &mut Outbox,
+        work: impl FnOnce(&mut UserAgent, &mut Round<'_>) -> T,
+    ) -> T {
+        let Self { core, agent, .. } = self;
+        work(agent, &mut core.round(now, out))
     }
 
     /// Sets the limits of new messages, and the bounds of the transactions.
@@ -79,5 +103,19 @@ impl Stack {
         };
         let ids = self.core.transactions.import_all(now, transactions, user);
         self.proxy.settle(&moved, &ids);
+    }
+
+    /// Takes over calls of the user agent, with their transactions, that another stack exported. Returns their new keys.
+    pub(super) fn import_agent(
+        &mut self,
+        now: Now,
+        record: AgentRecord,
+        transactions: Vec<TransactionRecord>,
+    ) -> MovedCalls {
+        let calls = self.agent.import(now, record);
+        let user = |record: &TransactionRecord| calls.user(record).unwrap_or(TransactionUser::NONE);
+        let ids = self.core.transactions.import_all(now, transactions, user);
+        self.agent.settle(&calls, &ids);
+        calls
     }
 }

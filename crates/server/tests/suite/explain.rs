@@ -99,6 +99,7 @@ fn agrees(outcome: &ExplainedOutcome, source: &str, sent: &[(String, String)]) -
         ExplainedOutcome::Answer { status, .. } => answers == [*status],
         ExplainedOutcome::Drop => sent.is_empty(),
         ExplainedOutcome::Register => answers == [200],
+        ExplainedOutcome::Endpoint { .. } => answers == [200],
         ExplainedOutcome::Redirect { contacts } => {
             let text = &sent[0].1;
             matches!(answers[..], [300 | 302]) && contacts.iter().all(|to| text.contains(&format!("Contact: <{to}>")))
@@ -557,4 +558,14 @@ fn groups_of_gateways_are_said() {
         said.contains("\nif west is full:\nrule    yes all: true is true; limit west is full\nanswer  480: west\n"),
         "{said}"
     );
+}
+
+#[test]
+fn explain_names_the_endpoint_that_answers() {
+    let site = site(
+        "[media]\naddresses = [\"192.0.2.1\"]\n[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"\n",
+    );
+    let explained = explained(&site, ALICE, &invite(1, "sip:echo@example.org"));
+    assert_eq!(explained.course.outcome, ExplainedOutcome::Endpoint { name: "echo" });
+    assert!(explained.to_string().ends_with("\nanswer  200 by the endpoint echo, with media of this server\n"), "{explained}");
 }

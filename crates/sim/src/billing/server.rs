@@ -178,6 +178,8 @@ impl Server {
                     Effect::PersistCall { call, state } => self.change(now, call, OnDisk::State(state)),
                     Effect::FinishCall { call, rows } => self.change(now, call, OnDisk::LastWords(rows)),
                     Effect::DeleteCall { call } => self.change(now, call, OnDisk::Nothing),
+                    // No configuration of the simulation has media.
+                    Effect::Media { .. } => (),
                     Effect::Alias { .. } | Effect::SourceVerified(_) | Effect::WakePings | Effect::GiveBack => (),
                 }
             }

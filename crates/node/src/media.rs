@@ -1,0 +1,122 @@
+//! Media threads of a server, and the link of each shard to them.
+
+use crate::settings;
+use crate::shard::{Input, Shard};
+use anyhow::Context;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use strowger_config::Config;
+use strowger_core::entropy::Entropy;
+use strowger_media::session::{PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side};
+use strowger_net::Handle;
+use strowger_net::media::{MediaHandle, MediaThreads};
+
+/// Links of all shards. Each shard takes its own.
+#[derive(Default)]
+pub(crate) struct MediaLinks {
+    links: Mutex<Vec<Option<MediaLink>>>,
+    /// Shards, which the media threads wake; they own this.
+    shards: Weak<OnceLock<Handle<Shard>>>,
+}
+
+/// Link of one shard.
+pub(crate) struct MediaLink {
+    handle: MediaHandle,
+    /// Thread that is asked for ports next.
+    next: usize,
+}
+
+/// Starts the media threads for at most `shards` shards; without `media.addresses` there are none.
+///
+/// # Errors
+/// An address is not one of this machine, or there is no descriptor or thread left.
+pub(crate) fn start(
+    config: &Config,
+    shards: usize,
+    entropy: &Entropy,
+) -> anyhow::Result<(Option<MediaThreads>, MediaLinks)> {
+    let Some(settings) = settings::media(config) else { return Ok((None, MediaLinks::default())) };
+    let woken = Arc::new(OnceLock::<Handle<Shard>>::new());
+    let weak = Arc::downgrade(&woken);
+    let wake = move |shard: usize| {
+        if let Some(handle) = woken.get() {
+            handle.mailbox(shard).send(Input::Media);
+        }
+    };
+    let (threads, handles) = MediaThreads::start(&settings, shards, entropy, wake)
+        .context("media cannot be received at `media.addresses`")?;
+    let links = handles.into_iter().map(|handle| Some(MediaLink { handle, next: 0 })).collect();
+    Ok((Some(threads), MediaLinks { links: Mutex::new(links), shards: weak }))
+}
+
+impl MediaLinks {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<MediaLink>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the link of a shard that begins; `None` if there are no media threads.
+    pub(crate) fn take(&self, handle: &Handle<Shard>, shard: usize) -> Option<MediaLink> {
+        if let Some(shards) = self.shards.upgrade() {
+            shards.get_or_init(|| handle.clone());
+        }
+        self.lock().get_mut(shard)?.take()
+    }
+
+    /// Puts the link of a shard that ends back, for the next shard of this number.
+    pub(crate) fn put_back(&self, shard: usize, link: MediaLink) {
+        if let Some(place) = self.lock().get_mut(shard) {
+            *place = Some(link);
+        }
+    }
+}
+
+impl MediaLink {
+    /// Gives an order to its media thread; `thread`: `None` for orders about ports. Returns the event for the shard if
+    /// the thread cannot take the order: too many wait.
+    pub(crate) fn order(&mut self, thread: Option<u16>, order: SessionOrder) -> Option<SessionEvent> {
+        let order = match order {
+            SessionOrder::Return(ports) => {
+                self.give_back(&ports);
+                return None;
+            }
+            other => other,
+        };
+        let thread = thread.unwrap_or_else(|| {
+            self.next = (self.next + 1) % self.handle.threads().max(1);
+            self.next as u16
+        });
+        match self.handle.order(thread, order).err()? {
+            SessionOrder::Set { key, .. } => Some(SessionEvent::Silent { key, end: SessionEnd::Silence(Side::Near) }),
+            SessionOrder::Close { key } => Some(SessionEvent::Closed { key, streams: Vec::new() }),
+            SessionOrder::Lend { shard, .. } => Some(SessionEvent::Lent { shard, ports: Vec::new() }),
+            SessionOrder::Return(_) => None,
+        }
+    }
+
+    /// Gives ports back, each to its thread.
+    fn give_back(&mut self, ports: &[PortPair]) {
+        for thread in 0..self.handle.threads() as u16 {
+            let of_thread: Vec<PortPair> = ports.iter().copied().filter(|pair| pair.thread == thread).collect();
+            if !of_thread.is_empty() {
+                // A thread always takes ports back.
+                let _ = self.handle.order(thread, SessionOrder::Return(of_thread));
+            }
+        }
+    }
+
+    /// Takes the events since the last call.
+    pub(crate) fn events(&mut self) -> Vec<SessionEvent> {
+        let mut events = Vec::new();
+        self.handle.take_events(|_, event| events.push(event));
+        events
+    }
+}
+
+/// Returns the session of an event; `None`: the event is about the ports of its shard.
+pub(crate) const fn session_of(event: &SessionEvent) -> Option<SessionKey> {
+    match event {
+        SessionEvent::Heard { key, .. } | SessionEvent::Silent { key, .. } | SessionEvent::Closed { key, .. } => {
+            Some(*key)
+        }
+        SessionEvent::Lent { .. } => None,
+    }
+}

@@ -1,0 +1,45 @@
+//! Media threads of a server, without media: their orders are kept for the test, and ports are lent at once.
+
+use std::collections::VecDeque;
+use strowger_config::Media;
+use strowger_media::session::{PortPair, SessionEvent, SessionOrder, StreamReport};
+
+/// Free ports of a server, and the orders to its media threads.
+pub(crate) struct MediaThread {
+    free: VecDeque<PortPair>,
+    /// Orders about sessions that the test has not taken.
+    pub(crate) orders: Vec<SessionOrder>,
+}
+
+impl MediaThread {
+    /// Creates the media thread of a configuration.
+    pub(crate) fn new(media: &Media) -> Self {
+        let address = |address: usize| {
+            let first = media.ports.first.next_multiple_of(2);
+            let pair = move |n: usize| PortPair { thread: 0, address: address as u16, rtp: first + 2 * n as u16 };
+            (0..media.ports.pairs()).map(pair)
+        };
+        let free = (0..media.addresses.len()).flat_map(address).collect();
+        Self { free, orders: Vec::new() }
+    }
+
+    /// Carries out an order; returns its answer.
+    pub(crate) fn carry_out(&mut self, order: SessionOrder) -> Option<SessionEvent> {
+        let answer = match &order {
+            SessionOrder::Lend { shard, pairs } => {
+                let pairs = usize::from(*pairs).min(self.free.len());
+                return Some(SessionEvent::Lent { shard: *shard, ports: self.free.drain(..pairs).collect() });
+            }
+            SessionOrder::Return(ports) => {
+                self.free.extend(ports);
+                return None;
+            }
+            SessionOrder::Set { .. } => None,
+            SessionOrder::Close { key } => {
+                Some(SessionEvent::Closed { key: *key, streams: vec![(StreamReport::default(), None)] })
+            }
+        };
+        self.orders.push(order);
+        answer
+    }
+}

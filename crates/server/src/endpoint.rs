@@ -1,0 +1,152 @@
+//! Calls that this server answers itself (endpoints): the media of the caller go back to the caller.
+//!
+//! The user agent has the dialog of such a call, a media thread its session, and the table of calls its record, limits, place in lists
+//! and end. This module joins the three:
+//!
+//! 1. The rules name an endpoint ([`ServerRole::Echo`]). The engine takes free media ports, negotiates, enters the INVITE into the table of
+//!    calls, and gives it to the user agent (`answering.rs`).
+//! 2. Events of the user agent become notices for the table and orders to the media thread (`agent_events.rs`). The table ends a call by an
+//!    order, which the user agent carries out.
+//! 3. Events of the session come back from the media thread (`session_events.rs`).
+//!
+//! No media port is asked for while a caller waits: media threads lend ports to a shard in advance (`ports.rs`).
+
+mod agent_events;
+mod answering;
+mod ports;
+mod remote_target;
+mod session;
+mod session_events;
+
+use self::ports::MediaPorts;
+use self::session::{ClosingSession, Description, EndpointSession};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use strowger_core::user_agent::{CallKey, MovedCalls, RequestKey};
+use strowger_media::session::SessionKey;
+
+/// Role of this server for a request, by the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ServerRole {
+    /// Proxy (RFC 3261 section 16).
+    #[default]
+    Proxy,
+    /// Redirect server: the response names the places (RFC 3261 section 8.3).
+    Redirect,
+    /// Endpoint that sends the media of its caller back.
+    Echo,
+}
+
+impl ServerRole {
+    /// Tells whether this server itself answers the request.
+    pub(crate) const fn is_endpoint(self) -> bool {
+        matches!(self, Self::Echo)
+    }
+}
+
+/// Call of an endpoint, from its 200 on.
+#[derive(Debug, Serialize, Deserialize)]
+struct EndpointCall {
+    /// Context of the notices about its INVITE.
+    context: u64,
+    /// Key in the table of calls; `None` if the table does not have the call.
+    key: Option<u64>,
+    /// Context of the BYE to the caller that the table has ordered.
+    bye: Option<u64>,
+    /// OPTIONS to the caller that the table has ordered, and its context.
+    question: Option<(RequestKey, u64)>,
+    /// Set once the table knows that the call ends.
+    is_ending: bool,
+    session: EndpointSession,
+}
+
+/// INVITE that the user agent is about to take.
+#[derive(Debug)]
+struct Beginning {
+    context: u64,
+    key: Option<u64>,
+    session: EndpointSession,
+    description: Description,
+}
+
+/// Calls of endpoints in one shard, and its free media ports.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    calls: BTreeMap<CallKey, EndpointCall>,
+    /// Calls by their keys in the table of calls.
+    keys: BTreeMap<u64, CallKey>,
+    /// Calls by their sessions.
+    sessions: BTreeMap<u64, CallKey>,
+    /// Sessions whose end the media thread has not confirmed.
+    closing: BTreeMap<u64, ClosingSession>,
+    ports: MediaPorts,
+    beginning: Option<Beginning>,
+    /// Number of sessions that this shard has opened.
+    opened: u64,
+}
+
+/// Calls of endpoints that move with their bucket.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct EndpointRecord {
+    calls: Vec<(CallKey, EndpointCall)>,
+    closing: Vec<ClosingSession>,
+}
+
+impl EndpointRecord {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.closing.is_empty()
+    }
+}
+
+/// Returns the bucket of the call of a session, 0 to 255: the event of a session is for the shard that owns the bucket.
+pub const fn bucket_of(session: SessionKey) -> u8 {
+    session.0 as u8
+}
+
+impl Endpoints {
+    /// Returns the key of a new session of a call in this bucket. The key is unique in the process, also after the call has
+    /// moved to another shard.
+    fn next_session(&mut self, shard: usize, bucket: u8) -> u64 {
+        self.opened += 1;
+        self.opened << 24 | (shard as u64 & 0xffff) << 8 | u64::from(bucket)
+    }
+
+    fn insert(&mut self, call: CallKey, entry: EndpointCall) {
+        self.keys.extend(entry.key.map(|key| (key, call)));
+        self.sessions.insert(entry.session.key, call);
+        self.calls.insert(call, entry);
+    }
+
+    fn remove(&mut self, call: CallKey) -> Option<EndpointCall> {
+        let entry = self.calls.remove(&call)?;
+        self.sessions.remove(&entry.session.key);
+        if let Some(key) = entry.key.filter(|key| self.keys.get(key) == Some(&call)) {
+            self.keys.remove(&key);
+        }
+        Some(entry)
+    }
+
+    /// Takes out the calls of this bucket.
+    pub(crate) fn export(&mut self, bucket: u8) -> EndpointRecord {
+        let is_of = |session: u64| bucket_of(SessionKey(session)) == bucket;
+        let of_calls = self.calls.iter().filter(|(_, entry)| is_of(entry.session.key)).map(|(call, _)| *call);
+        let of_calls: Vec<CallKey> = of_calls.collect();
+        let closing: Vec<u64> = self.closing.keys().copied().filter(|session| is_of(*session)).collect();
+        EndpointRecord {
+            calls: of_calls.into_iter().filter_map(|call| Some((call, self.remove(call)?))).collect(),
+            closing: closing.into_iter().filter_map(|session| self.closing.remove(&session)).collect(),
+        }
+    }
+
+    /// Takes over the calls that another shard exported. `moved`: new keys of the user agent.
+    pub(crate) fn import(&mut self, record: EndpointRecord, moved: &MovedCalls) {
+        for (old, mut entry) in record.calls {
+            let question = entry.question.and_then(|(request, context)| Some((moved.request(request)?, context)));
+            entry.question = question;
+            if let Some(call) = moved.call(old) {
+                self.insert(call, entry);
+            }
+        }
+        self.closing.extend(record.closing.into_iter().map(|session| (session.key, session)));
+    }
+}

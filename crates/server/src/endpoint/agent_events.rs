@@ -1,0 +1,234 @@
+//! Events of the user agent, and orders of the table of calls to it.
+
+use super::session::{Description, EndpointSession};
+use super::{Beginning, EndpointCall};
+use crate::engine::{Engine, status_code};
+use std::net::IpAddr;
+use strowger_calls::OwnRequest;
+use strowger_calls::cdr_fields::reason;
+use strowger_core::notice::{Notice, NoticeEvent, Party};
+use strowger_core::routing::contact_repair::is_first_hop;
+use strowger_core::user_agent::{CallKey, Ending, Event, RequestKey, Span, auto_answer};
+use strowger_core::{Now, Outbox};
+use strowger_message::{Index, Limits, Message, Method};
+
+/// Cause of the end of a call by an endpoint.
+pub(super) struct Hangup {
+    /// Reason of the BYE (RFC 3326), with its line end.
+    reason: &'static [u8],
+    /// Q.850 cause of the reason.
+    cause: u16,
+}
+
+/// End after a silence of the caller: temporary failure.
+pub(super) const SILENT: Hangup = Hangup { reason: b"Reason: Q.850;cause=41;text=\"no media\"\r\n", cause: 41 };
+
+/// End after an ACK without an answer to the own offer: normal, unspecified.
+const NO_ANSWER: Hangup = Hangup { reason: b"Reason: Q.850;cause=31;text=\"no common codec\"\r\n", cause: 31 };
+
+/// Events of the user agent.
+impl Engine {
+    /// Handles the events of the user agent since the last call. Returns whether there were any.
+    pub(crate) fn take_agent_events(&mut self, now: Now, out: &mut Outbox) -> bool {
+        let mut is_any = false;
+        while let Some(event) = self.stack.agent.event() {
+            is_any = true;
+            self.on_agent_event(now, &event, out);
+        }
+        is_any
+    }
+
+    fn on_agent_event(&mut self, now: Now, event: &Event, out: &mut Outbox) {
+        match *event {
+            Event::Invited { call, .. } => self.invited(now, call, out),
+            Event::Offered { call, offer, update } => self.offered(now, call, (offer, update), out),
+            Event::Confirmed { call, body } => self.confirmed(now, call, body, out),
+            Event::Ended { call, by } => self.ended(now, call, by, out),
+            Event::Reply { request, status, .. } => self.question_answered(request, status),
+            Event::Request { request, .. } => self.stack.with_agent(now, out, |agent, round| {
+                if !auto_answer(agent, round, event) {
+                    agent.respond(round, request, 501, b"", b"");
+                }
+            }),
+            // A refresh of the session, which the user agent has answered or made.
+            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } => (),
+            // Requests go to the source of the INVITE.
+            Event::Unresolved { .. } => (),
+            // An endpoint rings nowhere, makes no call and no registration.
+            Event::Acknowledged { .. }
+            | Event::Progress { .. }
+            | Event::Answered { .. }
+            | Event::Failed { .. }
+            | Event::Redirected { .. }
+            | Event::Registered { .. }
+            | Event::RegistrationFailed { .. }
+            | Event::Unregistered { .. } => (),
+        }
+    }
+
+    /// Answers an INVITE with 200.
+    fn invited(&mut self, now: Now, call: CallKey, out: &mut Outbox) {
+        let Some(beginning) = self.endpoints.beginning.take() else {
+            // No INVITE begins a call here without ports.
+            return self.stack.with_agent(now, out, |agent, round| agent.reject(round, call, 500));
+        };
+        let Beginning { context, key, mut session, description: Description { text, streams } } = beginning;
+        if let Some(streams) = streams {
+            let order = session.set(streams, self.nat_source());
+            self.effects.push(order);
+        }
+        let from = out.start();
+        self.stack.with_agent(now, out, |agent, round| agent.answer(round, call, &text));
+        let bytes = from..out.bytes.len();
+        let entry = EndpointCall { context, key, bye: None, question: None, is_ending: false, session };
+        self.endpoints.insert(call, entry);
+        let event = NoticeEvent::Answered { status: 200, first: true, bytes, after: None };
+        self.take_notice(now, &Notice { context, event }, out);
+    }
+
+    /// Answers a re-INVITE or an UPDATE: hold, resumption, another address or codec.
+    fn offered(&mut self, now: Now, call: CallKey, (offer, is_update): (Span, bool), out: &mut Outbox) {
+        let (offer, nat) = (self.stack.agent.text(offer).to_vec(), self.nat_source());
+        let offer = (!offer.is_empty()).then_some(&offer[..]);
+        let described = match self.endpoints.calls.get_mut(&call) {
+            Some(entry) => match entry.session.describe(offer) {
+                Ok(Description { text, streams }) => {
+                    self.effects.extend(streams.map(|streams| entry.session.set(streams, nat)));
+                    Ok(text)
+                }
+                Err(refusal) => Err(refusal.status()),
+            },
+            None => Err(481),
+        };
+        match described {
+            Ok(text) => {
+                self.stack.with_agent(now, out, |agent, round| match is_update {
+                    true => agent.answer_update(round, call, &text),
+                    false => agent.answer(round, call, &text),
+                });
+            }
+            Err(status) => self.stack.with_agent(now, out, |agent, round| match is_update {
+                true => agent.reject_update(round, call, status),
+                false => agent.reject(round, call, status),
+            }),
+        }
+    }
+
+    /// Handles the ACK of a 200, which has the answer if the 200 had the offer.
+    fn confirmed(&mut self, now: Now, call: CallKey, body: Span, out: &mut Outbox) {
+        let (answer, nat) = (self.stack.agent.text(body).to_vec(), self.nat_source());
+        let Some(entry) = self.endpoints.calls.get_mut(&call).filter(|entry| entry.session.has_offered()) else {
+            return;
+        };
+        match entry.session.answered(&answer) {
+            Some(streams) => self.effects.push(entry.session.set(streams, nat)),
+            None => self.end_endpoint(now, call, &NO_ANSWER, out),
+        }
+    }
+
+    /// Handles the end of a dialog.
+    fn ended(&mut self, now: Now, call: CallKey, by: Ending, out: &mut Outbox) {
+        let message = self.stack.agent.message();
+        let (status, cause) = (status_code(message), cause_of_bye(message));
+        let Some(EndpointCall { context, bye, is_ending, session, .. }) = self.endpoints.remove(call) else { return };
+        self.close_session(session);
+        match bye {
+            // Without a response the BYE has timed out.
+            Some(bye) if by == Ending::Local => self.report_own(bye, status.unwrap_or(408)),
+            // The caller has ended the dialog as well.
+            Some(bye) => self.report_own(bye, 200),
+            None if is_ending => (),
+            None => {
+                let by = if by == Ending::Remote { Party::Caller } else { Party::Callee };
+                let event = NoticeEvent::HungUp { by, cause };
+                self.take_notice(now, &Notice { context, event }, out);
+            }
+        }
+    }
+
+    fn close_session(&mut self, session: EndpointSession) {
+        match session.close() {
+            Ok((order, closing)) => {
+                self.endpoints.closing.insert(closing.key, closing);
+                self.effects.push(order);
+            }
+            Err(ports) => self.endpoints.ports.put_back(ports),
+        }
+    }
+
+    /// Handles the final response to an OPTIONS that the table of calls has ordered.
+    fn question_answered(&mut self, request: RequestKey, status: u16) {
+        let is_asked = |entry: &&mut EndpointCall| entry.question.is_some_and(|(asked, _)| asked == request);
+        let entry = self.endpoints.calls.values_mut().find(is_asked);
+        if let Some((_, context)) = entry.and_then(|entry| entry.question.take()) {
+            self.report_own(context, status);
+        }
+    }
+
+    /// Returns the source of the message of the last event if its sender is behind NAT: the sender itself wrote the only
+    /// Via, and with another address.
+    fn nat_source(&self) -> Option<IpAddr> {
+        let agent = &self.stack.agent;
+        let source = agent.arrival()?.remote.ip().to_canonical();
+        let mut index = Index::new();
+        index.parse(agent.message(), &Limits::UNLIMITED).ok()?;
+        let message = Message::new(agent.message(), &index);
+        let sent_by = message.via().ok()?.host.ip()?.to_canonical();
+        (is_first_hop(&message) && sent_by != source).then_some(source)
+    }
+}
+
+/// Returns the Q.850 cause of a BYE.
+fn cause_of_bye(bytes: &[u8]) -> Option<u16> {
+    let mut index = Index::new();
+    index.parse(bytes, &Limits::UNLIMITED).ok()?;
+    reason(&Message::new(bytes, &index))
+}
+
+/// Orders to the user agent.
+impl Engine {
+    /// Carries out an order of the table of calls about the call with this key. `context`: context of the notice about the result.
+    pub(crate) fn order_leg(
+        &mut self,
+        now: Now,
+        (key, context): (u64, u64),
+        (party, kind): (Party, OwnRequest),
+        out: &mut Outbox,
+    ) {
+        let call = self.endpoints.keys.get(&key).copied();
+        let Some((call, entry)) = call.and_then(|call| Some((call, self.endpoints.calls.get_mut(&call)?))) else {
+            // No dialog is left.
+            return self.report_own(context, 481);
+        };
+        match (party, kind) {
+            (Party::Callee, _) => self.report_own(context, 200),
+            (Party::Caller, OwnRequest::Bye) => {
+                entry.bye = Some(context);
+                if !std::mem::replace(&mut entry.is_ending, true) {
+                    self.stack.with_agent(now, out, |agent, round| agent.hang_up(round, call));
+                }
+            }
+            (Party::Caller, OwnRequest::Question) => {
+                let asked = self.stack.with_agent(now, out, |agent, round| {
+                    agent.request_within(round, call, Method::Options, b"", b"")
+                });
+                match asked {
+                    Ok(request) => entry.question = Some((request, context)),
+                    Err(_) => self.report_own(context, 481),
+                }
+            }
+        }
+    }
+
+    /// Ends a call: the caller gets a BYE with the reason.
+    pub(super) fn end_endpoint(&mut self, now: Now, call: CallKey, hangup: &Hangup, out: &mut Outbox) {
+        let Some(entry) = self.endpoints.calls.get_mut(&call) else { return };
+        let context = entry.context;
+        if std::mem::replace(&mut entry.is_ending, true) {
+            return;
+        }
+        self.stack.with_agent(now, out, |agent, round| agent.hang_up_with(round, call, hangup.reason));
+        let event = NoticeEvent::HungUp { by: Party::Callee, cause: Some(hangup.cause) };
+        self.take_notice(now, &Notice { context, event }, out);
+    }
+}
