@@ -57,9 +57,16 @@ impl Capabilities {
     pub fn write(&self, out: &mut Vec<u8>) {
         self.write_allow(out);
         let adds_timer = self.session_timer.is_some() && !listed(&self.supported).any(|option| option == TIMER);
-        let options = [&self.supported[..], if adds_timer { TIMER } else { b"" }];
-        let options: Vec<&[u8]> = options.into_iter().filter(|options| !options.is_empty()).collect();
-        write_line(b"Supported: ", &options.join(&b", "[..]), out);
+        if self.supported.is_empty() && !adds_timer {
+            return;
+        }
+        out.extend_from_slice(b"Supported: ");
+        out.extend_from_slice(&self.supported);
+        if adds_timer {
+            out.extend_from_slice(if self.supported.is_empty() { b"" } else { b", " });
+            out.extend_from_slice(TIMER);
+        }
+        out.extend_from_slice(b"\r\n");
     }
 
     /// Writes Allow.
