@@ -9,6 +9,7 @@
 //! | [`transaction`] | section 17 | matching, retransmission, time-outs |
 //! | [`dialog`] | section 12 | state that two user agents share |
 //! | [`user_agent`] | sections 8, 10.2, 13 to 15 | calls, registrations and messages of thousands of phones |
+//! | [`b2bua`] | RFC 3264 | calls joined in pairs: descriptions of both legs |
 //! | [`routing`] | sections 16.3 to 16.6 | target of a request by its Routes, its Request-URI and our names |
 //! | [`proxy`] | section 16 | forwarding, forking, choice of the response |
 //! | [`registrar`] | section 10.3 | changes of bindings |
@@ -150,6 +151,8 @@
 //! | large request kept in part | `transaction/abridged.rs` |
 //! | ACK and CANCEL of a forwarded INVITE | `transaction/ack_cancel.rs` |
 //! | To tag of own responses | `routing/own_tag.rs` |
+//! | offers and answers of both legs; of an echo | `b2bua/negotiation/mod.rs`; `endpoint.rs`, `endpoint_answer` |
+//! | payload types and version of a leg | `b2bua/negotiation/leg.rs`, `number`, `write` |
 //! | names of this server, own Routes | `routing/identity.rs`, `domain_of`; `routing/route.rs`, `is_own` |
 //! | listener for a next hop | `routing/identity.rs` |
 //! | reach of an address; addresses of the machine | `routing/scope.rs`; `machine.rs` |
@@ -166,6 +169,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod b2bua;
 mod base64;
 pub mod call;
 pub mod dialog;

@@ -3,6 +3,7 @@
 mod allocation;
 mod bridge;
 mod dialog;
+mod negotiation;
 mod proxy;
 mod record;
 mod registrar;

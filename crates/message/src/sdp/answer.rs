@@ -6,10 +6,10 @@ use super::attribute::{Direction, Fmtp, RtpMap};
 use super::build::SdpBuilder;
 use super::codec::Codec;
 use super::connection::{Connection, address_type};
-use super::description::{Sdp, Section};
+use super::description::Sdp;
 use super::media::Media;
 use super::origin::Origin;
-use super::{fields, write_number};
+use super::write_number;
 
 /// Description of this side of a call.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +127,7 @@ pub fn answer(offer: &Sdp<'_>, local: &Local<'_>) -> Vec<u8> {
                 let direction = audio.direction.answered(local.direction);
                 medium(builder, local, &audio.formats, direction)
             }
-            _ => builder.media(&refused(section)),
+            _ => builder.media(&section.refused()),
         };
     }
     builder.build()
@@ -189,17 +189,6 @@ fn medium(
         builder = builder.attribute("ptime", Some(ptime.to_string().as_bytes()));
     }
     builder.attribute(direction.name(), None)
-}
-
-/// Creates the line that refuses a medium, with as many of its fields as can be read.
-fn refused<'a>(section: Section<'_, 'a>) -> Media<'a> {
-    if let Some(media) = section.media() {
-        return Media { port: 0, count: None, ..media };
-    }
-    let mut rest = fields(section.value(b'm').unwrap_or_default());
-    let kind = rest.next().unwrap_or(b"audio");
-    let protocol = rest.nth(1).unwrap_or(b"RTP/AVP");
-    Media::new(kind, 0, protocol, rest.next().unwrap_or(b"0"))
 }
 
 #[cfg(test)]

@@ -79,8 +79,8 @@ impl Write for Connection<'_> {
     }
 }
 
-/// Address type of an IP address.
-pub(super) fn address_type(ip: IpAddr) -> &'static str {
+/// Returns the address type of an IP address: `IP4` or `IP6`.
+pub fn address_type(ip: IpAddr) -> &'static str {
     if ip.is_ipv4() { "IP4" } else { "IP6" }
 }
 

@@ -8,7 +8,7 @@ use super::error::{SdpError, SdpReason};
 use super::media::Media;
 use super::origin::Origin;
 use super::timing::Timing;
-use super::{number, trim};
+use super::{fields, number, trim};
 
 /// Bounds of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,6 +256,18 @@ impl<'s, 'a> Section<'s, 'a> {
     /// Returns the `m=` line; `None` in the session's section or if it cannot be read.
     pub fn media(self) -> Option<Media<'a>> {
         Media::parse(self.value(b'm')?)
+    }
+
+    /// Returns the line that refuses this medium in an answer, with as many fields of its `m=` as can be read (RFC 3264
+    /// section 6).
+    pub fn refused(self) -> Media<'a> {
+        if let Some(media) = self.media() {
+            return Media { port: 0, count: None, ..media };
+        }
+        let mut rest = fields(self.value(b'm').unwrap_or_default());
+        let kind = rest.next().unwrap_or(b"audio");
+        let protocol = rest.nth(1).unwrap_or(b"RTP/AVP");
+        Media::new(kind, 0, protocol, rest.next().unwrap_or(b"0"))
     }
 
     /// Returns the information, `i=`.

@@ -39,7 +39,7 @@ pub use answer::{Audio, Local, answer, audio, offer};
 pub use attribute::{Attribute, Direction, Fmtp, Rtcp, RtpMap};
 pub use build::SdpBuilder;
 pub use codec::Codec;
-pub use connection::{Bandwidth, Connection, Key};
+pub use connection::{Bandwidth, Connection, Key, address_type};
 pub use description::{Sdp, SdpLimits, SdpLine, Section};
 pub use edit::{Part, SdpEdit};
 pub use error::{SdpError, SdpReason};
