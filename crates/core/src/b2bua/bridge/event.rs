@@ -51,6 +51,6 @@ pub enum BridgeEnd {
     Side(Side),
     /// The far side did not answer the INVITE, or a side did not answer a change of the session, in time.
     TimedOut,
-    /// The descriptions of the sides do not fit, or one is malformed; the near side got this status, or BYE.
-    Description(u16),
+    /// The bridge refused the INVITE or an offer with this status; a side that was up got BYE.
+    Refused(u16),
 }

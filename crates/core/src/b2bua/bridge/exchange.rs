@@ -74,8 +74,7 @@ impl Pair {
         }
         let until = cx.round.now.mono + if is_update { cx.settings.answer } else { cx.settings.ringing };
         if text.is_empty() {
-            let sent = self.send_reinvite(cx, side.other(), b"");
-            return match sent {
+            return match self.send_offer(cx, side.other(), b"", false) {
                 Ok(()) => self.exchange = Some(Exchange::Asked { by: side, until }),
                 Err(_) => self.refuse(cx, side, reply, 491, b""),
             };
@@ -104,10 +103,10 @@ impl Pair {
 
     /// Tells whether an UPDATE with an offer may go to the near side before the call is up (RFC 3311 section 5.1).
     fn can_update_near(&self) -> bool {
-        self.near.updates && self.is_near_reliable && self.forks.described.is_some()
+        self.near.updates && self.invite.is_reliable && self.forks.described.is_some()
     }
 
-    /// Sends an offer to a side, by UPDATE if `is_update` and the side allows it.
+    /// Sends an offer to a side, by UPDATE if `is_update` and the side allows it; an empty offer asks for one.
     fn send_offer(&self, cx: &mut Context<'_, '_>, to: Side, offer: &[u8], is_update: bool) -> Result<(), NotNow> {
         let (call, updates, leg) = match to {
             Side::Near => (self.near.call, self.near.updates, None),
@@ -117,12 +116,6 @@ impl Pair {
         if self.is_early() || is_update && updates {
             return cx.agent.update(cx.round, LegKey { call, leg }, offer);
         }
-        cx.agent.reinvite(cx.round, call, offer)
-    }
-
-    /// Sends a re-INVITE to a side; an empty offer asks for one.
-    fn send_reinvite(&self, cx: &mut Context<'_, '_>, to: Side, offer: &[u8]) -> Result<(), NotNow> {
-        let call = self.call(to).ok_or(NotNow::NoDialog)?;
         cx.agent.reinvite(cx.round, call, offer)
     }
 
@@ -156,7 +149,7 @@ impl Pair {
     /// Handles the ACK of our 2xx.
     pub(super) fn confirmed(&mut self, cx: &mut Context<'_, '_>, side: Side, body: &[u8]) {
         if side == Side::Near {
-            self.is_near_confirmed = true;
+            self.invite.is_confirmed = true;
         }
         let is_answer = matches!(
             self.exchange,
@@ -179,6 +172,10 @@ impl Pair {
             Some(Exchange::Asked { by, .. }) if by.other() == side => {
                 self.exchange = None;
                 self.refuse(cx, by, Reply::Answer, 500, b"");
+            }
+            // The 2xx of a refresh by the agent, or of an offer whose other side has given up.
+            None if !body.is_empty() && self.leg(side).media.state.sent() == self.leg(side).media.state.local() => {
+                self.note_answer(side, body);
             }
             _ => return,
         }
@@ -260,10 +257,10 @@ impl Pair {
             Reply::Prack(leg) => {
                 let key = LegKey { call, leg: Some(leg) };
                 if cx.agent.hang_up_leg(cx.round, key, headers).is_err() {
-                    self.release(cx, BridgeEnd::Description(status), status, headers);
+                    self.release(cx, BridgeEnd::Refused(status), status, headers);
                 }
             }
-            Reply::Acknowledge => self.release(cx, BridgeEnd::Description(status), status, headers),
+            Reply::Acknowledge => self.release(cx, BridgeEnd::Refused(status), status, headers),
             Reply::Nothing(_) => (),
         }
     }
@@ -271,7 +268,7 @@ impl Pair {
     /// Continues after an exchange: with the offers that wait, and with the description of the dialog that has won.
     fn go_on(&mut self, cx: &mut Context<'_, '_>) {
         self.next_offer(cx);
-        let is_free = self.exchange.is_none() && self.stage == Stage::Up && self.is_near_confirmed;
+        let is_free = self.exchange.is_none() && self.stage == Stage::Up && self.invite.is_confirmed;
         if is_free
             && let Some(number) = self.forks.current
             && self.forks.described != Some(number)
@@ -282,7 +279,7 @@ impl Pair {
 
     /// Passes the next offer that waits on to the near side.
     pub(super) fn next_offer(&mut self, cx: &mut Context<'_, '_>) {
-        while self.exchange.is_none() && (self.is_early() || self.is_near_confirmed) {
+        while self.exchange.is_none() && (self.is_early() || self.invite.is_confirmed) {
             let Some(WaitingOffer { reply, text, until }) = self.waiting.pop_front() else { return };
             if let Reply::Prack(number) = reply {
                 self.select(number);

@@ -15,9 +15,10 @@
 //! |---|---|---|
 //! | 100, 199 | any | nothing; the agent has sent its own 100 |
 //! | 101 to 198 | any | the same status; reliable if the near side supports 100rel, whatever the far side does |
+//! | 101 to 198 without an offer | waits for the offer | the same status, not reliable; nothing if the near side requires 100rel |
 //! | 18x with the first answer | offered | 18x with the answer |
 //! | 18x with the same answer again | offered | 18x without description |
-//! | 18x with another answer, of the same dialog or of another one of a fork | has 100rel and UPDATE | UPDATE with the new description, unless the near side has it already |
+//! | 18x with another answer, of this or another dialog of a fork | has 100rel and UPDATE | UPDATE with the new description, if it differs |
 //! | the same | else | 18x without description; the 200 keeps the first answer, and a re-INVITE after the ACK offers the new one |
 //! | 2xx | offered | 200, with the answer unless a reliable 18x had it |
 //! | 2xx without an answer to the offer | offered | 502; BYE to the far side |

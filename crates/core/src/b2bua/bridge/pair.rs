@@ -93,14 +93,7 @@ pub(super) struct Pair {
     pub(super) near: Leg,
     pub(super) far: Leg,
     pub(super) stage: Stage,
-    /// Set if the near INVITE had an offer.
-    pub(super) has_offer: bool,
-    /// Set if provisional responses to the near INVITE are reliable.
-    pub(super) is_near_reliable: bool,
-    /// Set once the near INVITE was answered by 200.
-    pub(super) is_near_answered: bool,
-    /// Set once the near side has acknowledged the 200.
-    pub(super) is_near_confirmed: bool,
+    pub(super) invite: NearInvite,
     pub(super) forks: Forks,
     /// Exchange of offer and answer between the sides that is open.
     pub(super) exchange: Option<Exchange>,
@@ -111,6 +104,22 @@ pub(super) struct Pair {
     pub(super) streams: Vec<Option<BridgedStream>>,
     /// Timer, and the moment of its end.
     pub(super) timer: (Stamp, Option<u64>),
+}
+
+/// INVITE of the near side, and its responses.
+#[derive(Debug)]
+pub(super) struct NearInvite {
+    pub(super) has_offer: bool,
+    /// Set if its provisional responses are reliable.
+    pub(super) is_reliable: bool,
+    /// Set if none may be unreliable.
+    pub(super) requires_reliable: bool,
+    /// Set once it was answered by 200.
+    pub(super) is_answered: bool,
+    /// Set once the ACK of the 200 was received.
+    pub(super) is_confirmed: bool,
+    /// Header lines for the far INVITE.
+    pub(super) passed: Vec<u8>,
 }
 
 /// Dialogs that the far INVITE has made.
@@ -137,7 +146,7 @@ impl Forks {
 }
 
 /// Number of no dialog: the near side has a description of a far call that is over.
-const NO_DIALOG: u16 = u16::MAX;
+pub(super) const NO_DIALOG: u16 = u16::MAX;
 
 impl Leg {
     fn new(call: Option<CallKey>, media: LegMedia, updates: bool) -> Self {
@@ -159,10 +168,14 @@ impl Pair {
             near: Leg::new(Some(near), near_media, invite.allows_update == Some(true)),
             far: Leg::new(None, far_media, false),
             stage: Stage::Inviting { until: u64::MAX },
-            has_offer: false,
-            is_near_reliable: is_supported || invite.requires_reliable,
-            is_near_answered: false,
-            is_near_confirmed: false,
+            invite: NearInvite {
+                has_offer: false,
+                is_reliable: is_supported || invite.requires_reliable,
+                requires_reliable: invite.requires_reliable,
+                is_answered: false,
+                is_confirmed: false,
+                passed: invite.passed.clone(),
+            },
             forks: Forks::new(base),
             exchange: None,
             waiting: VecDeque::new(),

@@ -36,7 +36,7 @@ impl Pair {
         self.waiting.clear();
         self.drop_carried(cx);
         if let Some(call) = self.near.call {
-            if !self.is_near_answered {
+            if !self.invite.is_answered {
                 cx.agent.reject_with(cx.round, call, status, headers);
             }
             // A call that was refused is over; one whose 2xx waits for a PRACK is refused by this.

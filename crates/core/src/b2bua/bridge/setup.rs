@@ -2,7 +2,7 @@
 
 use super::event::BridgeEnd;
 use super::exchange::{Exchange, Reply, WaitingOffer};
-use super::pair::{Pair, Side, Stage};
+use super::pair::{NO_DIALOG, Pair, Side, Stage};
 use super::passed_headers::Facts;
 use super::{BridgeEvent, Context, PairKey};
 use crate::user_agent::{Content, Invite};
@@ -13,18 +13,18 @@ pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
 impl Pair {
     /// Makes the far call.
     pub(super) fn start(&mut self, cx: &mut Context<'_, '_>, invite: &Facts, offer: &[u8], far: &Invite<'_>) {
-        self.has_offer = !offer.is_empty();
+        self.invite.has_offer = !offer.is_empty();
         if invite.has_replaces {
             // RFC 3891 section 3: no dialog of ours is found by it.
-            return self.release(cx, BridgeEnd::Description(481), 481, b"");
+            return self.release(cx, BridgeEnd::Refused(481), 481, b"");
         }
-        let description = if self.has_offer { self.offer(Side::Near, offer) } else { Ok(Vec::new()) };
+        let description = if self.invite.has_offer { self.offer(Side::Near, offer) } else { Ok(Vec::new()) };
         match description {
             Ok(description) => {
                 self.forks.base = self.far.media.state.clone();
-                self.invite(cx, far, &description, &invite.passed);
+                self.call_far(cx, far, &description);
             }
-            Err(status) => self.release(cx, BridgeEnd::Description(status), status, b""),
+            Err(status) => self.release(cx, BridgeEnd::Refused(status), status, b""),
         }
     }
 
@@ -33,16 +33,16 @@ impl Pair {
         if !matches!(self.stage, Stage::Redirected { .. }) {
             return;
         }
-        let description = if self.has_offer { self.forks.base.sent().to_vec() } else { Vec::new() };
+        let description = if self.invite.has_offer { self.forks.base.sent().to_vec() } else { Vec::new() };
         self.far.media.state = self.forks.base.clone();
         self.forget_dialogs();
-        self.invite(cx, far, &description, b"");
+        self.call_far(cx, far, &description);
     }
 
-    fn invite(&mut self, cx: &mut Context<'_, '_>, far: &Invite<'_>, offer: &[u8], passed: &[u8]) {
-        let headers = [far.headers, passed].concat();
+    fn call_far(&mut self, cx: &mut Context<'_, '_>, far: &Invite<'_>, offer: &[u8]) {
+        let headers = [far.headers, &self.invite.passed[..]].concat();
         let mut capabilities = far.capabilities.unwrap_or_else(|| &cx.agent.settings().capabilities).clone();
-        if !self.has_offer && !(self.is_near_reliable && self.near.updates) {
+        if !self.invite.has_offer && !(self.invite.is_reliable && self.near.updates) {
             // A reliable response would have an offer, whose answer the near side could not give before the 200.
             let options = capabilities.supported.split(|&b| b == b',').map(<[u8]>::trim_ascii);
             let options: Vec<&[u8]> = options.filter(|option| !option.eq_ignore_ascii_case(b"100rel")).collect();
@@ -56,7 +56,7 @@ impl Pair {
                 cx.index.calls.insert(call, (cx.id, Side::Far));
                 self.ring_on(cx);
             }
-            Err(_) => self.release(cx, BridgeEnd::Description(500), 500, b""),
+            Err(_) => self.release(cx, BridgeEnd::Refused(500), 500, b""),
         }
     }
 
@@ -89,7 +89,7 @@ impl Pair {
             return self.offered_early(cx, number, status, body);
         }
         // Without an offer of the near side, a description in an unreliable response is a forecast (RFC 3262 section 5).
-        let has_answer = self.has_offer && !body.is_empty() && facts.has_description();
+        let has_answer = self.invite.has_offer && !body.is_empty() && facts.has_description();
         if !has_answer || !self.is_news(number, body) {
             return self.ring(cx, status, b"");
         }
@@ -110,10 +110,15 @@ impl Pair {
         }
     }
 
-    /// Sends a provisional response to the near side.
+    /// Sends a provisional response to the near side. If that side waits for an offer, one without offer must not be reliable (RFC 3262
+    /// section 5).
     fn ring(&self, cx: &mut Context<'_, '_>, status: u16, body: &[u8]) {
-        if let Some(call) = self.near.call {
+        let Some(call) = self.near.call else { return };
+        let lacks_offer = !self.invite.has_offer && self.forks.described.is_none() && body.is_empty();
+        if !lacks_offer || !self.invite.is_reliable {
             cx.agent.ring(cx.round, call, status, body);
+        } else if !self.invite.requires_reliable {
+            cx.agent.ring_unreliably(cx.round, call, status, b"");
         }
     }
 
@@ -138,7 +143,7 @@ impl Pair {
         let until = cx.round.now.mono + cx.settings.answer;
         let reply = Reply::Prack(number);
         let is_first = self.forks.described.is_none() && self.exchange.is_none() && self.waiting.is_empty();
-        if !is_first || !self.is_near_reliable {
+        if !is_first || !self.invite.is_reliable {
             self.ring(cx, status, b"");
             self.waiting.push_back(WaitingOffer { reply, text: body.to_vec(), until });
             return self.next_offer(cx);
@@ -178,36 +183,37 @@ impl Pair {
                         self.exchange = Some(Exchange::Offered { from, reply, until });
                         description = offer;
                     }
-                    Err(status) => return self.release(cx, BridgeEnd::Description(status), status, b""),
+                    Err(status) => return self.release(cx, BridgeEnd::Refused(status), status, b""),
                 }
             } else {
                 self.waiting.push_back(WaitingOffer { reply: Reply::Acknowledge, text: body.to_vec(), until });
             }
-        } else if !self.has_offer && self.forks.described.is_none() {
-            return self.release(cx, BridgeEnd::Description(502), 502, b"");
-        } else if self.has_offer {
+        } else if !self.invite.has_offer && self.forks.described.is_none() {
+            return self.release(cx, BridgeEnd::Refused(502), 502, b"");
+        } else if self.invite.has_offer {
             let has_answer = !body.is_empty() && facts.has_description();
             let is_news = has_answer && self.is_news(number, body);
             if self.forks.described.is_none() {
-                match if has_answer { self.answer(Side::Near, body) } else { Err(502) } {
+                let answer = if has_answer { self.answer(Side::Near, body) } else { Err(502) };
+                match answer {
                     Ok(answer) => {
                         self.forks.described = Some(number);
                         description = answer;
                     }
-                    Err(status) => return self.release(cx, BridgeEnd::Description(status), status, b""),
+                    Err(status) => return self.release(cx, BridgeEnd::Refused(status), status, b""),
                 }
             } else {
                 if is_news {
                     self.note_answer(Side::Far, body);
                     self.forks.described = self.forks.described.filter(|described| *described != number);
                 }
-                if !self.is_near_reliable {
+                if !self.invite.is_reliable {
                     // RFC 3261 section 13.2.1: the answer of the 18x once more.
                     description = self.near.media.state.local().to_vec();
                 }
             }
         }
-        self.is_near_answered = true;
+        self.invite.is_answered = true;
         if let Some(call) = self.near.call {
             cx.agent.answer(cx.round, call, Content { body: &description, ..Content::default() });
         }
@@ -254,7 +260,7 @@ impl Pair {
         if matches!(self.stage, Stage::Ending(_)) {
             return;
         }
-        self.drop_exchange_of_others(cx, u16::MAX);
+        self.drop_exchange_of_others(cx, NO_DIALOG);
         self.exchange = self.exchange.take().filter(|open| matches!(open, Exchange::Offered { from: Side::Far, .. }));
         self.stage = Stage::Redirected { until: cx.round.now.mono + cx.settings.ringing };
         cx.events.push_back(BridgeEvent::Redirected { pair: PairKey(cx.id), status, target });

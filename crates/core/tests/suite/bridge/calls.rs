@@ -6,10 +6,6 @@ use std::rc::Rc;
 use strowger_core::b2bua::bridge::{BridgeEnd, BridgeEvent, Side};
 use strowger_core::user_agent::{Content, Ending, Event, Invite, Reliability, UserAgentSettings};
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 #[test]
 fn a_call_is_bridged_and_either_side_ends_it() {
     for ends in [NEAR, FAR] {

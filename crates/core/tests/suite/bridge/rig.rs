@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use strowger_core::Round;
 use strowger_core::b2bua::bridge::{Bridge, BridgeEvent, BridgeSettings, BridgedCall, LegMedia};
 use strowger_core::b2bua::negotiation::{LegPolicy, LegState, LocalStream};
-use strowger_core::user_agent::{AccountKey, CallKey, Event, Invite, UserAgentSettings};
+use strowger_core::user_agent::{AccountKey, CallKey, Event, Invite, UserAgent, UserAgentSettings};
 
 pub(crate) use crate::user_agent::rig::{Heard, Net, quiet, respond, with_body};
 
@@ -24,6 +25,10 @@ pub(crate) struct Bridged {
     pub(crate) bridge: Rc<RefCell<Bridge>>,
     /// Account of the next far calls.
     pub(crate) account: Rc<Cell<Option<AccountKey>>>,
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Returns a description of a phone with one stream of audio. `formats`: payload types, `0` and `8`.
@@ -72,7 +77,7 @@ impl Bridged {
         let (own, own_account, far) = (Rc::clone(&bridge), Rc::clone(&account), far_call(&net, far));
         let phone = &mut net.phones[BRIDGE];
         phone.auto_answer = false;
-        phone.owner = Some(Box::new(move |agent, round, event| {
+        phone.owner = Some(Box::new(move |agent: &mut UserAgent, round: &mut Round<'_>, event: &Event| {
             let mut bridge = own.borrow_mut();
             if let Event::Invited { call: near, .. } = *event {
                 let invite = agent.message().to_vec();
@@ -148,7 +153,7 @@ impl Bridged {
         let sent = || self.net.log.iter().zip(&self.net.sent);
         for (side, other) in [(NEAR, FAR), (FAR, NEAR)] {
             let (to_side, to_other) = (format!("{BRIDGE}>{side} "), format!("{BRIDGE}>{other} "));
-            let mut secrets = vec![format!("127.0.0.{}", other + 1), (40_000 + 1_000 * other).to_string()];
+            let mut secrets = vec![format!("127.0.0.{}", other + 1), format!(" {} RTP", 40_000 + 1_000 * other)];
             let of_other = sent().filter(|(line, _)| line.starts_with(&to_other));
             secrets.extend(of_other.flat_map(|(_, text)| names(text)));
             secrets.sort();
