@@ -44,7 +44,7 @@ impl Pair {
         negotiation::answer(offerer, &mut answerer.media.state, &sdp, &mut places).map_err(|refusal| refusal.status())
     }
 
-    /// Makes the answer to an offer that changes nothing for the other side, from what that side agreed; `None` if it changes
+    /// Makes the answer to an offer that changes nothing for the other side, from the agreed description of that side; `None` if it changes
     /// something, and then no state has changed. So a session refresh (RFC 4028 section 7.4) stays on its leg.
     pub(super) fn unchanged_answer(&mut self, from: Side, text: &[u8]) -> Option<Vec<u8>> {
         let sdp = Sdp::parse(text).ok()?;

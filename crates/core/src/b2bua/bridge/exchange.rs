@@ -35,7 +35,7 @@ pub(super) enum Reply {
     Prack(u16),
     /// ACK of its 2xx.
     Acknowledge,
-    /// None: the offer repeats to the near side what this dialog of the far side has agreed.
+    /// None: the offer repeats the agreed description of this dialog of the far side to the near side.
     Nothing(u16),
 }
 

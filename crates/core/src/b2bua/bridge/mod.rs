@@ -6,7 +6,7 @@
 //! go to the owner as values ([`BridgeEvent::SessionChanged`]).
 //!
 //! Each leg has its own dialog, its own descriptions ([`negotiation`](super::negotiation)) and its own session timer. From the
-//! messages of one side to those of the other pass a status, the description written anew, and the header fields of
+//! messages of one side to those of the other pass a status, a description of our own, and the header fields of
 //! [`BridgeSettings::passed`], nothing else.
 //!
 //! # Outcomes: the call is set up
@@ -14,7 +14,7 @@
 //! | far side | near side | outcome |
 //! |---|---|---|
 //! | 100, 199 | any | nothing; the agent has sent its own 100 |
-//! | 101 to 198 | any | the same status; reliable if the near side supports 100rel, whatever the far side does |
+//! | 101 to 198 | any | the same status; whether it is reliable depends on the near side and the settings of the agent alone |
 //! | 101 to 198 without an offer | waits for the offer | the same status, not reliable; nothing if the near side requires 100rel |
 //! | 18x with the first answer | offered | 18x with the answer |
 //! | 18x with the same answer again | offered | 18x without description |
@@ -38,7 +38,7 @@
 //!
 //! | one side | the other side | outcome |
 //! |---|---|---|
-//! | re-INVITE or UPDATE whose offer is that which the other side knows | any | answered at once from what the other side agreed |
+//! | offer that changes nothing for the other side | any | answered at once, from the agreed description of the other side |
 //! | UPDATE without offer, session refresh | any | 200 by the agent; nothing on the other leg |
 //! | re-INVITE with an offer | up | re-INVITE; its answer, or its refusal with the same status, goes back |
 //! | UPDATE with an offer | allows UPDATE | UPDATE, likewise |
@@ -59,7 +59,7 @@
 //!
 //! | noun | file |
 //! |---|---|
-//! | pair, leg, stage; what waits | `pair.rs`; `exchange.rs`, `Exchange` |
+//! | pair, leg, stage; open exchanges | `pair.rs`; `exchange.rs`, `Exchange` |
 //! | first INVITE: responses, forks | `setup.rs` |
 //! | change of the session; offer, answer | `exchange.rs`; `description.rs` |
 //! | other requests | `carried_request.rs` |
@@ -195,7 +195,7 @@ impl Bridge {
         self.timers.deadline(|slot, stamp| runs(pairs, slot, stamp))
     }
 
-    /// Ends what has waited for too long.
+    /// Ends the pairs in which a wait has lasted for too long.
     pub fn poll(&mut self, agent: &mut UserAgent, round: &mut Round<'_>) {
         loop {
             let pairs = &self.pairs;
@@ -210,7 +210,7 @@ impl Bridge {
         self.pairs.tidy();
     }
 
-    /// Works on a pair; then starts its timer anew, or removes it if both its calls are over.
+    /// Works on a pair. Then starts the timer of the pair again, or removes the pair if both its calls are over.
     fn with(
         &mut self,
         agent: &mut UserAgent,

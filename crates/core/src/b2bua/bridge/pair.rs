@@ -1,4 +1,4 @@
-//! Pair of calls: its legs, its stage, and what waits in it.
+//! Pair of calls: its legs, its stage, and its open exchanges.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -212,7 +212,7 @@ impl Pair {
         }
     }
 
-    /// Returns the moment at which this pair waits in vain.
+    /// Returns the moment at which the first wait of this pair has lasted for too long.
     pub(super) fn until(&self) -> Option<u64> {
         let stage = match self.stage {
             Stage::Inviting { until } | Stage::Redirected { until } => Some(until),
@@ -324,7 +324,7 @@ impl Pair {
         }
     }
 
-    /// Ends what has waited until now.
+    /// Ends both calls if a wait has lasted for too long.
     pub(super) fn expire(&mut self, cx: &mut Context<'_, '_>) {
         let now = cx.round.now.mono;
         if self.until().is_none_or(|until| until > now) {

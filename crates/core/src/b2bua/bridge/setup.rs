@@ -232,7 +232,7 @@ impl Pair {
                 self.exchange = None;
                 self.refuse(cx, Side::Near, reply, 491, b"");
             }
-            // The near side still answers, but to nobody.
+            // The near side still answers, but its answer goes to no dialog.
             Some(Exchange::Offered { from: Side::Far, reply: Reply::Update(of) | Reply::Prack(of), until })
                 if of != number =>
             {

@@ -165,7 +165,7 @@ fn a_redirection_is_the_owners() {
 }
 
 #[test]
-fn a_call_that_nobody_answers_ends() {
+fn a_call_without_an_answer_ends() {
     let mut b2b = Bridged::new();
     let (_, far) = b2b.calling(&sdp(NEAR, 1, "0", "sendrecv"));
     b2b.net.with(FAR, |agent, round| agent.ring(round, far, 180, b""));

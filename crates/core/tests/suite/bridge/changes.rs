@@ -157,7 +157,7 @@ fn a_refresh_stays_on_its_leg() {
     }
 }
 
-/// A new port of one side is told to the media, not to the other side.
+/// A new port of one side changes the media; the other side is not asked.
 #[test]
 fn a_new_port_changes_the_session_alone() {
     let mut b2b = Bridged::new();

@@ -9,7 +9,7 @@ use strowger_core::user_agent::{CallKey, Event, Reliability, UserAgentSettings};
 /// provisional responses.
 fn forked(reliable: bool, offer: &[u8]) -> (Bridged, CallKey) {
     let reliability = if reliable { Reliability::Supported } else { Reliability::Required };
-    let mut b2b = Bridged::of([quiet(), UserAgentSettings { reliability, ..quiet() }, quiet()], NOBODY);
+    let mut b2b = Bridged::of([quiet(), UserAgentSettings { reliability, ..quiet() }, quiet()], NO_PHONE);
     let near = b2b.net.call(offer);
     b2b.run(50);
     (b2b, near)
@@ -31,7 +31,7 @@ fn place(b2b: &mut Bridged, place: &str, status: u16, lines: &str, description: 
     b2b.run(100);
 }
 
-/// Returns the port of the far side in the last session that the owner was told.
+/// Returns the port of the far side in the last session of which the owner knows.
 fn far_port(b2b: &mut Bridged) -> Option<u16> {
     b2b.told().iter().rev().find_map(|event| match event {
         BridgeEvent::SessionChanged { streams, .. } => Some(streams.first()?.as_ref()?.far.rtp?.port()),
@@ -67,9 +67,9 @@ fn places_with_one_codec_need_no_new_description() {
     ends(b2b, near);
 }
 
-/// RFC 3311: another codec of a second place is told by an UPDATE, if the near side can be sent one.
+/// RFC 3311: another codec of a second place is offered by an UPDATE, if the near side can be sent one.
 #[test]
-fn another_codec_is_told_by_an_update() {
+fn another_codec_is_offered_by_an_update() {
     let (mut b2b, near) = forked(true, &sdp(NEAR, 1, "0 8", "sendrecv"));
     place(&mut b2b, "one", 183, "", Some(("0", 7_000)));
     place(&mut b2b, "two", 183, "", Some(("8", 7_002)));

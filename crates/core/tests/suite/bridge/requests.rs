@@ -37,7 +37,7 @@ fn requests_and_their_answers_are_carried_over() {
             assert!(heard.message.starts_with(&start) && heard.body == b"five", "{}", heard.message);
             assert!(heard.message.contains("\r\nContent-Type: text/plain\r\n") && !heard.message.contains("X-Secret"));
             let request = asked(&b2b, other);
-            // The other side answers, and nobody before it.
+            // The bridge has not answered before the other side.
             assert!(!matches!(b2b.net.last(side).event, Event::Reply { .. }));
             let lines = b"Content-Type: text/plain\r\n";
             b2b.net.with(other, |agent, round| agent.respond(round, request, 299, lines, b"six"));

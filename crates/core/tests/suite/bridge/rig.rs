@@ -17,7 +17,7 @@ pub(crate) const BRIDGE: usize = 1;
 pub(crate) const FAR: usize = 2;
 
 /// Number of an address without a phone.
-pub(crate) const NOBODY: usize = 8;
+pub(crate) const NO_PHONE: usize = 8;
 
 /// Bridge and its phones.
 pub(crate) struct Bridged {
