@@ -288,6 +288,12 @@ impl Pair {
                 // The streams of the near leg belong to those of another dialog.
                 self.near.media.state.unpair();
             }
+            if let Some(answer) = self.unchanged_answer(Side::Far, &text) {
+                self.forks.described = self.forks.current;
+                self.send_answer(cx, Side::Far, reply, &answer);
+                self.tell_streams(cx);
+                continue;
+            }
             let is_possible = !self.is_early() || self.can_update_near();
             let offer = if is_possible { self.offer(Side::Far, &text) } else { Err(488) };
             let sent = offer.and_then(|offer| self.send_offer(cx, Side::Near, &offer, true).map_err(|_| 491));

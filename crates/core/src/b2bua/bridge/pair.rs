@@ -8,7 +8,7 @@ use super::event::BridgeEnd;
 use super::exchange::{Exchange, WaitingOffer};
 use super::passed_headers::Facts;
 use super::{BridgeEvent, Context, PairKey};
-use crate::b2bua::negotiation::{BridgedStream, LegPolicy, LegState, LocalStream};
+use crate::b2bua::negotiation::{BridgedStream, LegPolicy, LegState, LocalStream, bridged_streams};
 use crate::timer::Stamp;
 use crate::user_agent::{CallKey, Event, Invite, Reliability, UserAgent};
 
@@ -339,7 +339,7 @@ impl Pair {
 
     /// Tells the owner the streams, if they have changed.
     pub(super) fn tell_streams(&mut self, cx: &mut Context<'_, '_>) {
-        let streams = crate::b2bua::negotiation::bridged_streams(&self.near.media.state, &self.far.media.state);
+        let streams = bridged_streams(&self.near.media.state, &self.far.media.state);
         if streams != self.streams {
             self.streams.clone_from(&streams);
             cx.events.push_back(BridgeEvent::SessionChanged { pair: PairKey(cx.id), streams });

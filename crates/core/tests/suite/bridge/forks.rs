@@ -5,6 +5,9 @@ use super::rig::*;
 use strowger_core::b2bua::bridge::BridgeEvent;
 use strowger_core::user_agent::{CallKey, Event, Reliability, UserAgentSettings};
 
+/// Header lines of a reliable response.
+const RELIABLE: &str = "Require: 100rel\nRSeq: 7\n";
+
 /// Returns a bridge whose far INVITE has no phone, after the call of the near side. `reliable`: whether the near side gets reliable
 /// provisional responses.
 fn forked(reliable: bool, offer: &[u8]) -> (Bridged, CallKey) {
@@ -45,6 +48,12 @@ fn bodies(b2b: &Bridged) -> Vec<bool> {
         _ => None,
     };
     b2b.net.phones[NEAR].heard.iter().filter_map(progress).collect()
+}
+
+/// Returns the sent PRACKs.
+fn pracks(b2b: &Bridged) -> Vec<String> {
+    let sent = b2b.net.log.iter().zip(&b2b.net.sent);
+    sent.filter(|(line, _)| *line == "1>? PRACK").map(|(_, text)| text.clone()).collect()
 }
 
 fn ends(mut b2b: Bridged, near: CallKey) {
@@ -119,29 +128,50 @@ fn the_port_of_the_final_answer_counts() {
 fn each_place_has_the_answer_to_its_own_offer() {
     let (mut b2b, near) = forked(true, b"");
     b2b.net.phones[NEAR].auto_answer = false;
-    for (name, port) in [("one", 7_000), ("two", 7_002)] {
-        place(&mut b2b, name, 183, "Require: 100rel\nRSeq: 7\n", Some(("0", port)));
+    for (name, formats, port) in [("one", "0", 7_000), ("two", "8 0", 7_002)] {
+        place(&mut b2b, name, 183, RELIABLE, Some((formats, port)));
     }
-    assert!(matches!(b2b.heard(NEAR, |event| matches!(event, Event::Progress { .. })).event, Event::Progress { offer: true, .. }));
+    let heard = b2b.heard(NEAR, |event| matches!(event, Event::Progress { .. }));
+    assert!(matches!(heard.event, Event::Progress { offer: true, .. }));
     let answer = sdp(NEAR, 1, "0", "sendrecv");
     b2b.net.with(NEAR, |agent, round| agent.prack(round, near, &answer)).expect("a PRACK is due");
     b2b.run(100);
-    let pracks = |b2b: &Bridged| -> Vec<String> {
-        let sent = b2b.net.log.iter().zip(&b2b.net.sent);
-        sent.filter(|(line, _)| *line == "1>? PRACK").map(|(_, text)| text.clone()).collect()
-    };
     let sent = pracks(&b2b);
     assert!(sent.iter().all(|text| text.contains(";tag=one\r\n") && text.contains("m=audio 60000 ")), "{sent:?}");
     assert!(!sent.is_empty());
-    b2b.heard(NEAR, |event| matches!(event, Event::Offered { update: true, .. }));
-    let answer = sdp(NEAR, 2, "0", "sendrecv");
+    let offered = text(&b2b.heard(NEAR, |event| matches!(event, Event::Offered { update: true, .. })).body);
+    assert!(offered.contains(" RTP/AVP 8 0\r\n"), "{offered}");
+    let answer = sdp(NEAR, 2, "8", "sendrecv");
     b2b.net.with(NEAR, |agent, round| agent.answer_update(round, near, &answer));
     b2b.run(20);
     let sent = pracks(&b2b);
     let last = sent.last().expect("a PRACK");
-    assert!(last.contains(";tag=two\r\n") && last.contains("m=audio 60000 "), "{last}");
+    assert!(last.contains(";tag=two\r\n") && last.contains("m=audio 60000 RTP/AVP 8\r\n"), "{last}");
     place(&mut b2b, "two", 200, "", None);
     assert!(matches!(b2b.net.last(NEAR).event, Event::Answered { offer: false, .. }), "{:?}", b2b.net.log);
     assert_eq!(far_port(&mut b2b), Some(7_002));
+    ends(b2b, near);
+}
+
+/// A second offer that changes nothing for the near side gets the answer that the near side gave to the first.
+#[test]
+fn equal_offers_of_two_places_are_one_for_the_near_side() {
+    let (mut b2b, near) = forked(true, b"");
+    b2b.net.phones[NEAR].auto_answer = false;
+    for (name, port) in [("one", 7_000), ("two", 7_002)] {
+        place(&mut b2b, name, 183, RELIABLE, Some(("0", port)));
+    }
+    let answer = sdp(NEAR, 1, "0", "sendrecv");
+    b2b.net.with(NEAR, |agent, round| agent.prack(round, near, &answer)).expect("a PRACK is due");
+    b2b.run(100);
+    let sent = pracks(&b2b);
+    for name in ["one", "two"] {
+        let is_to = |text: &&String| text.contains(&format!(";tag={name}\r\n")) && text.contains("m=audio 60000 ");
+        assert_eq!(sent.iter().filter(is_to).count(), 1, "{sent:?}");
+    }
+    assert_eq!(b2b.count("1>0 UPDATE"), 0);
+    place(&mut b2b, "one", 200, "", None);
+    assert!(matches!(b2b.net.last(NEAR).event, Event::Answered { offer: false, .. }), "{:?}", b2b.net.log);
+    assert_eq!(far_port(&mut b2b), Some(7_000));
     ends(b2b, near);
 }
