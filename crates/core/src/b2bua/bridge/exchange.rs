@@ -50,14 +50,7 @@ pub(super) struct WaitingOffer {
 
 impl Pair {
     /// Handles an offer of a side, or the wish for one.
-    pub(super) fn offered(
-        &mut self,
-        cx: &mut Context<'_, '_>,
-        side: Side,
-        number: u16,
-        text: &[u8],
-        is_update: bool,
-    ) {
+    pub(super) fn offered(&mut self, cx: &mut Context<'_, '_>, side: Side, number: u16, text: &[u8], is_update: bool) {
         let reply = if is_update { Reply::Update(number) } else { Reply::Answer };
         if self.exchange.is_some() || !self.waiting.is_empty() {
             return self.refuse(cx, side, reply, 491, b"");
@@ -237,14 +230,7 @@ impl Pair {
     }
 
     /// Refuses the offer of a side, which leaves the session as it was.
-    pub(super) fn refuse(
-        &mut self,
-        cx: &mut Context<'_, '_>,
-        to: Side,
-        reply: Reply,
-        status: u16,
-        headers: &[u8],
-    ) {
+    pub(super) fn refuse(&mut self, cx: &mut Context<'_, '_>, to: Side, reply: Reply, status: u16, headers: &[u8]) {
         let leg = self.leg_mut(to);
         leg.media.state.refuse_offer();
         let Some(call) = leg.call else { return };

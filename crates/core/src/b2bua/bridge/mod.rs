@@ -163,14 +163,7 @@ impl Bridge {
 
     /// Ends both calls of a pair in any state. `status` refuses the near INVITE if it has no final response yet, 300 to 699.
     /// `headers`: further lines, each with its CRLF: a Reason.
-    pub fn end(
-        &mut self,
-        agent: &mut UserAgent,
-        round: &mut Round<'_>,
-        pair: PairKey,
-        status: u16,
-        headers: &[u8],
-    ) {
+    pub fn end(&mut self, agent: &mut UserAgent, round: &mut Round<'_>, pair: PairKey, status: u16, headers: &[u8]) {
         self.with(agent, round, pair.0, |pair, cx| pair.release(cx, BridgeEnd::Owner, status, headers));
     }
 

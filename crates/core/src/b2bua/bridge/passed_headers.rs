@@ -133,7 +133,8 @@ fn write_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    const MESSAGE: &[u8] = b"SIP/2.0 503 Busy\r\nRetry-After: 7 (at 10.0.0.1);duration=3\r\nReason: Q.850;cause=17;text=\"10.0.0.1\"\r\n\
+    const MESSAGE: &[u8] =
+        b"SIP/2.0 503 Busy\r\nRetry-After: 7 (at 10.0.0.1);duration=3\r\nReason: Q.850;cause=17;text=\"10.0.0.1\"\r\n\
         Warning: 399 10.0.0.1:5060 \"host 10.0.0.1\"\r\nP-Asserted-Identity: <sip:a@b>\r\nAllow: INVITE, UPDATE\r\n\
         Content-Type: Application/SDP;x=y\r\nContent-Length: 0\r\n\r\n";
 

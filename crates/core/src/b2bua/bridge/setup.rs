@@ -48,8 +48,7 @@ impl Pair {
             let options: Vec<&[u8]> = options.filter(|option| !option.eq_ignore_ascii_case(b"100rel")).collect();
             capabilities.supported = options.join(&b", "[..]);
         }
-        let invite =
-            Invite { offer, content_type: b"", headers: &headers, capabilities: Some(&capabilities), ..*far };
+        let invite = Invite { offer, content_type: b"", headers: &headers, capabilities: Some(&capabilities), ..*far };
         match cx.agent.invite(cx.round, &invite) {
             Ok(call) => {
                 self.far.call = Some(call);

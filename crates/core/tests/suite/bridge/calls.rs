@@ -23,10 +23,13 @@ fn a_call_is_bridged_and_either_side_ends_it() {
         let answer = text(&b2b.net.last(NEAR).body);
         assert!(answer.contains("m=audio 50000 RTP/AVP 8\r\n"), "{answer}");
         let told = b2b.told();
-        let (pair, streams) = told.iter().find_map(|event| match event {
-            BridgeEvent::SessionChanged { pair, streams } => Some((*pair, streams)),
-            _ => None,
-        }).expect("a session");
+        let (pair, streams) = told
+            .iter()
+            .find_map(|event| match event {
+                BridgeEvent::SessionChanged { pair, streams } => Some((*pair, streams)),
+                _ => None,
+            })
+            .expect("a session");
         let stream = streams[0].as_ref().expect("a stream");
         assert_eq!(stream.near.rtp, Some("127.0.0.1:40000".parse().expect("an address")));
         assert_eq!(stream.far.rtp, Some("127.0.0.3:42000".parse().expect("an address")));

@@ -76,8 +76,7 @@ fn an_update_is_carried_over() {
             b2b.net.sent.clear();
             let calls = if side == NEAR { (near, far) } else { (far, near) };
             let (offer, answer) = (sdp(side, 2, "8", "sendrecv"), sdp(other, 2, "8", "sendrecv"));
-            let (offered, reply) =
-                change(&mut b2b, (side, calls.0), (other, calls.1), (&offer, &answer), true);
+            let (offered, reply) = change(&mut b2b, (side, calls.0), (other, calls.1), (&offer, &answer), true);
             assert!(offered.contains(" RTP/AVP 8\r\n") && reply.contains(" RTP/AVP 8\r\n"), "{offered}{reply}");
             let (update, reinvite) = (b2b.count(&format!("1>{other} UPDATE")), b2b.count(&format!("1>{other} INVITE")));
             assert_eq!((update, reinvite), (usize::from(allows), usize::from(!allows)), "{:?}", b2b.net.log);

@@ -11,7 +11,8 @@ fn reliable() -> UserAgentSettings {
 /// The offer comes in the 2xx if the near side has no 100rel or no UPDATE, and the far side is not told of 100rel.
 #[test]
 fn the_offer_of_the_2xx_is_answered_in_the_ack() {
-    for (supported, allow) in [("", "INVITE, ACK, CANCEL, BYE, UPDATE"), ("100rel", "INVITE, ACK, CANCEL, BYE, PRACK")] {
+    for (supported, allow) in [("", "INVITE, ACK, CANCEL, BYE, UPDATE"), ("100rel", "INVITE, ACK, CANCEL, BYE, PRACK")]
+    {
         let mut settings = [quiet(), reliable(), reliable()];
         settings[NEAR].capabilities.supported = supported.as_bytes().to_vec();
         settings[NEAR].capabilities.allow = allow.as_bytes().to_vec();
@@ -98,7 +99,8 @@ fn ringing_before_the_offer_is_not_reliable() {
         let mut b2b = Bridged::of([quiet(), reliable(), quiet()], FAR);
         let headers: &[u8] = if requires { b"Require: 100rel\r\n" } else { b"" };
         let target = b2b.net.target(BRIDGE);
-        let invite = Invite { headers, ..Invite::new(b"<sip:alice@atlanta.example>", b"<sip:bob@127.0.0.2>", target, b"") };
+        let invite =
+            Invite { headers, ..Invite::new(b"<sip:alice@atlanta.example>", b"<sip:bob@127.0.0.2>", target, b"") };
         let near = b2b.net.with(NEAR, |agent, round| agent.invite(round, &invite)).expect("addresses");
         b2b.run(50);
         let far = b2b.net.invited(FAR);

@@ -29,7 +29,9 @@ fn requests_and_their_answers_are_carried_over() {
             let (mut b2b, near, far) = up();
             let call = if side == NEAR { near } else { far };
             let lines = b"Content-Type: text/plain\r\nX-Secret: 1\r\n";
-            b2b.net.with(side, |agent, round| agent.request_within_named(round, call, method, lines, b"five")).expect("a dialog");
+            b2b.net
+                .with(side, |agent, round| agent.request_within_named(round, call, method, lines, b"five"))
+                .expect("a dialog");
             b2b.run(50);
             let heard = b2b.net.last(other);
             assert!(matches!(heard.event, Event::Request { method: of, .. } if of == Method::of(method)));
