@@ -9,7 +9,7 @@
 //! | [`transaction`] | section 17 | matching, retransmission, time-outs |
 //! | [`dialog`] | section 12 | state that two user agents share |
 //! | [`user_agent`] | sections 8, 10.2, 13 to 15 | calls, registrations and messages of thousands of phones |
-//! | [`b2bua`] | RFC 3264 | calls joined in pairs: descriptions of both legs |
+//! | [`b2bua`] | RFC 3264 | calls joined in pairs: events, descriptions of both legs |
 //! | [`routing`] | sections 16.3 to 16.6 | target of a request by its Routes, its Request-URI and our names |
 //! | [`proxy`] | section 16 | forwarding, forking, choice of the response |
 //! | [`registrar`] | section 10.3 | changes of bindings |
@@ -151,6 +151,7 @@
 //! | large request kept in part | `transaction/abridged.rs` |
 //! | ACK and CANCEL of a forwarded INVITE | `transaction/ack_cancel.rs` |
 //! | To tag of own responses | `routing/own_tag.rs` |
+//! | two calls joined: events of one leg, orders to the other | `b2bua/bridge/pair.rs`, `handle` |
 //! | offers and answers of both legs; of an echo | `b2bua/negotiation/mod.rs`; `endpoint.rs`, `endpoint_answer` |
 //! | payload types and version of a leg | `b2bua/negotiation/leg.rs`, `number`, `write` |
 //! | names of this server, own Routes | `routing/identity.rs`, `domain_of`; `routing/route.rs`, `is_own` |

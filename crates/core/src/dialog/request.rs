@@ -76,8 +76,13 @@ impl Dialog {
     /// Appends the start line of a request, and its header lines up to CSeq. `via` writes the value of Via. The caller
     /// adds its own lines, Content-Length, the blank line and the body.
     pub fn write_request(&self, method: Method, cseq: u32, via: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+        self.write_request_named(method.text(), cseq, via, out);
+    }
+
+    /// Appends the start of a request as [`Dialog::write_request`] does, of any method that is a token.
+    pub fn write_request_named(&self, method: &[u8], cseq: u32, via: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         let route = self.request_route();
-        out.extend_from_slice(method.text());
+        out.extend_from_slice(method);
         out.push(b' ');
         route.write_uri(out);
         out.extend_from_slice(b" SIP/2.0\r\nVia: ");
@@ -93,7 +98,7 @@ impl Dialog {
         out.extend_from_slice(b"\r\nCSeq: ");
         cseq.write(out);
         out.push(b' ');
-        out.extend_from_slice(method.text());
+        out.extend_from_slice(method);
         out.extend_from_slice(b"\r\n");
     }
 }

@@ -174,7 +174,7 @@ impl UserAgent {
             target,
             call::hash(self.call_secret, &call_id),
         );
-        Ok(RequestKey(self.submit(round, start, &branch, request.method, open)))
+        Ok(RequestKey(self.submit(round, start, &branch, request.method.text(), open)))
     }
 
     /// Writes start line and header lines of a request outside of any dialog, up to the credentials for known challenges.
@@ -209,14 +209,14 @@ impl UserAgent {
         out.extend_from_slice(head.method.text());
         out.extend_from_slice(b"\r\n");
         self.write_name(b"User-Agent", out);
-        self.write_credentials(head.account, head.method, uri, body, out);
+        self.write_credentials(head.account, head.method.text(), uri, body, out);
     }
 
     /// Writes credentials for earlier challenges. `uri`: range of the Request-URI in `out`.
     pub(super) fn write_credentials(
         &mut self,
         account: Option<AccountKey>,
-        method: Method,
+        method: &[u8],
         uri: std::ops::Range<usize>,
         body: &[u8],
         out: &mut Vec<u8>,
@@ -226,7 +226,7 @@ impl UserAgent {
         }
         if let Some(account) = account.and_then(|a| self.accounts.get_mut(a.0 as usize)) {
             let uri = out[uri].to_vec();
-            account.write_known(Signed { method: method.text(), uri: &uri, body }, &mut self.entropy, out);
+            account.write_known(Signed { method, uri: &uri, body }, &mut self.entropy, out);
         }
     }
 
@@ -236,7 +236,7 @@ impl UserAgent {
         round: &mut Round<'_>,
         start: usize,
         branch: &Branch,
-        method: Method,
+        method: &[u8],
         mut request: Request,
     ) -> Id {
         if request.account.is_some() || request.is_timed {
@@ -249,7 +249,7 @@ impl UserAgent {
             round.now,
             range,
             branch.text(),
-            method.text(),
+            method,
             target,
             call_hash,
             TransactionUser::new(Role::UserAgent(id)),
@@ -310,7 +310,7 @@ impl UserAgent {
         let mut sent = false;
         if index.parse(&before, &Limits::UNLIMITED).is_ok() {
             let message = Message::new(&before, &index);
-            let method = message.method().unwrap_or(Method::Other);
+            let method = message.method_text();
             if change(self, &message, &mut edit)
                 && let (Ok(cseq), Ok(via)) = (message.cseq(), message.via())
                 && let Some(old) = via.branch
@@ -321,7 +321,7 @@ impl UserAgent {
                 edit.set(message.index(), Name::CSeq, |text| {
                     number.write(text);
                     text.push(b' ');
-                    text.extend_from_slice(method.text());
+                    text.extend_from_slice(method);
                 });
                 let start = round.out.start();
                 edit.write(&message, &mut round.out.bytes);
@@ -331,7 +331,7 @@ impl UserAgent {
                     round.now,
                     range,
                     branch.text(),
-                    method.text(),
+                    method,
                     target,
                     call_hash,
                     TransactionUser::new(Role::UserAgent(id)),

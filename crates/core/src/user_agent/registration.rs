@@ -151,7 +151,7 @@ impl UserAgent {
             round,
             start,
             &branch,
-            Method::Register,
+            Method::Register.text(),
             Request::new(ClientRequestKind::Register, Some(id), account, target, call_hash),
         );
     }

@@ -38,7 +38,7 @@ impl std::error::Error for NotNow {}
 /// Request of ours in a dialog. The content of a request outside of the session names its type itself.
 pub(super) struct Outgoing<'a> {
     pub(super) kind: ClientRequestKind,
-    pub(super) method: Method,
+    pub(super) method: &'a [u8],
     pub(super) content: Content<'a>,
 }
 
@@ -113,10 +113,8 @@ impl UserAgent {
         call.accepted = None;
         call.kept = Vec::new();
         let content = Content { headers: &lines, ..Content::default() };
-        if self
-            .send_in_dialog(round, id, None, Outgoing { kind: ClientRequestKind::Bye, method: Method::Bye, content })
-            .is_none()
-        {
+        let outgoing = Outgoing { kind: ClientRequestKind::Bye, method: Method::Bye.text(), content };
+        if self.send_in_dialog(round, id, None, outgoing).is_none() {
             self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
         }
@@ -147,7 +145,7 @@ impl UserAgent {
                 round,
                 id,
                 None,
-                Outgoing { kind: ClientRequestKind::Reinvite, method: Method::Invite, content },
+                Outgoing { kind: ClientRequestKind::Reinvite, method: Method::Invite.text(), content },
             )
             .ok_or(NotNow::NoDialog)?;
         if let Some(c) = self.calls.get_mut(id) {
@@ -186,7 +184,7 @@ impl UserAgent {
                 round,
                 call.0,
                 number,
-                Outgoing { kind: ClientRequestKind::Update, method: Method::Update, content },
+                Outgoing { kind: ClientRequestKind::Update, method: Method::Update.text(), content },
             )
             .ok_or(NotNow::NoDialog)?;
         if let Some(leg) = self.calls.get_mut(call.0).and_then(|c| c.legs.get_mut(at)) {
@@ -206,6 +204,21 @@ impl UserAgent {
         round: &mut Round<'_>,
         leg: impl Into<LegKey>,
         method: Method,
+        headers: &[u8],
+        body: &[u8],
+    ) -> Result<RequestKey, NotNow> {
+        self.request_within_named(round, leg, method.text(), headers, body)
+    }
+
+    /// Sends a request as [`UserAgent::request_within`] does, of any method that is a token.
+    ///
+    /// # Errors
+    /// The call has no dialog.
+    pub fn request_within_named(
+        &mut self,
+        round: &mut Round<'_>,
+        leg: impl Into<LegKey>,
+        method: &[u8],
         headers: &[u8],
         body: &[u8],
     ) -> Result<RequestKey, NotNow> {
@@ -255,14 +268,14 @@ impl UserAgent {
         request.target = self.hop(leg, &request.target);
         request.secure = dialog.is_secure();
         let (target, start) = (request.target, round.out.start());
-        dialog.write_request(method, cseq, |text| self.write_via(&target, &branch, text), &mut round.out.bytes);
-        if refreshes(method) {
+        dialog.write_request_named(method, cseq, |text| self.write_via(&target, &branch, text), &mut round.out.bytes);
+        if refreshes(Method::of(method)) {
             self.write_contact(dialog.local(), &target, dialog.is_secure(), &mut round.out.bytes);
         }
         self.write_name(b"User-Agent", &mut round.out.bytes);
         if request.account.is_some() {
             // After the method and its space.
-            let from = start + method.text().len() + 1;
+            let from = start + method.len() + 1;
             let len = round.out.bytes[from..].iter().position(|&b| b == b' ').unwrap_or(0);
             self.write_credentials(request.account, method, from..from + len, body, &mut round.out.bytes);
         }

@@ -94,7 +94,7 @@ impl UserAgent {
         request.offered = content.is_description();
         request.secure = secure;
         request.is_timed = is_timed;
-        let request = self.submit(round, start, &branch, Method::Invite, request);
+        let request = self.submit(round, start, &branch, Method::Invite.text(), request);
         if let Some(call) = self.calls.get_mut(id) {
             call.inviting = Some(request);
         }
@@ -240,7 +240,7 @@ impl UserAgent {
         let number = Some(*number);
         self.reject_update(round, LegKey { leg: number, ..leg }, 487);
         let content = Content { headers, ..Content::default() };
-        let outgoing = Outgoing { kind: ClientRequestKind::InDialog, method: Method::Bye, content };
+        let outgoing = Outgoing { kind: ClientRequestKind::InDialog, method: Method::Bye.text(), content };
         let request = self.send_in_dialog(round, id, number, outgoing).ok_or(NotNow::NoDialog)?;
         if let Some(call) = self.calls.get_mut(id) {
             // A key without a number names one that goes on, if there is any.
@@ -284,7 +284,7 @@ impl UserAgent {
             round,
             id,
             leg,
-            Outgoing { kind: ClientRequestKind::Prack, method: Method::Prack, content },
+            Outgoing { kind: ClientRequestKind::Prack, method: Method::Prack.text(), content },
         );
     }
 

@@ -16,7 +16,16 @@ impl UserAgent {
     /// Sends a provisional response, 101 to 199, to an INVITE: 180 for ringing, 183 with a description for early media. While a reliable one
     /// waits for its PRACK, the next one is held back (RFC 3262 section 3): of several, the last with the last description.
     pub fn ring<'c>(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, content: impl Into<Content<'c>>) {
-        let (id, content) = (call.0, content.into());
+        self.ring_as(round, call.0, status, content.into(), true);
+    }
+
+    /// Sends a provisional response without description as [`UserAgent::ring`] does, but not reliably: before the offer, for which the caller
+    /// waits (RFC 3262 section 5). A caller that requires 100rel must not get it.
+    pub fn ring_unreliably(&mut self, round: &mut Round<'_>, call: CallKey, status: u16, headers: &[u8]) {
+        self.ring_as(round, call.0, status, Content { headers, ..Content::default() }, false);
+    }
+
+    fn ring_as(&mut self, round: &mut Round<'_>, id: Id, status: u16, content: Content<'_>, may_be_reliable: bool) {
         let has_body = content.is_description();
         let Some(c) = self.calls.get_mut(id).filter(|c| c.stage == Stage::Incoming) else { return };
         let Some(asked) = c.asked else { return };
@@ -31,7 +40,7 @@ impl UserAgent {
             describe(&mut dialog.exchange, asked.before);
         }
         let mut rseq = 0;
-        if asked.reliable {
+        if asked.reliable && may_be_reliable {
             c.rseq = if c.rseq == 0 { 1 + (self.entropy.u64() as u32 & 0x00ff_ffff) } else { c.rseq + 1 };
             rseq = c.rseq;
         }

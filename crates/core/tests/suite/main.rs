@@ -1,6 +1,7 @@
 //! Behaviours of the machines: one program, linked once.
 
 mod allocation;
+mod bridge;
 mod dialog;
 mod negotiation;
 mod proxy;

@@ -12,6 +12,6 @@ mod names;
 mod owner;
 mod reliable;
 mod requests;
-mod rig;
+pub(crate) mod rig;
 mod session_timers;
 mod sessions;

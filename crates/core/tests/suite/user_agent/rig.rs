@@ -24,7 +24,12 @@ pub(crate) struct Phone {
     pub(crate) heard: Vec<Heard>,
     /// Set if it answers by itself what needs no decision.
     pub(crate) auto_answer: bool,
+    /// Owner that handles each event before the next one.
+    pub(crate) owner: Option<Owner>,
 }
+
+/// Function that handles an event.
+pub(crate) type Owner = Box<dyn FnMut(&mut UserAgent, &mut Round<'_>, &Event)>;
 
 /// Event with its body.
 #[derive(Clone, Debug)]
@@ -83,7 +88,7 @@ impl Net {
             };
             let identity = Identity::new(vec![listener], [""; 0], &[]);
             let endpoint = endpoint(n, 0, identity, settings);
-            Phone { endpoint, address, heard: Vec::new(), auto_answer: true }
+            Phone { endpoint, address, heard: Vec::new(), auto_answer: true, owner: None }
         });
         Self {
             phones: phones.collect(),
@@ -162,6 +167,10 @@ impl Net {
             if phone.auto_answer {
                 let (agent, mut round) = phone.endpoint.lend(self.now, out);
                 auto_answer(agent, &mut round, &event);
+            }
+            if let Some(owner) = &mut phone.owner {
+                let (agent, mut round) = phone.endpoint.lend(self.now, out);
+                owner(agent, &mut round, &event);
             }
             let span = match event {
                 Event::Progress { body, .. }

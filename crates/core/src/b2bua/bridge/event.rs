@@ -1,0 +1,56 @@
+//! Events of the bridge for its owner.
+
+use super::pair::Side;
+use crate::b2bua::negotiation::BridgedStream;
+use crate::slots::ids;
+
+ids! {
+    /// Key of two joined calls, from [`super::Bridge::start`] to [`BridgeEvent::Ended`].
+    PairKey
+}
+
+/// Event of a pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BridgeEvent {
+    /// The streams of the call are other ones than before.
+    SessionChanged {
+        /// Pair of the session.
+        pair: PairKey,
+        /// Streams by their place in the near leg; `None` for one that a side refuses.
+        streams: Vec<Option<BridgedStream>>,
+    },
+    /// The far side has answered, and so was the near side.
+    Answered {
+        /// Pair that is up.
+        pair: PairKey,
+    },
+    /// The far side redirects the call: the owner calls [`super::Bridge::retry`] or [`super::Bridge::end`].
+    Redirected {
+        /// Pair without a far call.
+        pair: PairKey,
+        /// Status, 300 to 399.
+        status: u16,
+        /// URI of the first Contact.
+        target: Vec<u8>,
+    },
+    /// Both calls are over.
+    Ended {
+        /// Key, which finds nothing from now on.
+        pair: PairKey,
+        /// Cause of the end.
+        by: BridgeEnd,
+    },
+}
+
+/// Cause of the end of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BridgeEnd {
+    /// [`super::Bridge::end`].
+    Owner,
+    /// The call of this side ended first: by BYE, CANCEL, a refusal or a failure.
+    Side(Side),
+    /// The far side did not answer the INVITE, or a side did not answer a change of the session, in time.
+    TimedOut,
+    /// The bridge refused the INVITE or an offer with this status; a side that was up got BYE.
+    Refused(u16),
+}

@@ -1,0 +1,258 @@
+//! Bridge: joins calls of a [`UserAgent`] in pairs. Events of one leg come in, orders to the other leg go out.
+//!
+//! The **near** leg is the call of the party that calls, the **far** leg the call that the bridge makes for it. Both are calls
+//! of one [`UserAgent`]. Its owner gives each event to [`Bridge::handle`] before it takes the next one, calls [`Bridge::poll`]
+//! at [`Bridge::deadline`], and takes [`BridgeEvent`]s from [`Bridge::event`]. Ports come from the owner as values; sessions
+//! go to the owner as values ([`BridgeEvent::SessionChanged`]).
+//!
+//! Each leg has its own dialog, its own descriptions ([`negotiation`](super::negotiation)) and its own session timer. From the
+//! messages of one side to those of the other pass a status, a description of our own, and the header fields of
+//! [`BridgeSettings::passed`], nothing else.
+//!
+//! # Outcomes: the call is set up
+//!
+//! | far side | near side | outcome |
+//! |---|---|---|
+//! | 100, 199 | any | nothing; the agent has sent its own 100 |
+//! | 101 to 198 | any | the same status; whether it is reliable depends on the near side and the settings of the agent alone |
+//! | 101 to 198 without an offer | waits for the offer | the same status, not reliable; nothing if the near side requires 100rel |
+//! | 18x with the first answer | offered | 18x with the answer |
+//! | 18x with the same answer again | offered | 18x without description |
+//! | 18x with another answer, of this or another dialog of a fork | has 100rel and UPDATE | UPDATE with the new description, if it differs |
+//! | the same | else | 18x without description; the 200 keeps the first answer, and a re-INVITE after the ACK offers the new one |
+//! | 2xx | offered | 200, with the answer unless a reliable 18x had it |
+//! | 2xx without an answer to the offer | offered | 502; BYE to the far side |
+//! | reliable 18x with an offer | no offer; 100rel and UPDATE | 18x with the offer; the answer of its PRACK goes into the PRACK of the far side |
+//! | the same of a further dialog of a fork | the same | UPDATE with the offer, after the exchange before and if it changes something; a refusal ends that dialog |
+//! | any | no offer; no 100rel or no UPDATE | the far INVITE does not state 100rel, so that its offer comes in the 2xx |
+//! | 2xx with an offer | no offer | 200 with the offer; the answer of its ACK goes into the ACK of the far side |
+//! | 3xx | any | [`BridgeEvent::Redirected`]; 480 if the owner does nothing in time |
+//! | 401, 407 | any | answered by the account of the far call; without one, or if it is refused, 403 |
+//! | 503 | any | 500, since the failure is not that of this server |
+//! | other 4xx to 6xx | any | the same status |
+//! | no final response in [`BridgeSettings::ringing`] | any | CANCEL and 408 |
+//! | any | CANCEL | CANCEL; a 2xx that crosses it gets ACK and BYE |
+//! | any | INVITE with Replaces | 481: no dialog is found by the names of the other side yet |
+//!
+//! # Outcomes: within the call
+//!
+//! | one side | the other side | outcome |
+//! |---|---|---|
+//! | offer that changes nothing for the other side | any | answered at once, from the agreed description of the other side |
+//! | UPDATE without offer, session refresh | any | 200 by the agent; nothing on the other leg |
+//! | re-INVITE with an offer | up | re-INVITE; its answer, or its refusal with the same status, goes back |
+//! | UPDATE with an offer | allows UPDATE | UPDATE, likewise |
+//! | the same | up, does not allow UPDATE | re-INVITE, likewise |
+//! | the same | not up, does not allow UPDATE; or the far side has several dialogs | 500 with Retry-After |
+//! | hold by sendonly, inactive or 0.0.0.0 | any | as any offer: sendonly, inactive, sendonly |
+//! | re-INVITE without offer | up | re-INVITE without offer; the offer goes into the 200, the answer into the ACK |
+//! | change while a change of either side is open | any | 491 |
+//! | change | 491 | 491 |
+//! | INFO, MESSAGE, OPTIONS, unknown method | any | the same method; its final response goes back, 401 and 407 as 403 |
+//! | such a request with SDP, SIP or several parts as its body | any | 415 |
+//! | REFER, SUBSCRIBE, PUBLISH, REGISTER | any | 405 |
+//! | NOTIFY | any | 481 |
+//! | BYE, no ACK, no PRACK, session expired, 408 or 481 in the dialog | any | BYE, CANCEL or a refusal, with a Reason |
+//! | no answer to a change in [`BridgeSettings::answer`], for a re-INVITE in [`BridgeSettings::ringing`] | any | both sides get BYE |
+//!
+//! # Where is ...?
+//!
+//! | noun | file |
+//! |---|---|
+//! | pair, leg, stage; open exchanges | `pair.rs`; `exchange.rs`, `Exchange` |
+//! | first INVITE: responses, forks | `setup.rs` |
+//! | change of the session; offer, answer | `exchange.rs`; `description.rs` |
+//! | other requests | `carried_request.rs` |
+//! | end of a pair | `release.rs` |
+//! | header fields that pass | `passed_headers.rs` |
+
+mod carried_request;
+mod description;
+mod event;
+mod exchange;
+mod pair;
+mod passed_headers;
+mod release;
+mod settings;
+mod setup;
+
+pub use event::{BridgeEnd, BridgeEvent, PairKey};
+pub use pair::{BridgedCall, LegMedia, Side};
+pub use settings::BridgeSettings;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::Round;
+use crate::slots::{Id, Slots};
+use crate::timer::{Stamp, Timers};
+use crate::user_agent::{CallKey, Event, Invite, RequestKey, UserAgent};
+use pair::Pair;
+use passed_headers::Facts;
+
+/// Pairs of calls of one user agent.
+#[derive(Debug)]
+pub struct Bridge {
+    settings: BridgeSettings,
+    pairs: Slots<Pair>,
+    index: Lookup,
+    events: VecDeque<BridgeEvent>,
+    timers: Timers,
+}
+
+/// Pairs by the keys of the agent.
+#[derive(Debug, Default)]
+struct Lookup {
+    calls: BTreeMap<CallKey, (Id, Side)>,
+    /// Own requests that carry a request of the other side.
+    requests: BTreeMap<RequestKey, Id>,
+}
+
+/// Everything that the work on one pair needs beside it.
+struct Context<'a, 'r> {
+    agent: &'a mut UserAgent,
+    round: &'a mut Round<'r>,
+    settings: &'a BridgeSettings,
+    index: &'a mut Lookup,
+    events: &'a mut VecDeque<BridgeEvent>,
+    id: Id,
+}
+
+impl Bridge {
+    /// Creates a bridge without calls.
+    pub fn new(settings: BridgeSettings) -> Self {
+        let (pairs, timers) = (Slots::new(), Timers::new());
+        Self { settings, pairs, index: Lookup::default(), events: VecDeque::new(), timers }
+    }
+
+    /// Returns the number of pairs with at least one call.
+    pub fn pairs(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Returns the number of requests that were carried over and have no final response yet.
+    pub fn carried_requests(&self) -> usize {
+        self.index.requests.len()
+    }
+
+    /// Takes the next event.
+    pub fn event(&mut self) -> Option<BridgeEvent> {
+        self.events.pop_front()
+    }
+
+    /// Returns the keys of the near and the far call of a pair; `None` for a call that is over.
+    pub fn calls(&self, pair: PairKey) -> Option<(Option<CallKey>, Option<CallKey>)> {
+        self.pairs.get(pair.0).map(|pair| (pair.near.call, pair.far.call))
+    }
+
+    /// Joins an incoming call, after its [`Event::Invited`], with a new far call. If its offer cannot be passed on, or an address
+    /// of the far call is malformed, the call is refused, and [`BridgeEvent::Ended`] follows.
+    pub fn start(&mut self, agent: &mut UserAgent, round: &mut Round<'_>, call: BridgedCall<'_>) -> PairKey {
+        let BridgedCall { near, invite, far, near_media, far_media } = call;
+        let facts = Facts::of(invite, &self.settings.passed);
+        let offer = invite.get(facts.body.clone()).unwrap_or_default();
+        let id = self.pairs.insert(Pair::new(near, near_media, far_media, &facts, agent));
+        self.index.calls.insert(near, (id, Side::Near));
+        self.with(agent, round, id, |pair, cx| pair.start(cx, &facts, offer, &far));
+        PairKey(id)
+    }
+
+    /// Makes another far call for a pair, after [`BridgeEvent::Redirected`]. Has no effect on other pairs.
+    pub fn retry(&mut self, agent: &mut UserAgent, round: &mut Round<'_>, pair: PairKey, far: &Invite<'_>) {
+        self.with(agent, round, pair.0, |pair, cx| pair.retry(cx, far));
+    }
+
+    /// Ends both calls of a pair in any state. `status` refuses the near INVITE if it has no final response yet, 300 to 699.
+    /// `headers`: further lines, each with its CRLF: a Reason.
+    pub fn end(&mut self, agent: &mut UserAgent, round: &mut Round<'_>, pair: PairKey, status: u16, headers: &[u8]) {
+        self.with(agent, round, pair.0, |pair, cx| pair.release(cx, BridgeEnd::Owner, status, headers));
+    }
+
+    /// Handles an event of the agent, before the next one is taken. Returns false if the owner must handle it: it is of no
+    /// pair, or is [`Event::Unresolved`].
+    pub fn handle(&mut self, agent: &mut UserAgent, round: &mut Round<'_>, event: &Event) -> bool {
+        let found = match *event {
+            Event::Reply { request, .. } => self.index.requests.get(&request).map(|&id| (id, Side::Near)),
+            Event::Unresolved { .. } => None,
+            _ => call_of(event).and_then(|call| self.index.calls.get(&call).copied()),
+        };
+        let Some((id, side)) = found else { return false };
+        let facts = Facts::of(agent.message(), &self.settings.passed);
+        let leg = agent.leg();
+        self.with(agent, round, id, |pair, cx| pair.handle(cx, side, leg, event, &facts));
+        true
+    }
+
+    /// Returns the latest moment for the next [`Bridge::poll`] ([`Now::mono`](crate::Now::mono) milliseconds).
+    pub fn deadline(&mut self) -> Option<u64> {
+        let pairs = &self.pairs;
+        self.timers.deadline(|slot, stamp| runs(pairs, slot, stamp))
+    }
+
+    /// Ends the pairs in which a wait has lasted for too long.
+    pub fn poll(&mut self, agent: &mut UserAgent, round: &mut Round<'_>) {
+        loop {
+            let pairs = &self.pairs;
+            let due = self.timers.due(round.now.mono, |slot, stamp| runs(pairs, slot, stamp));
+            let Some((slot, _)) = due else { break };
+            let Some(id) = self.pairs.at(slot).map(|(id, _)| id) else { continue };
+            if let Some(pair) = self.pairs.get_mut(id) {
+                pair.timer = (Stamp::NONE, None);
+            }
+            self.with(agent, round, id, |pair, cx| pair.expire(cx));
+        }
+        self.pairs.tidy();
+    }
+
+    /// Works on a pair. Then starts the timer of the pair again, or removes the pair if both its calls are over.
+    fn with(
+        &mut self,
+        agent: &mut UserAgent,
+        round: &mut Round<'_>,
+        id: Id,
+        work: impl FnOnce(&mut Pair, &mut Context<'_, '_>),
+    ) {
+        let Self { settings, pairs, index, events, timers } = self;
+        let Some(pair) = pairs.get_mut(id) else { return };
+        work(pair, &mut Context { agent, round, settings, index, events, id });
+        let until = pair.until();
+        if pair.timer.1 != until {
+            timers.stop(&mut pair.timer.0);
+            let stamp = until.map_or(Stamp::NONE, |until| timers.start_at(until, id.slot));
+            pair.timer = (stamp, until);
+        }
+        if pair.near.call.is_none() && pair.far.call.is_none() {
+            timers.stop(&mut pair.timer.0);
+            let by = pair.end();
+            pairs.remove(id);
+            events.push_back(BridgeEvent::Ended { pair: PairKey(id), by });
+        }
+    }
+}
+
+fn runs(pairs: &Slots<Pair>, slot: u32, stamp: Stamp) -> bool {
+    pairs.at(slot).is_some_and(|(_, pair)| pair.timer.0 == stamp)
+}
+
+/// Returns the call of an event.
+fn call_of(event: &Event) -> Option<CallKey> {
+    match *event {
+        Event::Progress { call, .. }
+        | Event::Answered { call, .. }
+        | Event::Failed { call, .. }
+        | Event::Redirected { call, .. }
+        | Event::Invited { call, .. }
+        | Event::Acknowledged { call, .. }
+        | Event::Confirmed { call, .. }
+        | Event::Offered { call, .. }
+        | Event::Changed { call, .. }
+        | Event::Unchanged { call, .. }
+        | Event::Refreshed { call }
+        | Event::Unresolved { call, .. }
+        | Event::Ended { call, .. } => Some(call),
+        Event::Request { call, .. } => call,
+        Event::Reply { .. }
+        | Event::Registered { .. }
+        | Event::RegistrationFailed { .. }
+        | Event::Unregistered { .. } => None,
+    }
+}

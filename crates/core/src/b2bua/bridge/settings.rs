@@ -1,0 +1,24 @@
+//! Settings of a bridge.
+
+use strowger_message::Name;
+
+/// Settings of a [`super::Bridge`].
+#[derive(Clone, Debug)]
+pub struct BridgeSettings {
+    /// Header fields that pass from the messages of one side to those of the other: from the INVITE, final responses, CANCEL
+    /// and BYE. Retry-After passes without comment and parameters, Reason without text, Warning without agent and text, since
+    /// those may name a host. Others pass as they are: Privacy, P-Asserted-Identity. Header fields of the dialog and of the body
+    /// must not be listed. Default: Reason, Retry-After, Warning.
+    pub passed: Vec<Name>,
+    /// Milliseconds in which a side answers an UPDATE, or acknowledges an offer by PRACK or ACK. Default 32,000 (64*T1).
+    pub answer: u64,
+    /// Milliseconds in which the far side answers an INVITE after its last provisional response, a side a re-INVITE, and the
+    /// owner a redirection. Default 181,000, as Timer C.
+    pub ringing: u64,
+}
+
+impl Default for BridgeSettings {
+    fn default() -> Self {
+        Self { passed: vec![Name::Reason, Name::RetryAfter, Name::Warning], answer: 32_000, ringing: 181_000 }
+    }
+}

@@ -1,0 +1,267 @@
+//! First INVITE: the far call, its responses, its dialogs.
+
+use super::event::BridgeEnd;
+use super::exchange::{Exchange, Reply, WaitingOffer};
+use super::pair::{NO_DIALOG, Pair, Side, Stage};
+use super::passed_headers::Facts;
+use super::{BridgeEvent, Context, PairKey};
+use crate::user_agent::{Content, Invite};
+
+/// Header line of a request that may be sent again soon.
+pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
+
+impl Pair {
+    /// Makes the far call.
+    pub(super) fn start(&mut self, cx: &mut Context<'_, '_>, invite: &Facts, offer: &[u8], far: &Invite<'_>) {
+        self.invite.has_offer = !offer.is_empty();
+        if invite.has_replaces {
+            // RFC 3891 section 3: no dialog of ours is found by it.
+            return self.release(cx, BridgeEnd::Refused(481), 481, b"");
+        }
+        let description = if self.invite.has_offer { self.offer(Side::Near, offer) } else { Ok(Vec::new()) };
+        match description {
+            Ok(description) => {
+                self.forks.base = self.far.media.state.clone();
+                self.call_far(cx, far, &description);
+            }
+            Err(status) => self.release(cx, BridgeEnd::Refused(status), status, b""),
+        }
+    }
+
+    /// Makes another far call after a redirection, with the same offer.
+    pub(super) fn retry(&mut self, cx: &mut Context<'_, '_>, far: &Invite<'_>) {
+        if !matches!(self.stage, Stage::Redirected { .. }) {
+            return;
+        }
+        let description = if self.invite.has_offer { self.forks.base.sent().to_vec() } else { Vec::new() };
+        self.far.media.state = self.forks.base.clone();
+        self.forget_dialogs();
+        self.call_far(cx, far, &description);
+    }
+
+    fn call_far(&mut self, cx: &mut Context<'_, '_>, far: &Invite<'_>, offer: &[u8]) {
+        let headers = [far.headers, &self.invite.passed[..]].concat();
+        let mut capabilities = far.capabilities.unwrap_or_else(|| &cx.agent.settings().capabilities).clone();
+        if !self.invite.has_offer && !(self.invite.is_reliable && self.near.updates) {
+            // A reliable response would have an offer, whose answer the near side could not give before the 200.
+            let options = capabilities.supported.split(|&b| b == b',').map(<[u8]>::trim_ascii);
+            let options: Vec<&[u8]> = options.filter(|option| !option.eq_ignore_ascii_case(b"100rel")).collect();
+            capabilities.supported = options.join(&b", "[..]);
+        }
+        let invite = Invite { offer, content_type: b"", headers: &headers, capabilities: Some(&capabilities), ..*far };
+        match cx.agent.invite(cx.round, &invite) {
+            Ok(call) => {
+                self.far.call = Some(call);
+                cx.index.calls.insert(call, (cx.id, Side::Far));
+                self.ring_on(cx);
+            }
+            Err(_) => self.release(cx, BridgeEnd::Refused(500), 500, b""),
+        }
+    }
+
+    /// Gives the far side time again, as a proxy does on each provisional response (RFC 3261 section 16.7 step 2).
+    fn ring_on(&mut self, cx: &Context<'_, '_>) {
+        self.stage = Stage::Inviting { until: cx.round.now.mono + cx.settings.ringing };
+    }
+
+    /// Handles a provisional response of the far side.
+    pub(super) fn progressed(
+        &mut self,
+        cx: &mut Context<'_, '_>,
+        number: u16,
+        status: u16,
+        body: &[u8],
+        is_offer: bool,
+        facts: &Facts,
+    ) {
+        if !self.is_early() {
+            return;
+        }
+        self.ring_on(cx);
+        if matches!(status, 100 | 199) {
+            return;
+        }
+        if !self.forks.numbers.contains(&number) {
+            self.forks.numbers.push(number);
+        }
+        if is_offer {
+            return self.offered_early(cx, number, status, body);
+        }
+        // Without an offer of the near side, a description in an unreliable response is a forecast (RFC 3262 section 5).
+        let has_answer = self.invite.has_offer && !body.is_empty() && facts.has_description();
+        if !has_answer || !self.is_news(number, body) {
+            return self.ring(cx, status, b"");
+        }
+        self.select(number);
+        if self.forks.described.is_none() {
+            // An answer that does not fit is no answer; the final response decides.
+            let answer = self.answer(Side::Near, body).unwrap_or_default();
+            if !answer.is_empty() {
+                self.forks.described = Some(number);
+            }
+            self.ring(cx, status, &answer);
+            return self.tell_streams(cx);
+        }
+        self.note_answer(Side::Far, body);
+        self.ring(cx, status, b"");
+        if self.exchange.is_none() && self.waiting.is_empty() {
+            self.renew_near(cx, number);
+        }
+    }
+
+    /// Sends a provisional response to the near side. If that side waits for an offer, one without offer must not be reliable (RFC 3262
+    /// section 5).
+    fn ring(&self, cx: &mut Context<'_, '_>, status: u16, body: &[u8]) {
+        let Some(call) = self.near.call else { return };
+        let lacks_offer = !self.invite.has_offer && self.forks.described.is_none() && body.is_empty();
+        if !lacks_offer || !self.invite.is_reliable {
+            cx.agent.ring(cx.round, call, status, body);
+        } else if !self.invite.requires_reliable {
+            cx.agent.ring_unreliably(cx.round, call, status, b"");
+        }
+    }
+
+    /// Notes an answer in a response to the INVITE. Returns false if the dialog has given the same one before.
+    fn is_news(&mut self, number: u16, body: &[u8]) -> bool {
+        let answers = &mut self.forks.answers;
+        match answers.iter_mut().find(|(of, _)| *of == number) {
+            Some((_, known)) if **known == *body => false,
+            Some((_, known)) => {
+                *known = body.into();
+                true
+            }
+            None => {
+                answers.push((number, body.into()));
+                true
+            }
+        }
+    }
+
+    /// Handles the offer in a reliable provisional response of the far side (RFC 3262 section 5).
+    fn offered_early(&mut self, cx: &mut Context<'_, '_>, number: u16, status: u16, body: &[u8]) {
+        let until = cx.round.now.mono + cx.settings.answer;
+        let reply = Reply::Prack(number);
+        let is_first = self.forks.described.is_none() && self.exchange.is_none() && self.waiting.is_empty();
+        if !is_first || !self.invite.is_reliable {
+            self.ring(cx, status, b"");
+            self.waiting.push_back(WaitingOffer { reply, text: body.to_vec(), until });
+            return self.next_offer(cx);
+        }
+        self.select(number);
+        match self.offer(Side::Far, body) {
+            Ok(offer) => {
+                self.forks.described = Some(number);
+                self.exchange = Some(Exchange::Offered { from: Side::Far, reply, until });
+                self.ring(cx, status, &offer);
+            }
+            Err(_) => self.refuse(cx, Side::Far, reply, 488, b""),
+        }
+    }
+
+    /// Handles the 2xx of the far side.
+    pub(super) fn answered(
+        &mut self,
+        cx: &mut Context<'_, '_>,
+        number: u16,
+        body: &[u8],
+        is_offer: bool,
+        facts: &Facts,
+    ) {
+        self.select(number);
+        self.forks.others.clear();
+        self.stage = Stage::Up;
+        self.drop_exchange_of_others(cx, number);
+        let until = cx.round.now.mono + cx.settings.answer;
+        let mut description = Vec::new();
+        if is_offer {
+            if self.forks.described.is_none() && self.exchange.is_none() {
+                match self.offer(Side::Far, body) {
+                    Ok(offer) => {
+                        self.forks.described = Some(number);
+                        let (from, reply) = (Side::Far, Reply::Acknowledge);
+                        self.exchange = Some(Exchange::Offered { from, reply, until });
+                        description = offer;
+                    }
+                    Err(status) => return self.release(cx, BridgeEnd::Refused(status), status, b""),
+                }
+            } else {
+                self.waiting.push_back(WaitingOffer { reply: Reply::Acknowledge, text: body.to_vec(), until });
+            }
+        } else if !self.invite.has_offer && self.forks.described.is_none() {
+            return self.release(cx, BridgeEnd::Refused(502), 502, b"");
+        } else if self.invite.has_offer {
+            let has_answer = !body.is_empty() && facts.has_description();
+            let is_news = has_answer && self.is_news(number, body);
+            if self.forks.described.is_none() {
+                let answer = if has_answer { self.answer(Side::Near, body) } else { Err(502) };
+                match answer {
+                    Ok(answer) => {
+                        self.forks.described = Some(number);
+                        description = answer;
+                    }
+                    Err(status) => return self.release(cx, BridgeEnd::Refused(status), status, b""),
+                }
+            } else {
+                if is_news {
+                    self.note_answer(Side::Far, body);
+                    self.forks.described = self.forks.described.filter(|described| *described != number);
+                }
+                if !self.invite.is_reliable {
+                    // RFC 3261 section 13.2.1: the answer of the 18x once more.
+                    description = self.near.media.state.local().to_vec();
+                }
+            }
+        }
+        self.invite.is_answered = true;
+        if let Some(call) = self.near.call {
+            cx.agent.answer(cx.round, call, Content { body: &description, ..Content::default() });
+        }
+        cx.events.push_back(BridgeEvent::Answered { pair: PairKey(cx.id) });
+        self.tell_streams(cx);
+    }
+
+    /// Ends the exchanges with dialogs that have lost; the agent reports nothing of them any more.
+    fn drop_exchange_of_others(&mut self, cx: &mut Context<'_, '_>, number: u16) {
+        self.waiting.retain(|offer| offer.reply == Reply::Prack(number));
+        match self.exchange {
+            // It went to the only dialog then, and another one has answered.
+            Some(Exchange::Offered { from: Side::Near, reply, .. })
+                if self.forks.described.is_some_and(|described| described != number) =>
+            {
+                self.exchange = None;
+                self.refuse(cx, Side::Near, reply, 491, b"");
+            }
+            // The near side still answers, but its answer goes to no dialog.
+            Some(Exchange::Offered { from: Side::Far, reply: Reply::Update(of) | Reply::Prack(of), until })
+                if of != number =>
+            {
+                self.exchange = Some(Exchange::Offered { from: Side::Far, reply: Reply::Nothing(of), until });
+            }
+            _ => (),
+        }
+    }
+
+    /// Handles the final refusal of the far INVITE.
+    pub(super) fn failed(&mut self, cx: &mut Context<'_, '_>, status: u16, facts: &Facts) {
+        self.forget_call(cx, Side::Far);
+        let status = match status {
+            401 | 407 => 403,
+            503 => 500,
+            300..400 => 480,
+            _ => status,
+        };
+        self.release(cx, BridgeEnd::Side(Side::Far), status, &facts.passed);
+    }
+
+    /// Handles a redirection of the far INVITE: the owner decides.
+    pub(super) fn redirected(&mut self, cx: &mut Context<'_, '_>, status: u16, target: Vec<u8>) {
+        self.forget_call(cx, Side::Far);
+        if matches!(self.stage, Stage::Ending(_)) {
+            return;
+        }
+        self.drop_exchange_of_others(cx, NO_DIALOG);
+        self.exchange = self.exchange.take().filter(|open| matches!(open, Exchange::Offered { from: Side::Far, .. }));
+        self.stage = Stage::Redirected { until: cx.round.now.mono + cx.settings.ringing };
+        cx.events.push_back(BridgeEvent::Redirected { pair: PairKey(cx.id), status, target });
+    }
+}

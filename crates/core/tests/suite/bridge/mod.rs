@@ -1,0 +1,9 @@
+//! Calls joined by a bridge between two phones; one file for each behaviour.
+
+mod calls;
+mod changes;
+mod chaos;
+mod forks;
+mod late_offers;
+mod requests;
+mod rig;
