@@ -166,7 +166,8 @@ fn request(method: &str, cseq: u32, body: &str) -> String {
 }
 
 /// Description with the port of the call.
-const OFFER: &str = "v=0\no=- 1 1 IN IP4 [local_ip]\ns=-\nc=IN IP4 [media_ip]\nt=0 0\nm=audio [auto_media_port] RTP/AVP 0";
+const OFFER: &str =
+    "v=0\no=- 1 1 IN IP4 [local_ip]\ns=-\nc=IN IP4 [media_ip]\nt=0 0\nm=audio [auto_media_port] RTP/AVP 0";
 
 /// Returns a document of a caller that does this between ACK and BYE.
 fn caller(work: &str) -> String {
@@ -371,7 +372,12 @@ fn each_call_of_two_generators_hears_at_its_own_port() {
         let answered = uas.report();
         for side in [&ran, &answered] {
             let count = |name: &str| side.count("counters", name);
-            assert_eq!((count("media.streams"), count("media.silent"), count("media.lost")), (3, 0, 0), "{}", side.said);
+            assert_eq!(
+                (count("media.streams"), count("media.silent"), count("media.lost")),
+                (3, 0, 0),
+                "{}",
+                side.said
+            );
             // A second and a half of 50 packets a second, in three calls.
             assert!((180..=240).contains(&count("media.heard")), "{}", side.said);
             assert!(side.delay("media.mos", "min") > 4.4, "{}", side.said);

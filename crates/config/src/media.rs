@@ -58,7 +58,8 @@ impl PortRange {
 }
 
 impl Text for PortRange {
-    const EXPECTED: &'static str = "the first and the last port, such as \"16384-32767\", with at least an even one and the next";
+    const EXPECTED: &'static str =
+        "the first and the last port, such as \"16384-32767\", with at least an even one and the next";
 
     fn from_text(text: &str) -> Result<Self, String> {
         let range = text.split_once('-').and_then(|(first, last)| {
@@ -129,13 +130,16 @@ mod tests {
 
     #[test]
     fn ports_are_counted_in_pairs() {
-        for (text, pairs) in [("16384-32767", 8_192), ("101-104", 1), ("102-103", 1), ("65534-65535", 1), ("100-199", 50)] {
+        for (text, pairs) in
+            [("16384-32767", 8_192), ("101-104", 1), ("102-103", 1), ("65534-65535", 1), ("100-199", 50)]
+        {
             assert_eq!(PortRange::from_text(text).map(PortRange::pairs), Ok(pairs), "{text}");
         }
         for text in ["", "100", "101-102", "200-100", "0-1", "1-65536"] {
             assert!(PortRange::from_text(text).is_err(), "{text}");
         }
-        let media = Media { addresses: vec![MediaAddress::from_text("192.0.2.1").expect("one"); 2], ..Media::default() };
+        let media =
+            Media { addresses: vec![MediaAddress::from_text("192.0.2.1").expect("one"); 2], ..Media::default() };
         assert_eq!(media.calls(), 16_384);
     }
 }

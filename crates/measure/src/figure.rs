@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn a_score_is_recorded_in_thousandths() {
         let mut scores = Delays::new();
-        [4.409, 2.5].map(|score| scores.record(Delay::MediaScore.recorded(score)));
+        [4.409, 2.5].into_iter().for_each(|score| scores.record(Delay::MediaScore.recorded(score)));
         let of = |statistic| Delay::MediaScore.figure(statistic, &scores);
         assert_eq!((of(Statistic::Least), of(Statistic::Most)), (Some(2.5), Some(4.409)));
         assert_eq!((of(Statistic::Count), Delay::MediaScore.sum(&scores)), (Some(2.0), 6.909));

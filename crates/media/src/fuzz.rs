@@ -228,7 +228,7 @@ fn check_answer(order: &StreamOrder, side: Side, from: SocketAddr, out: &Session
         }
     };
     // On hold by 0.0.0.0, an earlier order has the address.
-    let is_named = peer.rtp.is_none() || Some(from.ip()) == peer.behind_nat.or(peer.rtp.map(|rtp| rtp.ip()));
+    let is_named = peer.rtp.is_none() || Some(from.ip()) == peer.behind_nat.or_else(|| peer.rtp.map(|rtp| rtp.ip()));
     assert!(out.packets.len() <= 1);
     assert!(out.packets.is_empty() || is_named && peer.sends && other.receives && out.packets[0].ports == other.ports);
     assert!(out.events.is_empty() || is_named);

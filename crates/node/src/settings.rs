@@ -148,18 +148,18 @@ mod tests {
 
     #[test]
     fn media_threads_get_their_settings() {
-        let media = |text: &str| {
+        let of = |text: &str| {
             let (config, _) = Config::read(Source { text, ..Default::default() }).expect("right");
-            super::media(&config)
+            media(&config)
         };
-        assert!(media("").is_none());
+        assert!(of("").is_none());
         let all = "media.addresses = [\"10.0.0.1 as 192.0.2.1\"]\nmedia.ports = \"20000-20099\"\nmedia.dscp = 34\n\
                    media.threads = 3\nmedia.timeout = \"10s\"\n";
-        let own = media(all).expect("an address");
+        let own = of(all).expect("an address");
         assert_eq!((own.addresses.len(), own.addresses[0].to_string().as_str()), (1, "10.0.0.1"));
         assert_eq!((own.ports.clone(), own.dscp, own.threads), (20_000..=20_099, 34, 3));
         assert_eq!((own.timeout, own.capacity()), (Some(Duration::from_secs(10)), 50));
-        let own = media("media.addresses = [\"::1\"]\nmedia.timeout = \"never\"").expect("an address");
+        let own = of("media.addresses = [\"::1\"]\nmedia.timeout = \"never\"").expect("an address");
         assert_eq!((own.threads, own.timeout, own.dscp), (1, None, 46));
     }
 }

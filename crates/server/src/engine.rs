@@ -344,7 +344,8 @@ impl Engine {
 /// Responses and events for the roles of their transactions.
 impl Engine {
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
-        let Incoming::Response { id, tu, after_final } = self.stack.core.transactions.response(now, message, out) else {
+        let Incoming::Response { id, tu, after_final } = self.stack.core.transactions.response(now, message, out)
+        else {
             return;
         };
         self.note_response(now, id, message);

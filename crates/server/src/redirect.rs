@@ -1,9 +1,9 @@
 //! Redirection: the response has the places to which a request would go (RFC 3261 section 8.3).
 
-use crate::endpoint::ServerRole;
 use crate::contacts::Contacts;
 use crate::decision::Decision;
 use crate::destination::Destination;
+use crate::endpoint::ServerRole;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::reply::Why;

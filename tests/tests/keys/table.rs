@@ -317,10 +317,7 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     ("nat.ping_interval", &["crates/server/tests/policy/pings.rs::every_phone_behind_nat_is_pinged_once_an_interval"]),
     ("nat.ping_method", &["tests/tests/keys/registering.rs::a_phone_is_pinged_by_line_ends_if_the_setting_says_so"]),
-    (
-        "media.addresses",
-        &["crates/server/tests/policy/endpoints.rs::an_echo_answers_a_call_and_its_media_go_back"],
-    ),
+    ("media.addresses", &["crates/server/tests/policy/endpoints.rs::an_echo_answers_a_call_and_its_media_go_back"]),
     (
         "media.ports",
         &["crates/server/tests/policy/endpoints.rs::a_call_without_a_common_codec_or_a_free_port_is_refused"],

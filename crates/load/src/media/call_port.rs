@@ -57,7 +57,12 @@ impl CallPorts {
     ///
     /// # Errors
     /// Errors of the system call.
-    pub(super) fn wait(&self, limit: Duration, names: &mut Vec<u64>, readable: &mut Vec<Arc<CallPort>>) -> io::Result<()> {
+    pub(super) fn wait(
+        &self,
+        limit: Duration,
+        names: &mut Vec<u64>,
+        readable: &mut Vec<Arc<CallPort>>,
+    ) -> io::Result<()> {
         names.clear();
         self.set.wait(limit, names)?;
         let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);

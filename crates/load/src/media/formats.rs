@@ -71,7 +71,8 @@ mod tests {
     #[test]
     fn our_description_counts_before_theirs() {
         let ours = b"v=0\r\nm=audio 6000 RTP/AVP 0 101 96\r\na=rtpmap:101 telephone-event/8000\r\na=rtpmap:96 opus/48000/2\r\n";
-        let theirs = b"m=audio 7000 RTP/AVP 101 97\na=rtpmap:101 speex/16000\na=rtpmap:97 G726-32/8000\na=rtpmap:97 L16/1";
+        let theirs =
+            b"m=audio 7000 RTP/AVP 101 97\na=rtpmap:101 speex/16000\na=rtpmap:97 G726-32/8000\na=rtpmap:97 L16/1";
         let formats = Formats::read(ours).or(&Formats::read(theirs));
         let of = |payload_type| formats.of(payload_type);
         assert_eq!((of(101), of(96), of(97)), (Format::Events, Format::Clock(48_000), Format::Clock(8_000)));

@@ -1,7 +1,7 @@
 //! Media of one process: sockets, files, threads.
 
-use super::capture::{Capture, CaptureError};
 use super::call_port::{CallPort, CallPorts};
+use super::capture::{Capture, CaptureError};
 use super::echo::Mirror;
 use super::hearing::Ear;
 use super::leg::Legs;

@@ -171,14 +171,8 @@ fn tiles(totals: &Page) -> Vec<Tile> {
         tiles.push(("successful".into(), Unit::Percent.show(share), format!("{} failed", count(Counter::CallsFailed))));
     }
     tiles.push(("concurrent calls".into(), grouped(totals.peak as f64), "at most".into()));
-    let shown = [
-        Delay::Registration,
-        Delay::Setup,
-        Delay::Response,
-        Delay::Request,
-        Delay::Disconnect,
-        Delay::MediaMaxDelta,
-    ];
+    let shown =
+        [Delay::Registration, Delay::Setup, Delay::Response, Delay::Request, Delay::Disconnect, Delay::MediaMaxDelta];
     for delay in shown {
         let delays = totals.delays(delay);
         if let (Some(p95), Some(p99)) = (delays.percentile(95.0), delays.percentile(99.0)) {

@@ -260,7 +260,8 @@ impl Out {
             format!("{} received", several(streams, "stream")),
             format!("{} packets", count(totals.counter(Counter::MediaHeard))),
         ];
-        let loss = Share::MediaLoss.of(totals).map_or_else(String::new, |loss| format!(" ({})", Unit::Percent.show(loss)));
+        let loss =
+            Share::MediaLoss.of(totals).map_or_else(String::new, |loss| format!(" ({})", Unit::Percent.show(loss)));
         entries.push(format!("{} lost{loss}", count(totals.counter(Counter::MediaLost))));
         entries.push(format!("{} reordered", count(totals.counter(Counter::MediaReordered))));
         entries.push(format!("{} doubled", count(totals.counter(Counter::MediaDoubled))));

@@ -61,7 +61,7 @@ impl Latch {
     /// its private address may belong to another host in the network of this server.
     pub(super) fn target(&self) -> Option<SocketAddr> {
         match self.signalling {
-            Some(ip) => self.source.or(self.described.filter(|described| described.ip() == ip)),
+            Some(ip) => self.source.or_else(|| self.described.filter(|described| described.ip() == ip)),
             None if self.is_symmetric => self.source,
             None => self.described,
         }

@@ -209,9 +209,9 @@ impl Engine {
                 }
             }
             (Party::Caller, OwnRequest::Question) => {
-                let asked = self.stack.with_agent(now, out, |agent, round| {
-                    agent.request_within(round, call, Method::Options, b"", b"")
-                });
+                let asked = self
+                    .stack
+                    .with_agent(now, out, |agent, round| agent.request_within(round, call, Method::Options, b"", b""));
                 match asked {
                     Ok(request) => entry.question = Some((request, context)),
                     Err(_) => self.report_own(context, 481),

@@ -74,7 +74,8 @@ impl Engine {
     /// No port is free, or no stream of the offer suits an endpoint.
     fn open_session(&mut self, request: &Request<'_>) -> Result<(EndpointSession, Description), Reply> {
         let offer = offer_of(&request.message);
-        let is_ipv4 = offer.and_then(offers_ipv4).unwrap_or_else(|| request.arrival.remote.ip().to_canonical().is_ipv4());
+        let is_ipv4 =
+            offer.and_then(offers_ipv4).unwrap_or_else(|| request.arrival.remote.ip().to_canonical().is_ipv4());
         self.balance_ports();
         let own = &self.policy.config.media.addresses;
         let fits = |place: u16| own.get(usize::from(place)).is_some_and(|own| own.public.is_ipv4() == is_ipv4);

@@ -8,9 +8,7 @@ use strowger_core::b2bua::negotiation::{
     endpoint_offer,
 };
 use strowger_core::routing::contact_repair::is_private;
-use strowger_media::session::{
-    PayloadFormat, PortPair, SessionKey, SessionOrder, StreamKind, StreamOrder, StreamPeer,
-};
+use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamKind, StreamOrder, StreamPeer};
 use strowger_message::sdp::{Codec, Sdp};
 
 /// Formats that an endpoint takes, the preferred one first. Packets that go back are not decoded.
@@ -91,7 +89,8 @@ impl EndpointSession {
         self.is_open = true;
         let ports = self.ports;
         let order = |AgreedStream { rtp, rtcp, formats, sends, receives, .. }: AgreedStream| {
-            let is_hidden = |source: &IpAddr| rtp.is_some_and(|rtp| rtp.ip() != *source && is_private(rtp.ip(), *source));
+            let is_hidden =
+                |source: &IpAddr| rtp.is_some_and(|rtp| rtp.ip() != *source && is_private(rtp.ip(), *source));
             let behind_nat = nat.filter(is_hidden);
             let formats = formats.into_iter().map(format).collect();
             let near = StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives };

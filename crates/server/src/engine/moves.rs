@@ -95,8 +95,7 @@ impl Engine {
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, held });
         let endpoints = self.endpoints.export(bucket);
         let is_agent = has_calls || !of_agent.is_empty() || !endpoints.is_empty();
-        let agent =
-            is_agent.then(|| EngineRecord::Agent { agent: Box::new(agent), transactions: of_agent, endpoints });
+        let agent = is_agent.then(|| EngineRecord::Agent { agent: Box::new(agent), transactions: of_agent, endpoints });
         self.show_gauges();
         record.into_iter().chain(agent).chain(waiting).collect()
     }

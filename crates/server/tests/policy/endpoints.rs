@@ -289,7 +289,8 @@ fn a_caller_behind_nat_is_reached_at_its_source() {
         let phone = Phone::new(site.connect_from(Transport::Udp, from), "sip:mallory@example.net");
         let call = phone.call("INVITE", "sip:echo@example.org");
         let hidden = |text: String| {
-            let text = text.replace(&format!("Contact: <sip:phone@{from}>"), &format!("Contact: <sip:phone@{private}:7379>"));
+            let text =
+                text.replace(&format!("Contact: <sip:phone@{from}>"), &format!("Contact: <sip:phone@{private}:7379>"));
             text.replace(&format!("UDP {from};"), &format!("UDP {private}:7379;rport;"))
         };
         let offer = sdp(4_000, 1, "").replace("IP4 127.0.0.1", &format!("IP4 {private}"));

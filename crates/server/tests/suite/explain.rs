@@ -567,5 +567,8 @@ fn explain_names_the_endpoint_that_answers() {
     );
     let explained = explained(&site, ALICE, &invite(1, "sip:echo@example.org"));
     assert_eq!(explained.course.outcome, ExplainedOutcome::Endpoint { name: "echo" });
-    assert!(explained.to_string().ends_with("\nanswer  200 by the endpoint echo, with media of this server\n"), "{explained}");
+    assert!(
+        explained.to_string().ends_with("\nanswer  200 by the endpoint echo, with media of this server\n"),
+        "{explained}"
+    );
 }

@@ -42,7 +42,8 @@ impl Pair {
     fn call_far(&mut self, cx: &mut Context<'_, '_>, far: &Invite<'_>, offer: &[u8]) {
         let headers = [far.headers, &self.invite.passed[..]].concat();
         let mut capabilities = far.capabilities.unwrap_or_else(|| &cx.agent.settings().capabilities).clone();
-        if !self.invite.has_offer && !(self.invite.is_reliable && self.near.updates) {
+        let may_answer = self.invite.has_offer || self.invite.is_reliable && self.near.updates;
+        if !may_answer {
             // A reliable response would have an offer, whose answer the near side could not give before the 200.
             let options = capabilities.supported.split(|&b| b == b',').map(<[u8]>::trim_ascii);
             let options: Vec<&[u8]> = options.filter(|option| !option.eq_ignore_ascii_case(b"100rel")).collect();
@@ -245,9 +246,9 @@ impl Pair {
     pub(super) fn failed(&mut self, cx: &mut Context<'_, '_>, status: u16, facts: &Facts) {
         self.forget_call(cx, Side::Far);
         let status = match status {
+            300..=399 => 480,
             401 | 407 => 403,
             503 => 500,
-            300..400 => 480,
             _ => status,
         };
         self.release(cx, BridgeEnd::Side(Side::Far), status, &facts.passed);

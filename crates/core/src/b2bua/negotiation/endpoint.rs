@@ -157,8 +157,7 @@ pub fn endpoint_offer(
         .map(|(place, slot)| match slots.iter().position(|&used| used == place) {
             Some(index) => {
                 let codecs = slot.numbered(&formats).iter().map(|format| format.codec).collect();
-                let has_rtcp_mux =
-                    agreed.get(place).and_then(Option::as_ref).is_some_and(|stream| stream.has_rtcp_mux);
+                let has_rtcp_mux = agreed.get(place).and_then(Option::as_ref).is_some_and(|stream| stream.has_rtcp_mux);
                 let stream = rtp_stream(&slot.media, &slot.protocol, codecs, &streams[index]);
                 WrittenLine::Stream(WrittenStream { has_rtcp_mux, ..stream })
             }

@@ -198,7 +198,12 @@ mod tests {
     #[test]
     fn parameters_that_tell_formats_apart() {
         for (encoding, one, other, is_same) in [
-            ("H264", "profile-level-id=42e01f; packetization-mode=1", "packetization-mode=1;profile-level-id=42E0", true),
+            (
+                "H264",
+                "profile-level-id=42e01f; packetization-mode=1",
+                "packetization-mode=1;profile-level-id=42E0",
+                true,
+            ),
             ("H264", "profile-level-id=42e01f", "profile-level-id=64001f", false),
             ("H264", "profile-level-id=42e01f;packetization-mode=0", "profile-level-id=42e01f", true),
             ("H264", "profile-level-id=42e01f;packetization-mode=1", "profile-level-id=42e01f", false),

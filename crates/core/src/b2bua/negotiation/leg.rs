@@ -70,6 +70,11 @@ impl LegState {
         &self.remote
     }
 
+    /// Returns the address of the own descriptions.
+    pub const fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Tells whether the agreed offer was ours.
     pub fn has_offered(&self) -> bool {
         self.has_offered

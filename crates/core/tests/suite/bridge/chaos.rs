@@ -3,7 +3,7 @@
 use super::rig::*;
 
 use strowger_core::entropy::Entropy;
-use strowger_core::user_agent::{CallKey, Event, Reliability, SessionTimerSettings, UserAgentSettings};
+use strowger_core::user_agent::{CallKey, Event, Reliability, SessionTimerSettings};
 use strowger_message::Method;
 
 /// Prints the seed of a failed run: `STROWGER_SEED` replays it.

@@ -106,7 +106,7 @@ impl Bridged {
     }
 
     /// Takes the events of the bridge.
-    pub(crate) fn told(&mut self) -> Vec<BridgeEvent> {
+    pub(crate) fn told(&self) -> Vec<BridgeEvent> {
         std::iter::from_fn(|| self.bridge.borrow_mut().event()).collect()
     }
 

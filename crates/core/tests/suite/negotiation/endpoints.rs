@@ -71,12 +71,8 @@ fn an_answer_byte_for_byte() {
 fn events_of_each_clock_rate() {
     let maps = "a=rtpmap:96 opus/48000/2\r\na=rtpmap:101 telephone-event/8000\r\n\
                 a=rtpmap:102 telephone-event/48000\r\n";
-    let table: [(&str, &[u8]); 4] = [
-        ("96 8 101 102", &[96, 8, 101, 102]),
-        ("8 101 102", &[8, 101]),
-        ("102 101 96", &[102, 96]),
-        ("0 102", &[0]),
-    ];
+    let table: [(&str, &[u8]); 4] =
+        [("96 8 101 102", &[96, 8, 101, 102]), ("8 101 102", &[8, 101]), ("102 101 96", &[102, 96]), ("0 102", &[0])];
     for (offered, answered) in table {
         let offered = format!("{NEAR}m=audio 4000 RTP/AVP {offered}\r\n{maps}");
         assert_eq!(payload_types(&answer_of(&mut leg(), &offered).expect("common")), answered, "{offered}");
@@ -88,8 +84,7 @@ fn events_of_each_clock_rate() {
 fn directions() {
     let mut leg = leg();
     let line = |direction: Direction| format!("{NEAR}m=audio 4000 RTP/AVP 8\r\na={}\r\n", direction.name());
-    for (offered, answered) in
-        [(SendRecv, SendRecv), (SendOnly, RecvOnly), (RecvOnly, SendOnly), (Inactive, Inactive)]
+    for (offered, answered) in [(SendRecv, SendRecv), (SendOnly, RecvOnly), (RecvOnly, SendOnly), (Inactive, Inactive)]
     {
         assert_eq!(direction(&answer_of(&mut leg, &line(offered)).expect("common")), answered);
         let stream = endpoint_streams(&leg).remove(0).expect("a stream on hold stays");

@@ -18,16 +18,14 @@ fn format(payload_type: u8, other: u8, encoding: &str, clock_rate: u32) -> Agree
 #[test]
 fn a_plain_call() {
     let mut bridge = Bridge::new();
-    let offered = format!(
-        "v=0\r\no=alice 99 99 IN IP4 192.0.2.77\r\ns=inside\r\ni=inside\r\nu=http://inside/\r\ne=a@inside\r\n\
+    let offered = "v=0\r\no=alice 99 99 IN IP4 192.0.2.77\r\ns=inside\r\ni=inside\r\nu=http://inside/\r\ne=a@inside\r\n\
          p=+1 inside\r\nc=IN IP4 192.0.2.77\r\nb=CT:512\r\nb=RS:800\r\nt=0 0\r\na=tool:inside\r\na=group:BUNDLE 1\r\n\
          m=audio 4000 RTP/AVP 0 97 101\r\ni=inside\r\nb=AS:80\r\nb=RR:0\r\na=rtpmap:97 opus/48000/2\r\n\
          a=fmtp:97 useinbandfec=1\r\na=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-16\r\na=ptime:20\r\n\
          a=maxptime:60\r\na=mid:1\r\na=rtcp:4005 IN IP4 192.0.2.78\r\na=rtcp-fb:97 nack\r\na=ssrc:1 cname:inside\r\n\
-         a=ice-ufrag:inside\r\na=candidate:1 1 UDP 1 192.0.2.77 4000 typ host\r\n"
-    );
+         a=ice-ufrag:inside\r\na=candidate:1 1 UDP 1 192.0.2.77 4000 typ host\r\n";
     assert_eq!(
-        bridge.offer(true, &offered).expect("common"),
+        bridge.offer(true, offered).expect("common"),
         format!(
             "v=0\r\no=- 8 1 IN IP6 2001:db8::9\r\ns=-\r\nc=IN IP6 2001:db8::9\r\nb=CT:512\r\nt=0 0\r\n\
              m=audio 30000 RTP/AVP 0 97 101\r\nb=AS:80\r\na=rtpmap:0 PCMU/8000\r\na=rtpmap:97 opus/48000/2\r\n\

@@ -120,9 +120,8 @@ fn formats_that_do_not_pass() {
 #[test]
 fn an_answer_with_other_numbers() {
     let mut bridge = Bridge::new();
-    let opus = |head: &str, number: u8| {
-        format!("{head}m=audio 4000 RTP/AVP {number}\r\na=rtpmap:{number} opus/48000/2\r\n")
-    };
+    let opus =
+        |head: &str, number: u8| format!("{head}m=audio 4000 RTP/AVP {number}\r\na=rtpmap:{number} opus/48000/2\r\n");
     bridge.exchange(&opus(NEAR, 96), &opus(FAR, 111));
     assert_eq!(numbers(&bridge), (vec![(96, Some(111))], vec![(96, Some(96)), (111, Some(96))]));
     // The peer's number is not given to another format.

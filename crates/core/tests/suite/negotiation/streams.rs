@@ -94,10 +94,7 @@ fn audio_becomes_fax() {
     let fax = "a=T38FaxVersion:0\r\na=T38MaxBitRate:14400\r\na=T38FaxUdpEC:t38UDPRedundancy\r\n";
     let offered = format!("{FAR}m=image 5002 udptl t38\r\n{fax}a=tool:inside\r\n");
     let offer = bridge.offer(false, &offered).expect("allowed");
-    assert_eq!(
-        offer,
-        format!("{}m=image 20000 udptl t38\r\n{fax}a=sendrecv\r\n", TO_NEAR.replace("- 7 1", "- 7 2"))
-    );
+    assert_eq!(offer, format!("{}m=image 20000 udptl t38\r\n{fax}a=sendrecv\r\n", TO_NEAR.replace("- 7 1", "- 7 2")));
     bridge.answer(false, &format!("{NEAR}m=image 4002 udptl t38\r\n{fax}")).expect("open");
     let streams = bridge.streams();
     let stream = streams[0].as_ref().expect("agreed");

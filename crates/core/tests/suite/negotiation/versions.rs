@@ -61,9 +61,8 @@ fn a_refused_offer() {
 #[test]
 fn kept_legs() {
     let mut bridge = Bridge::new();
-    let opus = |head: &str, number: u8| {
-        format!("{head}m=audio 4000 RTP/AVP {number} 0\r\na=rtpmap:{number} opus/48000/2\r\n")
-    };
+    let opus =
+        |head: &str, number: u8| format!("{head}m=audio 4000 RTP/AVP {number} 0\r\na=rtpmap:{number} opus/48000/2\r\n");
     bridge.exchange(&opus(NEAR, 96), &opus(FAR, 97));
     let mut next = bridge.clone();
     next.near = kept(&bridge.near);
