@@ -33,7 +33,7 @@ const FIELDS: usize = 15;
 const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("calls", "Account", 18, VALUES),
     ("calls", "Call", 23, MACHINE),
-    ("config", "Action", 19, VALUES),
+    ("config", "Action", 20, VALUES),
     ("core", "Call", 25, MACHINE),
     ("core", "Counts", 19, VALUES),
     ("core", "ResponseContext", 16, MACHINE),
@@ -97,12 +97,12 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("calls", "CallTable", 11, "one concern of the table a file"),
     ("core", "Proxy", 10, "one step of a request or response a file"),
     ("core", "Transactions", 7, "one concern of the table a file"),
-    ("core", "UserAgent", 9, "one role a file: client, server, session and its timer, registration"),
+    ("core", "UserAgent", 10, "one role a file: client, server, session and its timer, registration"),
     ("load", "CallRunner", 13, "one kind of action a file"),
     ("node", "Controlled", 7, "one kind of order a file"),
     ("scenario", "Reader", 8, "one kind of element a file"),
-    ("server", "Decider", 27, "decisions without change of state: one request or stage a file"),
-    ("server", "Engine", 20, "one kind of event or effect a file"),
+    ("server", "Decider", 29, "decisions without change of state: one request or stage a file"),
+    ("server", "Engine", 22, "one kind of event or effect a file"),
     ("sim", "ServerHost", 7, "one effect of the engine a file"),
 ];
 

@@ -216,7 +216,7 @@ fn fuzz_session(data: &[u8]) {
     assert!(matches!(out.events[..], [SessionEvent::Closed { .. }]));
 }
 
-/// Checks what follows from one packet: one packet to the other side or to nobody, and nothing from a stranger or a peer that may not send.
+/// Checks what follows from one packet: at most one packet, to the other side, and none from another source or from a peer that may not send.
 fn check_answer(order: &StreamOrder, side: Side, from: SocketAddr, out: &SessionOutput) {
     let (peer, other) = match (side, order.kind, &order.far) {
         (Side::Near, StreamKind::Echo, _) => (&order.near, &order.near),

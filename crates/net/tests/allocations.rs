@@ -101,7 +101,7 @@ fn echo(phone: SocketAddr) -> (MediaThreads, SocketAddr) {
         MediaSettings { addresses: vec![address], ports: 20_000..=20_001, dscp: 46, threads: 1, timeout: None };
     let (waking, woken) = channel();
     let wake = move |_| {
-        // After the session is open, nobody listens.
+        // After the session is open, the receiver may be gone.
         let _ = waking.send(());
     };
     let (threads, mut handles) = MediaThreads::start(&settings, 1, &Entropy::new([7; 32]), wake).unwrap();

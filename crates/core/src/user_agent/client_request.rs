@@ -417,8 +417,12 @@ impl UserAgent {
                 if kind == ClientRequestKind::InDialog {
                     self.tell_reply(id, status, message);
                 }
-                // The end of an early dialog that has lost is not that of the call.
-                if self.calls.get(call).is_some_and(|call| call.position(leg).is_some()) {
+                // The end of an early dialog that has lost is not that of the call, nor is the end of a subscription (RFC 5057
+                // section 5.1).
+                let is_of_subscription = message.is_some_and(|m| {
+                    m.cseq().is_ok_and(|cseq| matches!(cseq.method, Method::Subscribe | Method::Notify))
+                });
+                if !is_of_subscription && self.calls.get(call).is_some_and(|call| call.position(leg).is_some()) {
                     self.fault(round, call, status);
                 }
             }

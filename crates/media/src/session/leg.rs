@@ -29,7 +29,7 @@ pub(super) struct Leg {
     clock_rate: u32,
     /// Packets towards the peer.
     sent: u64,
-    /// Packets of strangers and of unknown payload types.
+    /// Packets of other sources and of unknown payload types.
     dropped: u64,
     /// Source of the last datagram at the port of RTP.
     seen: Option<SocketAddr>,
@@ -74,7 +74,7 @@ impl Leg {
         leg
     }
 
-    /// Takes a new description of the peer. A leg with other ports is another leg: it says goodbye, and begins anew. Returns whether packets may come
+    /// Takes a new description of the peer. A leg with other ports is another leg: it says goodbye, and starts again. Returns whether packets may come
     /// from another source now.
     pub(super) fn set(
         &mut self,
@@ -133,7 +133,7 @@ impl Leg {
         self.peer.rtcp.is_some() && self.peer.rtcp == self.peer.rtp
     }
 
-    /// Counts a packet that nobody gets.
+    /// Counts a dropped packet.
     pub(super) const fn drop_packet(&mut self) {
         self.dropped += 1;
     }

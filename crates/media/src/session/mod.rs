@@ -4,8 +4,8 @@
 //! SSRC, numbers, payload types and RTCP, so the legs may differ in all of them.
 //!
 //! *Who may send*: the address of the description, or, for a peer behind NAT, the address of its signalling, of which the first packet selects the
-//! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of strangers
-//! are counted, and nobody gets them; a stranger gets nothing.
+//! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of other
+//! sources are counted and dropped, and nothing is sent there.
 
 mod latch;
 mod leg;
@@ -58,7 +58,7 @@ use leg::Leg;
 /// assert_eq!((out.packets[0].to, out.events.len()), (peer, 1));
 /// assert_eq!(Packet::read(&out.bytes).map(|packet| packet.payload.len()), Some(160));
 ///
-/// // A stranger.
+/// // Another source.
 /// out.clear();
 /// session.packet(40_000, port, "192.0.2.2:4000".parse().expect("an address"), &datagram, &mut out);
 /// assert!(out.packets.is_empty());

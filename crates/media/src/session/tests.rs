@@ -271,12 +271,12 @@ fn reports_are_made_and_read_for_each_leg() {
     assert_eq!((source, info.packets, info.octets, blocks.count()), (sound.source, 1, 5, 0));
     let Some(RtcpPacket::Description(mut chunks)) = packets.next() else { panic!("no description") };
     assert_eq!(chunks.next().and_then(|chunk| chunk.cname).map(<[u8]>::len), Some(16));
-    // The near peer got nothing yet, and is told what came.
+    // The near peer got nothing yet, and gets a report about what came.
     let to_near = sent.iter().find(|sent| sent.port == NEAR_PORT).expect("a report");
     let Some(Ok(RtcpPacket::ReceiverReport { blocks, .. })) = read(&to_near.bytes).next() else { panic!("no report") };
     assert_eq!(blocks.map(|block| (block.source, block.highest)).collect::<Vec<_>>(), [(7, 10)]);
 
-    // The far peer answers within two seconds; a stranger does not count.
+    // The far peer answers within two seconds; another source does not count.
     let block = crate::rtcp::ReportBlock {
         source,
         fraction_lost: 0,
@@ -349,14 +349,14 @@ fn silence_of_a_peer_that_sends_is_told_once() {
     assert_eq!(call.session.deadline(), Some(TIMEOUT));
     call.hear(10_000, Side::Near, NEAR, &rtp(97, 7, 1));
     call.hear(20_000, Side::Far, FAR, &rtp(112, 8, 1));
-    // A stranger is no sign of life.
+    // A packet of another source is no sign of life.
     call.hear(21_000, Side::Near, STRANGER, &rtp(97, 7, 1));
     call.events();
     assert_eq!(call.session.deadline(), Some(10_000_000 + TIMEOUT));
     call.poll(10_000_000 + TIMEOUT - 1);
     assert!(call.events().is_empty());
 
-    // On hold nobody has to send. After it the time begins again.
+    // On hold neither peer has to send. After it the time begins again.
     let mut held = order.clone();
     (held.near.receives, held.far.as_mut().expect("a far side").sends) = (false, false);
     call.set(30_000, held);
@@ -377,7 +377,7 @@ fn a_change_keeps_the_figures_of_the_same_ports() {
     let mut call = Call::new(relay());
     let first = call.hear(0, Side::Near, NEAR, &rtp(97, 7, 10))[0].header();
     let back = call.hear(0, Side::Far, FAR, &rtp(112, 8, 10))[0].header();
-    // The near peer describes another address: the old one is a stranger at once.
+    // The near peer describes another address: the old one is refused at once.
     let mut order = relay();
     order.near = peer(NEAR_PORT, "192.0.2.9:4000", &[(0, Some(112))]);
     assert!(call.set(20, order.clone()).is_empty());

@@ -60,7 +60,7 @@ impl MediaSettings {
 /// Figures of a media thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediaFigures {
-    /// Datagrams received, strangers' included.
+    /// Datagrams received, also from sources that may not send.
     pub received: u64,
     /// Datagrams sent.
     pub sent: u64,

@@ -29,7 +29,7 @@ impl Bench {
     fn start(settings: &MediaSettings) -> Self {
         let (waking, woken) = channel();
         let wake = move |shard| {
-            // After the test nobody listens.
+            // After the test the receiver is gone.
             let _ = waking.send(shard);
         };
         let (threads, handles) = MediaThreads::start(settings, 2, &Entropy::new([7; 32]), wake).expect("they start");
@@ -165,7 +165,7 @@ fn packets_are_echoed_and_relayed() {
     bench.order(1, 0, SessionOrder::Close { key: SessionKey(9) });
     assert_eq!(bench.event(1), heard(3, &caller));
     assert_eq!(bench.event(1), SessionEvent::Closed { key: SessionKey(9), streams: Vec::new() });
-    // The stranger got nothing.
+    // The other source got nothing.
     stranger.socket.set_nonblocking(true).expect("it is a socket");
     assert!(stranger.socket.recv(&mut [0; 100]).is_err());
 }
@@ -255,7 +255,7 @@ fn many_orders_and_events_pass_full_rings() {
     let mut bench = Bench::start(&settings(7, 20_000..=20_001));
     let handle = &mut bench.handles[0];
     for key in 0..SESSIONS {
-        // Nobody takes the events yet, so both rings fill up.
+        // The events are not taken yet, so both rings fill up.
         handle.order(0, SessionOrder::Close { key: SessionKey(key) }).expect("an end is always taken");
     }
     for key in 0..SESSIONS {

@@ -116,7 +116,7 @@ impl MediaThread {
         })
     }
 
-    /// Works until the thread is told to stop.
+    /// Works until the thread has to stop.
     pub(super) fn run(mut self) {
         let mut events = vec![NO_EVENT; EVENTS];
         // One datagram of each ready socket in turn: a flood at one port delays the others by one datagram each.

@@ -15,8 +15,8 @@ const MANY: usize = 3 * BLOCK as usize;
 /// Free ports of a shard.
 #[derive(Debug, Default)]
 pub(super) struct MediaPorts {
-    /// Pairs in the order of their return, so that a pair rests before its next call: late packets of the last call find
-    /// nobody.
+    /// Pairs in the order of their return, so that a pair rests before its next call: late packets of the last call reach
+    /// no call.
     free: VecDeque<PortPair>,
     /// Set while an order for more is open.
     has_asked: bool,

@@ -37,6 +37,8 @@ pub(super) struct EndpointSession {
     pub(super) ports: PortPair,
     /// Offers and answers in the dialog.
     leg: LegState,
+    /// Set while an own offer waits for its answer.
+    has_offered: bool,
     /// Set once the media thread knows the session.
     is_open: bool,
     /// Call-ID, for the log.
@@ -55,7 +57,7 @@ pub(super) struct ClosingSession {
 impl EndpointSession {
     /// Creates a session before any description.
     pub(super) const fn new(key: u64, ports: PortPair, leg: LegState, call_id: Vec<u8>) -> Self {
-        Self { key, ports, leg, is_open: false, call_id }
+        Self { key, ports, leg, has_offered: false, is_open: false, call_id }
     }
 
     /// Writes the answer to an offer of the caller, or an own offer.
@@ -66,6 +68,7 @@ impl EndpointSession {
         let places = [LocalStream { address: self.leg.address(), port: self.ports.rtp }];
         let Some(offer) = offer else {
             let text = endpoint_offer(&mut self.leg, &CODECS, &places)?;
+            self.has_offered = true;
             return Ok(Description { text, streams: None });
         };
         let offer = Sdp::parse(offer).map_err(|_| Refusal::NothingInCommon)?;
@@ -74,12 +77,13 @@ impl EndpointSession {
     }
 
     /// Tells whether an own offer waits for its answer.
-    pub(super) fn has_offered(&self) -> bool {
-        self.leg.has_offered()
+    pub(super) const fn has_offered(&self) -> bool {
+        self.has_offered
     }
 
     /// Takes the answer to the own offer; returns the agreed streams, or `None` if there is none.
     pub(super) fn answered(&mut self, answer: &[u8]) -> Option<Vec<Option<AgreedStream>>> {
+        self.has_offered = false;
         let streams = endpoint_answered(&mut self.leg, &Sdp::parse(answer).ok()?).ok()?;
         streams.iter().any(Option::is_some).then_some(streams)
     }

@@ -11,7 +11,7 @@ use super::stream::{DescribedStream, Protocol, described_streams};
 /// Way in which the packets of a stream pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamTransport {
-    /// RTP: headers are read, and written anew for each leg.
+    /// RTP: headers are read, and each leg gets its own.
     Rtp,
     /// Datagrams that pass unread, such as those of T.38 or of encrypted RTP.
     Datagram,

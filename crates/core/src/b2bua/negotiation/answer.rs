@@ -18,8 +18,7 @@ use super::{LocalStream, Refusal};
 ///
 /// The answer has one `m=` line for each line of the offer. Its formats are formats of that offer which the other peer
 /// accepted, with the offer's payload types and in its order, or in that of the policy; with the other peer's parameters.
-/// Directions are those of the other peer, within those that the offer allows, whatever the other peer wrote. Lines that the
-/// other peer's answer lacks are refused.
+/// Directions are those of the other peer as far as the offer allows them. Lines that the other peer's answer lacks are refused.
 ///
 /// A later answer to the same offer, such as one in a 200 after one in a 183, is made in the same way.
 ///

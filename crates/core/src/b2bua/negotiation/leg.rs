@@ -134,7 +134,7 @@ impl LegState {
         }
     }
 
-    /// Notes the peer's answer to our last description, also one whose content nobody passes on: of a further branch of a
+    /// Notes the peer's answer to our last description, also one whose content is not passed on: of a further branch of a
     /// fork, or of the party of a transfer.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! Negotiation of media between the legs of a call, or between one leg and an endpoint of this server (RFC 3264).
 //!
 //! Each leg has a [`LegState`], and each function is pure: states and the received description in, states and the
-//! description to send out. Nobody waits here, and no clock, port or random number is taken: ports come from the caller.
+//! description to send out. Nothing waits, and there is no clock or random number; ports come from the caller.
 //!
-//! Every description is written anew, with the origin, version, addresses and payload types of its own leg. From the other
+//! No description is an edited copy: each is written with the origin, version, addresses and payload types of its own leg. From the other
 //! leg it takes values alone: media types, names of formats and their parameters, directions, packet times, bandwidths.
 //!
 //! | file | subject |
