@@ -35,7 +35,7 @@ fn place(b2b: &mut Bridged, place: &str, status: u16, lines: &str, description: 
 }
 
 /// Returns the port of the far side in the last session of which the owner knows.
-fn far_port(b2b: &mut Bridged) -> Option<u16> {
+fn far_port(b2b: &Bridged) -> Option<u16> {
     b2b.told().iter().rev().find_map(|event| match event {
         BridgeEvent::SessionChanged { streams, .. } => Some(streams.first()?.as_ref()?.far.rtp?.port()),
         _ => None,
@@ -66,12 +66,12 @@ fn ends(mut b2b: Bridged, near: CallKey) {
 fn places_with_one_codec_need_no_new_description() {
     let (mut b2b, near) = forked(false, &sdp(NEAR, 1, "0 8", "sendrecv"));
     place(&mut b2b, "one", 183, "", Some(("0", 7_000)));
-    assert_eq!(far_port(&mut b2b), Some(7_000));
+    assert_eq!(far_port(&b2b), Some(7_000));
     place(&mut b2b, "two", 183, "", Some(("0", 7_002)));
     place(&mut b2b, "one", 180, "", None);
     assert_eq!(bodies(&b2b), [true, false, false]);
     place(&mut b2b, "two", 200, "", Some(("0", 7_002)));
-    assert_eq!(far_port(&mut b2b), Some(7_002));
+    assert_eq!(far_port(&b2b), Some(7_002));
     assert_eq!((b2b.count("1>0 200 INVITE"), b2b.count("1>0 INVITE")), (1, 0), "{:?}", b2b.net.log);
     ends(b2b, near);
 }
@@ -87,7 +87,7 @@ fn another_codec_is_offered_by_an_update() {
     let answer = sdp(NEAR, 2, "8", "sendrecv");
     b2b.net.with(NEAR, |agent, round| agent.answer_update(round, near, &answer));
     b2b.run(50);
-    assert_eq!(far_port(&mut b2b), Some(7_002));
+    assert_eq!(far_port(&b2b), Some(7_002));
     place(&mut b2b, "two", 200, "", Some(("8", 7_002)));
     assert!(matches!(b2b.net.last(NEAR).event, Event::Answered { .. }), "{:?}", b2b.net.log);
     assert_eq!(b2b.count("1>0 INVITE"), 0);
@@ -109,7 +109,7 @@ fn another_codec_is_offered_after_the_ack() {
     let answer = sdp(NEAR, 2, "8", "sendrecv");
     b2b.net.with(NEAR, |agent, round| agent.answer(round, near, &answer));
     b2b.run(50);
-    assert_eq!(far_port(&mut b2b), Some(7_002));
+    assert_eq!(far_port(&b2b), Some(7_002));
     ends(b2b, near);
 }
 
@@ -119,7 +119,7 @@ fn the_port_of_the_final_answer_counts() {
     let (mut b2b, near) = forked(false, &sdp(NEAR, 1, "0", "sendrecv"));
     place(&mut b2b, "one", 183, "", Some(("0", 7_000)));
     place(&mut b2b, "one", 200, "", Some(("0", 7_010)));
-    assert_eq!(far_port(&mut b2b), Some(7_010));
+    assert_eq!(far_port(&b2b), Some(7_010));
     ends(b2b, near);
 }
 
@@ -149,7 +149,7 @@ fn each_place_has_the_answer_to_its_own_offer() {
     assert!(last.contains(";tag=two\r\n") && last.contains("m=audio 60000 RTP/AVP 8\r\n"), "{last}");
     place(&mut b2b, "two", 200, "", None);
     assert!(matches!(b2b.net.last(NEAR).event, Event::Answered { offer: false, .. }), "{:?}", b2b.net.log);
-    assert_eq!(far_port(&mut b2b), Some(7_002));
+    assert_eq!(far_port(&b2b), Some(7_002));
     ends(b2b, near);
 }
 
@@ -172,6 +172,6 @@ fn equal_offers_of_two_places_are_one_for_the_near_side() {
     assert_eq!(b2b.count("1>0 UPDATE"), 0);
     place(&mut b2b, "one", 200, "", None);
     assert!(matches!(b2b.net.last(NEAR).event, Event::Answered { offer: false, .. }), "{:?}", b2b.net.log);
-    assert_eq!(far_port(&mut b2b), Some(7_000));
+    assert_eq!(far_port(&b2b), Some(7_000));
     ends(b2b, near);
 }
