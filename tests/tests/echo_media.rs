@@ -48,7 +48,7 @@ fn twenty_calls_at_a_time_hear_themselves_and_leave_nothing() {
         let file = file.display().to_string();
         // An address of its own, because generators of other tests have the same ports for media.
         let mut words = vec![&*target, "--sf", &file, "--source", "127.0.0.53", "--no-preflight"];
-        words.extend(["-r", "10", "-m", "80", "-l", "20"]);
+        words.extend(["-r", "10", "-m", "80", "-l", "26"]);
         let required =
             ["media.silent==0", "media.lost==0", "media.doubled==0", "media.max_delta.p99<150ms", "media.mos.min>=4.3"];
         words.extend(required.into_iter().flat_map(|requirement| ["--require", requirement]));
