@@ -46,7 +46,7 @@ pub struct Baresip {
     process: Process,
     control: TcpStream,
     events: String,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// Returns a free address. Baresip uses this port, and the next port for TLS.
@@ -65,15 +65,34 @@ pub fn with_users(setup: Setup) -> Server {
 const MODULES: &str = "/usr/lib/baresip/modules";
 
 impl Baresip {
-    /// Starts the phone, which begins to register.
+    /// Starts the phone, which begins to register. It plays silence.
     ///
     /// # Panics
     /// The phone does not start.
     pub fn start(phone: &Phone<'_>) -> Self {
+        Self::start_with(phone, "audio_source aubridge,nil\n")
+    }
+
+    /// Starts the phone, which plays a tone of this frequency in hertz, and records the sound that it receives. Its media are at the
+    /// address that it listens on.
+    ///
+    /// # Panics
+    /// The phone does not start.
+    pub fn start_with_tone(phone: &Phone<'_>, frequency: u32) -> Self {
+        let sound = format!(
+            "audio_source ausine,{frequency}\nausrc_srate 48000\nausrc_channels 2\nmodule ausine.so\nmodule sndfile.so\n\
+             snd_path .\nnet_interface {}\n",
+            phone.listen.ip()
+        );
+        Self::start_with(phone, &sound)
+    }
+
+    /// Starts the phone with these lines about its sound.
+    fn start_with(phone: &Phone<'_>, sound: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let control = port::free();
         let mut config = format!(
-            "poll_method epoll\nsip_listen {}\nmodule_path {MODULES}\naudio_source aubridge,nil\naudio_player aubridge,nil\n\
+            "poll_method epoll\nsip_listen {}\nmodule_path {MODULES}\n{sound}audio_player aubridge,nil\n\
              audio_alert aubridge,nil\naudio_buffer 20-160\nmodule_tmp uuid.so\nmodule_tmp account.so\nmodule g711.so\n\
              module aubridge.so\nmodule_app menu.so\nmodule_app ctrl_tcp.so\nctrl_tcp_listen 127.0.0.1:{control}\n\
              rtp_ports 61000-65000\n",
@@ -114,7 +133,22 @@ impl Baresip {
             phone.namespace.map_or_else(|| TcpStream::connect(control), |namespace| namespace.connect(control));
         let control = control.expect("baresip takes orders");
         control.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket can be set");
-        Self { process, control, events: String::new(), _folder: folder }
+        Self { process, control, events: String::new(), folder }
+    }
+
+    /// Returns the sound that a phone of [`Baresip::start_with_tone`] has received so far, at 8 kHz. Baresip 1.0 records a call until its
+    /// first hold.
+    ///
+    /// # Panics
+    /// Its folder cannot be read.
+    pub fn recording(&self) -> Vec<i16> {
+        let mut files =
+            std::fs::read_dir(self.folder.path()).expect("it has a folder").flatten().map(|entry| entry.path());
+        let file = files.find(|file| file.to_string_lossy().ends_with("-dec.wav"));
+        let bytes = file.and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+        // The header of a WAV file has 44 bytes.
+        let sound = bytes.get(44..).unwrap_or_default();
+        sound.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()
     }
 
     /// Returns the phone's process.

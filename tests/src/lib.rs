@@ -15,6 +15,7 @@ pub mod devtools;
 pub mod dialog;
 pub mod digest;
 pub mod duel;
+pub mod echo;
 pub mod frozen_database;
 pub mod fuzz_calls;
 pub mod generator;

@@ -60,6 +60,10 @@ fn a_call_is_drawn_and_measured() {
         rest = &rest[at + step.len()..];
     }
 
+    let (_, echo) = rest.split_once("A tone of one second came back: ").expect("the echo answers");
+    let packets = echo.split(' ').next().and_then(|packets| packets.parse::<u32>().ok());
+    assert!(packets.is_some_and(|packets| packets > 10) && rest.contains("sip:echo@example.org"), "{text}");
+
     let figure = |name: &str| -> f64 {
         let line = rest
             .lines()
@@ -99,6 +103,7 @@ fn one_json_object_says_the_same() {
     assert_eq!(document["succeeded"], true);
     assert_eq!(document["call_succeeded"], true);
     assert_eq!(document["registrations"].as_array().map(Vec::len), Some(2));
+    assert!(document["echo"]["packets"].as_u64().is_some_and(|packets| packets > 10), "{document}");
     assert_eq!(document["load"]["calls"], 20);
     assert_eq!(document["load"]["failures"], 0);
 

@@ -37,6 +37,7 @@ mod dialogs;
 mod digest;
 mod documents;
 mod domains;
+mod echo;
 mod events;
 mod examples;
 mod explain;

@@ -4,6 +4,7 @@
 mod cache_faults;
 mod credential_cache_faults;
 mod durability;
+mod echo_media;
 mod fault_matrix;
 mod lab_capacity;
 mod lab_compare;

@@ -1,5 +1,6 @@
-//! `strowger demo`: a server, two phones, a call drawn as a ladder, then a load of calls and its cost.
+//! `strowger demo`: a server, two phones, a call drawn as a ladder, a call to an echo, then a load of calls and its cost.
 
+mod echo;
 mod ladder;
 mod load;
 mod phones;
@@ -83,6 +84,11 @@ pub(crate) fn run(arguments: &DemoArguments) -> anyhow::Result<CommandOutcome> {
         show.end(document)?;
         bail!("the call did not go as a call should: {}", missing(&call, &rungs));
     }
+
+    show.heading("A caller hears itself")?;
+    let heard = echo::call(subject.udp())?;
+    show.print(&heard.text())?;
+    document["echo"] = heard.json();
 
     let mut failures = 0;
     if arguments.seconds > 0 {

@@ -45,25 +45,34 @@ pub(super) fn run(server: SocketAddr, seconds: u32, rate: u32, quiet: bool) -> a
         ..Plan::to(target)
     };
     let calls = u64::from(seconds) * rate as u64;
-    let interrupted = Interrupted::listen().map_err(|error| anyhow!("Ctrl-C cannot be caught: {error}"))?;
-    let mut campaign = Campaign::start(plan, &|| interrupted.times() > 0).map_err(|text| anyhow!(text))?;
     let mut screen = Screen::new(quiet || !std::io::stderr().is_terminal(), "  ");
     let mut said = 0;
-    while campaign.poll(Duration::from_millis(50)) != Stage::Over {
-        let live = campaign.live();
-        screen.show(&live);
+    let ended = complete(plan, |live| {
+        screen.show(live);
         let second = live.elapsed.as_secs();
         if !quiet && !screen.is_drawn() && second > said {
             said = second;
-            output::say(&line(&live, calls));
+            output::say(&line(live, calls));
         }
+    });
+    drop(screen);
+    Ok(Calls { ended: ended? })
+}
+
+/// Runs a campaign to its end. `show` gets its state every 50 ms.
+///
+/// # Errors
+/// The campaign cannot begin, or Ctrl-C was pressed.
+pub(super) fn complete(plan: Plan, mut show: impl FnMut(&Live)) -> anyhow::Result<Ended> {
+    let interrupted = Interrupted::listen().map_err(|error| anyhow!("Ctrl-C cannot be caught: {error}"))?;
+    let mut campaign = Campaign::start(plan, &|| interrupted.times() > 0).map_err(|text| anyhow!(text))?;
+    while campaign.poll(Duration::from_millis(50)) != Stage::Over {
+        show(&campaign.live());
         if interrupted.times() > 0 {
-            drop(screen);
             bail!("interrupted");
         }
     }
-    drop(screen);
-    Ok(Calls { ended: campaign.finish() })
+    Ok(campaign.finish())
 }
 
 fn line(live: &Live, calls: u64) -> String {

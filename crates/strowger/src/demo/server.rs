@@ -21,6 +21,12 @@ listen = ["udp:127.0.0.1:0", "tcp:127.0.0.1:0"]
 domains = ["example.org"]
 realm = "example.org"
 store.database = "demo.sqlite"
+media.addresses = ["127.0.0.1"]
+
+[[rule]]
+name = "echo"
+when = "request.user == 'echo'"
+answer = "echo"
 "#;
 
 /// A running server and its folder. Fields are dropped in this order: first the server, then its files.
