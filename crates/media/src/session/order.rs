@@ -112,7 +112,7 @@ pub enum SessionOrder {
 pub struct StreamReport {
     /// Statistics of the received packets.
     pub figures: Figures,
-    /// Packets from addresses that may not send, or of unknown payload types, that were dropped.
+    /// Packets that were dropped: from addresses that may not send, of unknown payload types, or beyond the rate of an echo.
     pub dropped: u64,
     /// Packets sent to this peer.
     pub sent: u64,
