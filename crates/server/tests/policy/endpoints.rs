@@ -4,6 +4,7 @@ use crate::site::*;
 use std::time::Duration;
 use strowger_calls::CallState;
 use strowger_core::Transport;
+use strowger_core::transaction::MOST_TIMES;
 use strowger_media::session::{
     PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
 };
@@ -279,6 +280,21 @@ fn a_server_that_is_about_to_end_serves_the_calls_that_it_has() {
     assert_eq!((got.status(), site.calls().len()), (503, 1));
     assert_eq!(phone.ask(&call.within(&ok, "BYE", 3)).status(), 200);
     assert!(site.calls().is_empty());
+}
+
+#[test]
+fn a_caller_that_may_be_forged_gets_few_copies_of_the_200() {
+    let site = echo("", "");
+    let phone = site.foreign_phone();
+    let invite = with_body(&phone.text(&phone.call("INVITE", "sip:echo@example.org")), &sdp(4_000, 1, ""));
+    phone.send(&invite);
+    site.wait(Duration::from_secs(33));
+    let mut bytes = 0;
+    while let Some(got) = phone.within(Duration::from_millis(300)).filter(|got| got.status() > 0) {
+        assert_eq!(got.status(), 200, "{}", got.0);
+        bytes += got.0.len();
+    }
+    assert!((1..=MOST_TIMES * invite.len()).contains(&bytes), "{bytes} for {}", invite.len());
 }
 
 #[test]
