@@ -347,6 +347,22 @@ fn an_operator_ends_a_call() {
 }
 
 #[test]
+fn a_call_is_tracked_whatever_the_configuration_says() {
+    let site = start(
+        "media.addresses = [\"{ip}\"]\ndialogs.track = false\n\
+         [[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"\n",
+        &["alice"],
+    );
+    let (phone, ..) = answered(&site);
+    let calls = site.calls();
+    assert_eq!(calls.iter().map(|call| call.state).collect::<Vec<_>>(), [CallState::Answered]);
+    site.end_call(calls[0].id);
+    hung_up(&phone);
+    site.settle();
+    assert!(site.calls().is_empty());
+}
+
+#[test]
 fn a_call_without_media_is_ended() {
     let site = echo("media.timeout = \"10s\"\n", "");
     let (phone, ..) = answered(&site);
