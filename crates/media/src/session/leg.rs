@@ -139,7 +139,7 @@ impl Leg {
     }
 
     /// Tells whether a packet has the SSRC of the packets to this peer.
-    pub(super) const fn is_own(&self, accepted: &Accepted<'_>) -> bool {
+    pub(super) fn is_own(&self, accepted: &Accepted<'_>) -> bool {
         accepted.packet.header.source == self.relabel.source()
     }
 
