@@ -376,6 +376,23 @@ fn a_call_without_media_is_ended() {
 }
 
 #[test]
+fn a_session_without_a_call_is_closed() {
+    let site = echo("", "");
+    let (phone, call, ok) = answered(&site);
+    let (key, _) = set(&site);
+    let heard =
+        |key| SessionEvent::Heard { key, stream: 0, side: Side::Near, from: "127.0.0.1:4000".parse().expect("one") };
+    site.media_event(heard(key));
+    assert_eq!(site.media_orders(), []);
+    assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
+    assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+    for event in [heard(key), SessionEvent::Silent { key, end: SessionEnd::Silence(Side::Near) }] {
+        site.media_event(event);
+        assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+    }
+}
+
+#[test]
 fn a_call_that_is_not_refreshed_or_acknowledged_ends() {
     let site = echo("dialogs.session_expires = \"2m\"\n", "");
     let phone = site.foreign_phone();
