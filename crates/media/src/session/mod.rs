@@ -262,7 +262,10 @@ impl Stream {
             match (self.kind, accepted.format.other) {
                 // The peer is an echo too (RFC 3550 section 8.2): it returns the packets as they are, or without end.
                 (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => leg.drop_packet(),
-                (StreamKind::Echo, _) => leg.send(now, &accepted, accepted.format.payload_type, out),
+                (StreamKind::Echo, other) => {
+                    let payload_type = other.unwrap_or(accepted.format.payload_type);
+                    leg.send(now, &accepted, payload_type, out);
+                }
                 (StreamKind::Relay, Some(payload_type)) => {
                     if let Some(other) = other {
                         other.send(now, &accepted, payload_type, out);

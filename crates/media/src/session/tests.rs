@@ -240,6 +240,16 @@ fn echo(address: &str) -> StreamOrder {
 }
 
 #[test]
+fn an_echo_has_the_payload_types_of_its_peer() {
+    // This server has offered 111, and the peer has answered with 96 (RFC 3264 section 5.1).
+    let near = peer(NEAR_PORT, NEAR, &[(111, Some(96)), (96, Some(96))]);
+    let mut call = Call::new(StreamOrder { kind: StreamKind::Echo, near, far: None });
+    for (sequence, payload_type) in [(1, 111), (2, 96)] {
+        assert_eq!(call.hear(0, Side::Near, NEAR, &rtp(payload_type, 7, sequence))[0].header().payload_type, 96);
+    }
+}
+
+#[test]
 fn a_described_host_that_sends_nothing_gets_nothing() {
     let mut call = Call::new(echo(NEAR));
     assert!(call.poll(9_000_000).is_empty());
