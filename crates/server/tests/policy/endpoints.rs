@@ -322,6 +322,16 @@ fn a_caller_behind_nat_is_reached_at_its_source() {
 }
 
 #[test]
+fn a_dialog_that_takes_much_memory_is_refused() {
+    let site = echo("", "");
+    let phone = site.foreign_phone();
+    let invite = phone.text(&phone.call("INVITE", "sip:echo@example.org"));
+    let invite = invite.replace("<sip:phone@", &format!("<sip:{}@", "x".repeat(3_000)));
+    phone.send(&with_body(&invite, &sdp(4_000, 1, "")));
+    assert_eq!((phone.answer().status(), site.media_orders()), (513, Vec::new()));
+}
+
+#[test]
 fn no_caller_names_an_inner_address_as_next_hop() {
     let site = echo("", "");
     let from = "203.0.113.9:40000".parse().expect("an address");
