@@ -6,8 +6,8 @@ const INTERVAL: u64 = 4_000;
 /// Packets that may come at once, after a delay in the network.
 const BURST: u64 = 100;
 
-/// Rate of the packets that an echo sends back. Two echoes that have each other as peer send each packet to and fro: with a limit they lose it, unless
-/// it takes longer than a packet of a call.
+/// Rate of the packets that an echo sends back. Two echoes that have each other as peer send each packet to and fro: with a limit they lose it,
+/// unless it takes longer than a packet of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EchoRate {
     /// Time until which the earlier packets use up the rate, in microseconds.
