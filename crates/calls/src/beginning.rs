@@ -144,7 +144,7 @@ impl CallTable {
             return Context::Full;
         }
         if tracks
-            && facts.legs == Legs::Proxied
+            && facts.legs.are_here()
             && let Some(why) = unendable(request)
             && !policy.is_emergency(self)
         {

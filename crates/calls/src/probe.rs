@@ -11,6 +11,7 @@ use crate::doubted_dialog::{Doubt, HangUp, Standing};
 use crate::dropped_answers::MOST_DIALOGS;
 use crate::environment::Environment;
 use crate::keys::CallSeed;
+use crate::legs::Legs;
 use crate::own_request::{moment_of_question, own_question};
 use crate::remote_target::leads_along;
 use crate::table::CallTable;
@@ -236,10 +237,13 @@ impl CallTable {
         if self.get(key).is_some_and(is_ending) {
             return self.on_own_bye(env, (key, context), event);
         }
+        let is_anchored = self.get(key).is_some_and(|call| call.legs == Legs::Anchored);
         let (is_gone, is_silent, asked_at) = match event {
             NoticeEvent::Answered { bytes, .. } => (false, false, self.moment_of_question(bytes, sent)),
             NoticeEvent::Exhausted { status, bytes } => match self.responded {
                 Some(_) => (matches!(status, 408 | 481), false, self.moment_of_question(bytes, sent)),
+                // The role that anchors the call has no dialog with the party, such as after a restart.
+                None if is_anchored && *status == 481 => (true, false, None),
                 // The question was not sent.
                 None => return,
             },

@@ -94,32 +94,34 @@ fn lend(handle: &mut MediaHandle, woken: &Receiver<()>, pairs: u16) -> Vec<PortP
     lent.unwrap_or_default()
 }
 
-/// Opens a session that echoes the packets of this phone. Returns its thread and its address.
-fn echo(phone: SocketAddr) -> (MediaThreads, SocketAddr) {
+/// Opens a session that relays the packets of a caller to a callee: an echo would drop most of so many packets. Returns its
+/// thread, and its address towards the caller.
+fn relay(caller: SocketAddr, callee: SocketAddr) -> (MediaThreads, SocketAddr) {
     let address = IpAddr::from([127, 0, 43, 9]);
     let settings =
-        MediaSettings { addresses: vec![address], ports: 20_000..=20_001, dscp: 46, threads: 1, timeout: None };
+        MediaSettings { addresses: vec![address], ports: 20_000..=20_003, dscp: 46, threads: 1, timeout: None };
     let (waking, woken) = channel();
     let wake = move |_| {
         // After the session is open, the receiver may be gone.
         let _ = waking.send(());
     };
     let (threads, mut handles) = MediaThreads::start(&settings, 1, &Entropy::new([7; 32]), wake).unwrap();
-    let ports = lend(&mut handles[0], &woken, 1)[0];
-    let near = StreamPeer {
+    let ports = lend(&mut handles[0], &woken, 2);
+    let peer = |ports: PortPair, phone: SocketAddr| StreamPeer {
         ports,
         rtp: Some(phone),
         rtcp: None,
         behind_nat: None,
-        formats: vec![PayloadFormat { payload_type: 0, other: None, clock_rate: 8_000, is_event: false }],
+        formats: vec![PayloadFormat { payload_type: 0, other: Some(0), clock_rate: 8_000, is_event: false }],
         sends: true,
         receives: true,
     };
-    let streams = vec![Some(StreamOrder { kind: StreamKind::Echo, near, far: None })];
+    let (near, far) = (peer(ports[0], caller), Some(peer(ports[1], callee)));
+    let streams = vec![Some(StreamOrder { kind: StreamKind::Relay, near, far })];
     handles[0].order(0, SessionOrder::Set { key: SessionKey(1), streams }).unwrap();
     // Orders are obeyed one after another.
     lend(&mut handles[0], &woken, 0);
-    (threads, SocketAddr::new(address, ports.rtp))
+    (threads, SocketAddr::new(address, ports[0].rtp))
 }
 
 fn message(i: usize) -> String {
@@ -157,15 +159,16 @@ fn nothing_is_allocated_once_warm() {
     });
     assert_eq!(count, 0, "by TCP");
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (threads, echoes) = echo(socket.local_addr().unwrap());
-    socket.connect(echoes).unwrap();
+    let callee = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (threads, port) = relay(socket.local_addr().unwrap(), callee.local_addr().unwrap());
+    socket.connect(port).unwrap();
     let (mut numbering, mut datagram) = (Numbering::new(7, 1, 2), Vec::with_capacity(200));
     let count = counted(|_| {
         datagram.clear();
         numbering.next(0, 160).write(&mut datagram);
         datagram.extend([0xff; 160]);
         socket.send(&datagram).unwrap();
-        socket.recv(&mut buffer).unwrap();
+        callee.recv(&mut buffer).unwrap();
     });
     assert_eq!(count, 0, "media: {:?}", threads.figures());
 }

@@ -71,7 +71,7 @@ impl MediaLinks {
 
 impl MediaLink {
     /// Gives an order to its media thread; `thread`: `None` for orders about ports. Returns the event for the shard if
-    /// the thread cannot take the order: too many wait.
+    /// the thread cannot take the order: too many wait, or the thread has ended.
     pub(crate) fn order(&mut self, thread: Option<u16>, order: SessionOrder) -> Option<SessionEvent> {
         let order = match order {
             SessionOrder::Return(ports) => {
@@ -97,7 +97,7 @@ impl MediaLink {
         for thread in 0..self.handle.threads() as u16 {
             let of_thread: Vec<PortPair> = ports.iter().copied().filter(|pair| pair.thread == thread).collect();
             if !of_thread.is_empty() {
-                // A thread always takes ports back.
+                // A thread that runs always takes ports back.
                 let _ = self.handle.order(thread, SessionOrder::Return(of_thread));
             }
         }

@@ -45,7 +45,8 @@ impl Decider<'_> {
     /// Tells whether the call that begins with a request is tracked.
     pub(crate) fn tracks(&self, handling: &Handling<'_, '_>) -> bool {
         let (config, decision) = (&self.policy.config, handling.progress.decision.as_ref());
-        let is_counted = decision.is_some_and(|decision| decision.may_count());
+        // The dialog of an endpoint is this server's own, and takes ports: the bounds of tracked calls hold for it.
+        let is_counted = decision.is_some_and(|decision| decision.may_count() || decision.role.is_endpoint());
         let tracks = decision.and_then(|decision| decision.track).unwrap_or(config.dialogs.track);
         is_counted || (tracks || self.accounts(handling)) && self.stays(handling)
     }

@@ -160,3 +160,22 @@ fn an_anchored_call_continues_in_the_next_process() {
     assert_eq!((&*site.record().ended_by, site.calls.is_empty()), ("lost", true));
     assert_eq!(site.limits.calls(&line().counted), 0);
 }
+
+#[test]
+fn a_call_that_its_role_has_lost_ends() {
+    let mut site = Site::new();
+    answered(&mut site);
+    site.restart();
+    let due = site.calls.deadline().expect("a deadline");
+    site.wait(due - site.now.mono);
+    assert!(site.work(|calls, env| calls.end_due(env)));
+    let orders = site.orders();
+    let [(caller, Party::Caller, OwnRequest::Question), _] = orders[..] else { panic!("{orders:?}") };
+    // The role of the next process answers: no party has said so.
+    site.emit(caller, NoticeEvent::Exhausted { status: 481, bytes: 0..0 });
+    for bye in byes(&mut site) {
+        site.emit(bye, NoticeEvent::Exhausted { status: 481, bytes: 0..0 });
+    }
+    assert_eq!((&*site.record().ended_by, site.calls.is_empty()), ("lost", true));
+    assert_eq!(site.limits.calls(&line().counted), 0);
+}

@@ -100,7 +100,17 @@ impl Transactions {
     /// another 2xx to an INVITE may follow a final response.
     pub fn respond(&mut self, now: Now, id: ServerId, status: u16, range: Range<usize>, out: &mut Outbox) -> bool {
         let class = Class::of(status);
+        let is_first = self.entries.get(id.0).is_some_and(|entry| entry.machine.awaits_answer());
+        let length = range.len();
         let action = self.drive(now, id.0, |m, reliable| m.respond(class, reliable), Given::Bytes(range), out);
+        // A response that is kept was counted with that.
+        if is_first
+            && status >= 200
+            && action == Action::Send
+            && let Some(entry) = self.entries.get_mut(id.0)
+        {
+            entry.allowance.spend(length);
+        }
         matches!(action, Action::Send | Action::SendAndKeep)
     }
 

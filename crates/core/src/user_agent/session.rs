@@ -451,14 +451,14 @@ impl UserAgent {
                 let start = round.out.start();
                 round.out.bytes.extend_from_slice(&open.bytes);
                 let Unacknowledged { status, .. } = **open;
-                round.tx.respond(round.now, asked.server, status, start..round.out.bytes.len(), round.out);
+                round.tx.respond_again(round.now, asked.server, status, start..round.out.bytes.len(), round.out);
                 self.start_again(round.now, id, false);
             }
-            // RFC 3261 section 13.3.1.4.
+            // RFC 3261 section 13.3.1.4. A source that may be forged gets fewer copies.
             (true, Some(accepted), None) => {
                 let start = round.out.start();
                 round.out.bytes.extend_from_slice(&call.kept);
-                round.tx.respond(round.now, accepted.server, 200, start..round.out.bytes.len(), round.out);
+                round.tx.respond_again(round.now, accepted.server, 200, start..round.out.bytes.len(), round.out);
                 self.start_again(round.now, id, true);
             }
             (false, _, Some(_)) => {

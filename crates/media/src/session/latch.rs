@@ -18,6 +18,8 @@ pub(super) struct Latch {
     source: Option<SocketAddr>,
     /// Set after a packet from the described address: the peer sends from the port at which it receives (RFC 4961).
     is_symmetric: bool,
+    /// Set after an accepted packet, or media to the peer, since the description.
+    is_in_use: bool,
     /// Time of the last accepted packet, or before the first one that of the description, in microseconds.
     at: u64,
 }
@@ -25,7 +27,8 @@ pub(super) struct Latch {
 impl Latch {
     /// Creates the latch of a description that came at `now`.
     pub(super) fn new(now: u64, described: Option<SocketAddr>, signalling: Option<IpAddr>) -> Self {
-        Self { described: described.filter(is_unicast), signalling, source: None, is_symmetric: false, at: now }
+        let described = described.filter(is_unicast);
+        Self { described, signalling, source: None, is_symmetric: false, is_in_use: false, at: now }
     }
 
     /// Takes a description, and forgets the accepted source if the description names another address. Returns whether it does. Without an address,
@@ -51,10 +54,21 @@ impl Latch {
             };
         if is_accepted {
             self.source = Some(from);
+            self.is_in_use = true;
             self.at = self.at.max(now);
             self.is_symmetric |= is_described;
         }
         is_accepted
+    }
+
+    /// Notes that media go to the target.
+    pub(super) const fn note_media(&mut self) {
+        self.is_in_use = true;
+    }
+
+    /// Tells whether packets have come from the peer, or media have gone to it, since the description.
+    pub(super) const fn is_in_use(&self) -> bool {
+        self.is_in_use
     }
 
     /// Returns the target of packets to the peer. A peer behind NAT has none before its first packet, unless it describes the address of the NAT:

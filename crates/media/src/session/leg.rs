@@ -29,7 +29,7 @@ pub(super) struct Leg {
     clock_rate: u32,
     /// Packets towards the peer.
     sent: u64,
-    /// Packets of other sources and of unknown payload types.
+    /// Packets of other sources and of unknown payload types, and those that an echo does not send back.
     dropped: u64,
     /// Source of the last datagram at the port of RTP.
     seen: Option<SocketAddr>,
@@ -138,6 +138,11 @@ impl Leg {
         self.dropped += 1;
     }
 
+    /// Tells whether a packet has the SSRC of the packets to this peer.
+    pub(super) fn is_own(&self, accepted: &Accepted<'_>) -> bool {
+        accepted.packet.header.source == self.relabel.source()
+    }
+
     /// Takes a datagram at the port of RTP that arrived at `now`, in microseconds. Returns the packet if it may go on.
     pub(super) fn receive<'a>(&mut self, now: u64, from: SocketAddr, datagram: &'a [u8]) -> Option<Accepted<'a>> {
         self.seen = Some(from);
@@ -177,6 +182,7 @@ impl Leg {
         let header = self.relabel.write(now, packet, payload_type, &mut out.bytes);
         self.sent_stream.packet(now, &header, packet.payload.len());
         self.sent += 1;
+        self.rtp.note_media();
         out.push(start, self.peer.ports, false, to);
     }
 
@@ -233,6 +239,11 @@ impl Leg {
         let latch = if is_rtcp_port { &self.rtcp } else { &self.rtp };
         let is_described = self.peer.rtp.is_some() && self.peer.rtcp.is_some();
         let Some(to) = latch.target().filter(|_| is_described) else { return };
+        // A description may name any host. One to which no media go gets no reports, unless it has sent some.
+        let has_media = self.rtp.is_in_use() && self.rtp.target().is_some_and(|media| media.ip() == to.ip());
+        if !has_media && !latch.is_in_use() {
+            return;
+        }
         let start = out.bytes.len();
         let source = self.relabel.source();
         let block = self.received.report_block(now.mono);

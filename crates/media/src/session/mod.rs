@@ -6,7 +6,11 @@
 //! *Who may send*: the address of the description, or, for a peer behind NAT, the address of its signalling, of which the first packet selects the
 //! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of other
 //! sources are counted and dropped, and nothing is sent there.
+//!
+//! *Who is sent to*: an echo sends nothing to a host before a packet from there, RTCP included, and never more media than came. A relay sends
+//! to the described address at once, since a peer may only listen; reports go to the host of the media, or to an address from which RTCP came.
 
+mod echo_rate;
 mod latch;
 mod leg;
 mod order;
@@ -24,6 +28,7 @@ pub use output::{OutgoingPacket, SessionOutput};
 
 use crate::Moment;
 use crate::rtcp::is_rtcp;
+use echo_rate::EchoRate;
 use leg::Leg;
 
 /// Session of a call.
@@ -202,13 +207,15 @@ struct Stream {
     kind: StreamKind,
     near: Leg,
     far: Option<Leg>,
+    /// Rate of an echo.
+    rate: EchoRate,
 }
 
 impl Stream {
     fn new(now: u64, order: StreamOrder, random: &mut impl FnMut() -> u32) -> Self {
         let StreamOrder { kind, near, far } = order;
         let near = Leg::new(now, near, random);
-        Self { kind, near, far: far.map(|peer| Leg::new(now, peer, random)) }
+        Self { kind, near, far: far.map(|peer| Leg::new(now, peer, random)), rate: EchoRate::default() }
     }
 
     fn set(
@@ -253,7 +260,12 @@ impl Stream {
         let was_heard = leg.is_heard();
         if let Some(accepted) = leg.receive(now, from, datagram) {
             match (self.kind, accepted.format.other) {
-                (StreamKind::Echo, _) => leg.send(now, &accepted, accepted.format.payload_type, out),
+                // The peer is an echo too (RFC 3550 section 8.2): it returns the packets as they are, or without end.
+                (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => leg.drop_packet(),
+                (StreamKind::Echo, other) => {
+                    let payload_type = other.unwrap_or(accepted.format.payload_type);
+                    leg.send(now, &accepted, payload_type, out);
+                }
                 (StreamKind::Relay, Some(payload_type)) => {
                     if let Some(other) = other {
                         other.send(now, &accepted, payload_type, out);

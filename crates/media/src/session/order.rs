@@ -33,7 +33,8 @@ pub struct PortPair {
 pub struct PayloadFormat {
     /// Payload type towards and from the peer, 0 to 127.
     pub payload_type: u8,
-    /// Payload type on the other side of the session, 0 to 127; `None` if the other side did not agree on the format.
+    /// Payload type with which the packets go on, 0 to 127: on the other side of the session, or back to the peer of an echo. `None` if the other
+    /// side did not agree on the format; an echo then keeps the payload type.
     pub other: Option<u8>,
     /// Ticks of its timestamps in a second.
     pub clock_rate: u32,
@@ -112,7 +113,7 @@ pub enum SessionOrder {
 pub struct StreamReport {
     /// Statistics of the received packets.
     pub figures: Figures,
-    /// Packets from addresses that may not send, or of unknown payload types, that were dropped.
+    /// Packets that were dropped: from addresses that may not send, of unknown payload types, or beyond the rate of an echo.
     pub dropped: u64,
     /// Packets sent to this peer.
     pub sent: u64,

@@ -4,6 +4,7 @@ use super::{Entry, Transfer};
 use crate::ring::{Consumer, Producer};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
 use strowger_media::session::{SessionEvent, SessionOrder};
 
 /// Bound of orders that wait for one full ring. Beyond it a shard opens no session; what ends one is always taken.
@@ -71,9 +72,11 @@ impl MediaHandle {
     /// Gives an order to a thread: for a session, that of its ports. Orders are obeyed one after another.
     ///
     /// # Errors
-    /// Returns the order if there is no such thread, or if [`SessionOrder::Set`] or [`SessionOrder::Lend`] would be too much: too many orders wait.
+    /// Returns the order if there is no such thread or it has ended, or if [`SessionOrder::Set`] or [`SessionOrder::Lend`] would be too much: too
+    /// many orders wait.
     pub fn order(&mut self, thread: u16, order: SessionOrder) -> Result<(), SessionOrder> {
-        let Some(link) = self.threads.get_mut(usize::from(thread)) else { return Err(order) };
+        let is_running = |link: &&mut ThreadLink| !link.entry.has_ended.load(Acquire);
+        let Some(link) = self.threads.get_mut(usize::from(thread)).filter(is_running) else { return Err(order) };
         let is_optional = matches!(order, SessionOrder::Set { .. } | SessionOrder::Lend { .. });
         if is_optional && link.waiting.len() >= WAITING {
             return Err(order);

@@ -95,7 +95,18 @@ struct Counters {
 struct Entry {
     bell: Bell,
     stopping: AtomicBool,
+    /// Set once the thread obeys no order any more.
+    has_ended: AtomicBool,
     counters: Counters,
+}
+
+/// Marks a thread as ended, also one that panics.
+struct EndOnDrop(Arc<Entry>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Release);
+    }
 }
 
 /// Transfer of a ring; `None` in an empty slot.
@@ -142,9 +153,14 @@ impl MediaThreads {
             }
             let random = entropy.derive(format!("media-{index}").as_bytes());
             let thread = MediaThread::new(index, settings, entry.clone(), links, random, wake.clone())?;
+            let end = EndOnDrop(entry.clone());
             started.entries.push(entry);
             let builder = std::thread::Builder::new().name(format!("media-{index}"));
-            started.threads.push(builder.spawn(move || thread.run())?);
+            let run = move || {
+                let _end = end;
+                thread.run();
+            };
+            started.threads.push(builder.spawn(run)?);
         }
         Ok((started, handles))
     }

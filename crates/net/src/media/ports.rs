@@ -31,6 +31,8 @@ pub(super) struct Ports {
     /// Bound pairs: those of the first address, then those of the next one.
     bound: Vec<Option<Box<BoundPair>>>,
     count: usize,
+    /// Set while no descriptor is left: each call asks for ports, and the log has one line.
+    lacks_descriptors: bool,
 }
 
 /// Bound pair of ports.
@@ -72,6 +74,7 @@ impl Ports {
             next: vec![0; addresses.len()],
             bound: (0..pairs * addresses.len()).map(|_| None).collect(),
             count: 0,
+            lacks_descriptors: false,
             addresses,
         }
     }
@@ -130,10 +133,13 @@ impl Ports {
                 Ok(pair) => {
                     self.bound[place] = Some(Box::new(pair));
                     self.count += 1;
+                    self.lacks_descriptors = false;
                     return Some(ports);
                 }
                 Err(error) if dedicated::is_full(&error) => {
-                    tracing::warn!(%error, "no descriptor for ports of media");
+                    if !std::mem::replace(&mut self.lacks_descriptors, true) {
+                        tracing::warn!(%error, "no descriptor for ports of media");
+                    }
                     *attempts = 0;
                     return None;
                 }

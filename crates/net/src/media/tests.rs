@@ -250,6 +250,14 @@ fn a_silent_peer_is_told_once() {
 }
 
 #[test]
+fn a_thread_that_has_ended_takes_no_order() {
+    let Bench { threads, mut handles, .. } = Bench::start(&settings(8, 20_000..=20_001));
+    drop(threads);
+    let order = SessionOrder::Close { key: SessionKey(1) };
+    assert_eq!(handles[0].order(0, order.clone()), Err(order));
+}
+
+#[test]
 fn many_orders_and_events_pass_full_rings() {
     const SESSIONS: u64 = 3_000;
     let mut bench = Bench::start(&settings(7, 20_000..=20_001));

@@ -1,6 +1,6 @@
 //! Events of the user agent, and orders of the table of calls to it.
 
-use super::session::{Description, EndpointSession};
+use super::session::{Description, SessionClose};
 use super::{Beginning, EndpointCall};
 use crate::engine::{Engine, status_code};
 use std::net::IpAddr;
@@ -90,7 +90,7 @@ impl Engine {
     fn offered(&mut self, now: Now, call: CallKey, (offer, is_update): (Span, bool), out: &mut Outbox) {
         let (offer, nat) = (self.stack.agent.text(offer).to_vec(), self.nat_source());
         let offer = (!offer.is_empty()).then_some(&offer[..]);
-        let described = match self.endpoints.calls.get_mut(&call) {
+        let described = match self.endpoints.calls.get_mut(&call).filter(|entry| !entry.is_ending) {
             Some(entry) => match entry.session.describe(offer) {
                 Ok(Description { text, streams }) => {
                     self.effects.extend(streams.map(|streams| entry.session.set(streams, nat)));
@@ -117,9 +117,8 @@ impl Engine {
     /// Handles the ACK of a 200, which has the answer if the 200 had the offer.
     fn confirmed(&mut self, now: Now, call: CallKey, body: Span, out: &mut Outbox) {
         let (answer, nat) = (self.stack.agent.text(body).to_vec(), self.nat_source());
-        let Some(entry) = self.endpoints.calls.get_mut(&call).filter(|entry| entry.session.has_offered()) else {
-            return;
-        };
+        let is_answer = |entry: &&mut EndpointCall| entry.session.has_offered() && !entry.is_ending;
+        let Some(entry) = self.endpoints.calls.get_mut(&call).filter(is_answer) else { return };
         match entry.session.answered(&answer) {
             Some(streams) => self.effects.push(entry.session.set(streams, nat)),
             None => self.end_endpoint(now, call, &NO_ANSWER, out),
@@ -130,8 +129,10 @@ impl Engine {
     fn ended(&mut self, now: Now, call: CallKey, by: Ending, out: &mut Outbox) {
         let message = self.stack.agent.message();
         let (status, cause) = (status_code(message), cause_of_bye(message));
-        let Some(EndpointCall { context, bye, is_ending, session, .. }) = self.endpoints.remove(call) else { return };
-        self.close_session(session);
+        let Some(EndpointCall { context, bye, is_ending, mut session, .. }) = self.endpoints.remove(call) else {
+            return;
+        };
+        self.close_session(session.close());
         match bye {
             // Without a response the BYE has timed out.
             Some(bye) if by == Ending::Local => self.report_own(bye, status.unwrap_or(408)),
@@ -146,13 +147,22 @@ impl Engine {
         }
     }
 
-    fn close_session(&mut self, session: EndpointSession) {
-        match session.close() {
-            Ok((order, closing)) => {
+    fn close_session(&mut self, close: SessionClose) {
+        match close {
+            SessionClose::Open(closing) => {
+                self.effects.push(closing.order());
                 self.endpoints.closing.insert(closing.key, closing);
-                self.effects.push(order);
             }
-            Err(ports) => self.endpoints.ports.put_back(ports),
+            SessionClose::Unopened(ports) => self.endpoints.ports.put_back(ports),
+            SessionClose::Before => (),
+        }
+    }
+
+    /// Ends the media of a call at its BYE, not at the response (RFC 3261 section 15.1.1).
+    fn close_media(&mut self, call: CallKey) {
+        if let Some(entry) = self.endpoints.calls.get_mut(&call) {
+            let close = entry.session.close();
+            self.close_session(close);
         }
     }
 
@@ -206,6 +216,7 @@ impl Engine {
                 entry.bye = Some(context);
                 if !std::mem::replace(&mut entry.is_ending, true) {
                     self.stack.with_agent(now, out, |agent, round| agent.hang_up(round, call));
+                    self.close_media(call);
                 }
             }
             (Party::Caller, OwnRequest::Question) => {
@@ -228,6 +239,7 @@ impl Engine {
             return;
         }
         self.stack.with_agent(now, out, |agent, round| agent.hang_up_with(round, call, hangup.reason));
+        self.close_media(call);
         let event = NoticeEvent::HungUp { by: Party::Callee, cause: Some(hangup.cause) };
         self.take_notice(now, &Notice { context, event }, out);
     }

@@ -1,6 +1,7 @@
 //! Beginning of a call of an endpoint: verdict, ports, negotiation, entry into the table of calls.
 
 use super::Beginning;
+use super::ports::Block;
 use super::session::{Description, EndpointSession};
 use crate::decider::Decider;
 use crate::engine::{Effect, Engine, status_code};
@@ -102,9 +103,21 @@ impl Engine {
 
     /// Asks for more media ports if few are free, or gives some of many back.
     pub(crate) fn balance_ports(&mut self) {
-        if self.policy.config.media.is_on()
-            && let Some(order) = self.endpoints.ports.balance(self.shard.number)
-        {
+        let media = &self.policy.config.media;
+        if !media.is_on() {
+            return;
+        }
+        let is_ipv4 = |place: u16| media.addresses.get(usize::from(place)).is_some_and(|own| own.public.is_ipv4());
+        let has_family = |wanted: bool| media.addresses.iter().any(|own| own.public.is_ipv4() == wanted);
+        let is_ipv6 = |place: u16| !is_ipv4(place);
+        let families: [&dyn Fn(u16) -> bool; 2] = [&is_ipv4, &is_ipv6];
+        let families = match (has_family(true), has_family(false)) {
+            (true, true) => &families[..],
+            (true, false) => &families[..1],
+            (false, _) => &families[1..],
+        };
+        let block = Block::of(media.calls(), self.shard.process_status.shards);
+        if let Some(order) = self.endpoints.ports.balance(self.shard.number, block, families) {
             self.effects.push(Effect::Media { thread: None, order });
         }
     }

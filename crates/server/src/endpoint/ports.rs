@@ -3,14 +3,11 @@
 use std::collections::VecDeque;
 use strowger_media::session::{PortPair, SessionOrder};
 
-/// Pairs that a shard asks for, or gives back, at once.
-const BLOCK: u16 = 32;
+/// Largest number of pairs that a shard asks for, or gives back, at once.
+const BLOCK: usize = 32;
 
-/// Number of free pairs below which the shard asks for more.
+/// Largest number of free pairs of a family of addresses below which the shard asks for more.
 const FEW: usize = 8;
-
-/// Number of free pairs above which the shard gives a block back.
-const MANY: usize = 3 * BLOCK as usize;
 
 /// Free ports of a shard.
 #[derive(Debug, Default)]
@@ -22,15 +19,36 @@ pub(super) struct MediaPorts {
     has_asked: bool,
 }
 
+/// Block of ports for which a shard asks: small if there are few ports, because a port that one shard has is no port for
+/// the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block(usize);
+
+impl Block {
+    /// Returns the block for this number of pairs and of shards.
+    pub(super) fn of(pairs: usize, shards: usize) -> Self {
+        Self((pairs / (4 * shards.max(1))).clamp(1, BLOCK))
+    }
+}
+
 impl MediaPorts {
-    /// Returns the order for more ports if few are free, or the order that gives some of many back.
-    pub(super) fn balance(&mut self, shard: usize) -> Option<SessionOrder> {
-        if self.free.len() > MANY {
-            return Some(SessionOrder::Return(self.free.drain(..usize::from(BLOCK)).collect()));
+    /// Returns the order for more ports if few of a family of addresses are free, or the order that gives some of many
+    /// back. `families`: tell whether the media address at a place of the configuration is one of theirs.
+    pub(super) fn balance(
+        &mut self,
+        shard: usize,
+        Block(block): Block,
+        families: &[&dyn Fn(u16) -> bool],
+    ) -> Option<SessionOrder> {
+        if self.free.len() > 3 * block * families.len() {
+            return Some(SessionOrder::Return(self.free.drain(..block).collect()));
         }
-        let asks = self.free.len() < FEW && !self.has_asked;
+        let is_few = |is_of: &&dyn Fn(u16) -> bool| {
+            self.free.iter().filter(|ports| is_of(ports.address)).take(FEW).count() < block.min(FEW)
+        };
+        let asks = !self.has_asked && families.iter().any(is_few);
         self.has_asked |= asks;
-        asks.then_some(SessionOrder::Lend { shard: shard as u16, pairs: BLOCK })
+        asks.then_some(SessionOrder::Lend { shard: shard as u16, pairs: block as u16 })
     }
 
     /// Adds lent ports; none if no port is free in the process.
@@ -62,16 +80,17 @@ mod tests {
     #[test]
     fn a_shard_asks_once_and_in_time() {
         let mut ports = MediaPorts::default();
+        let balance = |ports: &mut MediaPorts| ports.balance(3, Block::of(8_192, 4), &[&|_| true]);
         let asked = Some(SessionOrder::Lend { shard: 3, pairs: 32 });
-        assert_eq!([ports.balance(3), ports.balance(3)], [asked.clone(), None]);
+        assert_eq!([balance(&mut ports), balance(&mut ports)], [asked.clone(), None]);
         ports.lent(pairs(9));
-        assert_eq!(ports.balance(3), None);
+        assert_eq!(balance(&mut ports), None);
         assert_eq!(ports.take(|address| address == 1).map(|pair| pair.rtp), Some(20_002));
-        assert_eq!(ports.balance(3), None);
+        assert_eq!(balance(&mut ports), None);
         assert_eq!(ports.take(|_| true).map(|pair| pair.rtp), Some(20_000));
-        assert_eq!(ports.balance(3), asked.clone());
+        assert_eq!(balance(&mut ports), asked.clone());
         ports.lent(Vec::new());
-        assert_eq!(ports.balance(3), asked, "an empty answer allows the next question");
+        assert_eq!(balance(&mut ports), asked, "an empty answer allows the next question");
         assert_eq!(ports.take(|address| address == 2), None);
     }
 
@@ -83,7 +102,36 @@ mod tests {
         ports.put_back(first);
         assert_ne!(ports.take(|_| true), Some(first));
         ports.lent(pairs(97));
-        let Some(SessionOrder::Return(back)) = ports.balance(0) else { panic!("98 are free") };
-        assert_eq!((back.len(), ports.balance(0)), (32, None));
+        let block = Block::of(8_192, 4);
+        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("98 are free") };
+        assert_eq!((back.len(), ports.balance(0, block, &[&|_| true])), (32, None));
+    }
+
+    #[test]
+    fn a_shard_asks_if_one_family_has_few() {
+        let mut ports = MediaPorts::default();
+        let balance = |ports: &mut MediaPorts| {
+            ports.balance(0, Block::of(8_192, 1), &[&|address| address == 0, &|address| address == 1])
+        };
+        ports.lent(pairs(32));
+        for _ in 0..8 {
+            assert_eq!(balance(&mut ports), None);
+            assert!(ports.take(|address| address == 1).is_some());
+        }
+        assert_eq!(balance(&mut ports), None);
+        assert!(ports.take(|address| address == 1).is_some());
+        assert_eq!(balance(&mut ports), Some(SessionOrder::Lend { shard: 0, pairs: 32 }));
+    }
+
+    #[test]
+    fn shards_leave_ports_to_each_other() {
+        // 50 calls on 4 shards: a shard that has asked once leaves most to the others.
+        let mut ports = MediaPorts::default();
+        let block = Block::of(50, 4);
+        assert_eq!(ports.balance(0, block, &[&|_| true]), Some(SessionOrder::Lend { shard: 0, pairs: 3 }));
+        ports.lent(pairs(10));
+        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("10 are free") };
+        assert_eq!((back.len(), ports.balance(0, block, &[&|_| true])), (3, None));
+        assert_eq!([Block::of(0, 0).0, Block::of(1, 64).0, Block::of(8_192, 4).0], [1, 1, 32]);
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct EndpointSession {
     has_offered: bool,
     /// Set once the media thread knows the session.
     is_open: bool,
+    /// Set once the session is closed; the dialog may go on until the response to its BYE.
+    is_closed: bool,
     /// Call-ID, for the log.
     call_id: Vec<u8>,
 }
@@ -54,10 +56,28 @@ pub(super) struct ClosingSession {
     pub(super) call_id: Vec<u8>,
 }
 
+impl ClosingSession {
+    /// Returns the order that ends the session; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers it.
+    pub(super) fn order(&self) -> Effect {
+        let order = SessionOrder::Close { key: SessionKey(self.key) };
+        Effect::Media { thread: Some(self.ports.thread), order }
+    }
+}
+
+/// Result of closing a session.
+pub(super) enum SessionClose {
+    /// The media thread has to close the session.
+    Open(ClosingSession),
+    /// No media thread knows the session. Its ports are free.
+    Unopened(PortPair),
+    /// It was closed before.
+    Before,
+}
+
 impl EndpointSession {
     /// Creates a session before any description.
     pub(super) const fn new(key: u64, ports: PortPair, leg: LegState, call_id: Vec<u8>) -> Self {
-        Self { key, ports, leg, has_offered: false, is_open: false, call_id }
+        Self { key, ports, leg, has_offered: false, is_open: false, is_closed: false, call_id }
     }
 
     /// Writes the answer to an offer of the caller, or an own offer.
@@ -105,14 +125,16 @@ impl EndpointSession {
         Effect::Media { thread: Some(ports.thread), order }
     }
 
-    /// Returns the order that ends the session, and the session until then; only the ports if no media thread knows it.
-    pub(super) fn close(self) -> Result<(Effect, ClosingSession), PortPair> {
-        let Self { key, ports, is_open, call_id, .. } = self;
-        if !is_open {
-            return Err(ports);
+    /// Closes the session. No description may follow.
+    pub(super) fn close(&mut self) -> SessionClose {
+        let (key, ports) = (self.key, self.ports);
+        if std::mem::replace(&mut self.is_closed, true) {
+            return SessionClose::Before;
         }
-        let effect = Effect::Media { thread: Some(ports.thread), order: SessionOrder::Close { key: SessionKey(key) } };
-        Ok((effect, ClosingSession { key, ports, call_id }))
+        if !self.is_open {
+            return SessionClose::Unopened(ports);
+        }
+        SessionClose::Open(ClosingSession { key, ports, call_id: std::mem::take(&mut self.call_id) })
     }
 }
 

@@ -4,6 +4,7 @@ use crate::site::*;
 use std::time::Duration;
 use strowger_calls::CallState;
 use strowger_core::Transport;
+use strowger_core::transaction::MOST_TIMES;
 use strowger_media::session::{
     PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
 };
@@ -282,6 +283,21 @@ fn a_server_that_is_about_to_end_serves_the_calls_that_it_has() {
 }
 
 #[test]
+fn a_caller_that_may_be_forged_gets_few_copies_of_the_200() {
+    let site = echo("", "");
+    let phone = site.foreign_phone();
+    let invite = with_body(&phone.text(&phone.call("INVITE", "sip:echo@example.org")), &sdp(4_000, 1, ""));
+    phone.send(&invite);
+    site.wait(Duration::from_secs(33));
+    let mut bytes = 0;
+    while let Some(got) = phone.within(Duration::from_millis(300)).filter(|got| got.status() > 0) {
+        assert_eq!(got.status(), 200, "{}", got.0);
+        bytes += got.0.len();
+    }
+    assert!((1..=MOST_TIMES * invite.len()).contains(&bytes), "{bytes} for {}", invite.len());
+}
+
+#[test]
 fn a_caller_behind_nat_is_reached_at_its_source() {
     for (keys, private) in [("", "10.0.0.1"), ("nat.contact_repair = false\n", "127.0.0.1")] {
         let site = echo(keys, "");
@@ -306,6 +322,16 @@ fn a_caller_behind_nat_is_reached_at_its_source() {
 }
 
 #[test]
+fn a_dialog_that_takes_much_memory_is_refused() {
+    let site = echo("", "");
+    let phone = site.foreign_phone();
+    let invite = phone.text(&phone.call("INVITE", "sip:echo@example.org"));
+    let invite = invite.replace("<sip:phone@", &format!("<sip:{}@", "x".repeat(3_000)));
+    phone.send(&with_body(&invite, &sdp(4_000, 1, "")));
+    assert_eq!((phone.answer().status(), site.media_orders()), (513, Vec::new()));
+}
+
+#[test]
 fn no_caller_names_an_inner_address_as_next_hop() {
     let site = echo("", "");
     let from = "203.0.113.9:40000".parse().expect("an address");
@@ -322,10 +348,27 @@ fn an_operator_ends_a_call() {
     let (phone, ..) = answered(&site);
     let (key, _) = set(&site);
     site.end_call(site.calls()[0].id);
+    assert_eq!(site.media_orders(), [SessionOrder::Close { key }], "the response to the BYE is not awaited");
     hung_up(&phone);
-    assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+    assert_eq!(site.media_orders(), []);
     let record = record(&site);
     assert_eq!((&*record.outcome, &*record.ended_by), ("answered", "operator"));
+    assert!(site.calls().is_empty());
+}
+
+#[test]
+fn a_call_is_tracked_whatever_the_configuration_says() {
+    let site = start(
+        "media.addresses = [\"{ip}\"]\ndialogs.track = false\n\
+         [[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"\n",
+        &["alice"],
+    );
+    let (phone, ..) = answered(&site);
+    let calls = site.calls();
+    assert_eq!(calls.iter().map(|call| call.state).collect::<Vec<_>>(), [CallState::Answered]);
+    site.end_call(calls[0].id);
+    hung_up(&phone);
+    site.settle();
     assert!(site.calls().is_empty());
 }
 
@@ -340,6 +383,23 @@ fn a_call_without_media_is_ended() {
     let record = record(&site);
     assert_eq!((&*record.ended_by, record.cause), ("callee", 41));
     assert!(site.calls().is_empty());
+}
+
+#[test]
+fn a_session_without_a_call_is_closed() {
+    let site = echo("", "");
+    let (phone, call, ok) = answered(&site);
+    let (key, _) = set(&site);
+    let heard =
+        |key| SessionEvent::Heard { key, stream: 0, side: Side::Near, from: "127.0.0.1:4000".parse().expect("one") };
+    site.media_event(heard(key));
+    assert_eq!(site.media_orders(), []);
+    assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
+    assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+    for event in [heard(key), SessionEvent::Silent { key, end: SessionEnd::Silence(Side::Near) }] {
+        site.media_event(event);
+        assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+    }
 }
 
 #[test]
