@@ -357,7 +357,7 @@ fn an_operator_ends_a_call() {
 }
 
 #[test]
-fn a_call_is_tracked_whatever_the_configuration_says() {
+fn a_call_is_tracked_where_others_are_not() {
     let site = start(
         "media.addresses = [\"{ip}\"]\ndialogs.track = false\n\
          [[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"\n",
