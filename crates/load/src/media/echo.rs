@@ -31,8 +31,13 @@ impl Mirror {
         self.some.store(!peers.is_empty(), Relaxed);
     }
 
-    pub(super) fn wants(&self, peer: SocketAddr) -> bool {
+    /// Tells whether the datagrams of all peers are echoed.
+    pub(super) fn wants_all(&self) -> bool {
         self.all.load(Relaxed)
-            || self.some.load(Relaxed) && self.peers.lock().unwrap_or_else(|e| e.into_inner()).contains(&peer)
+    }
+
+    /// Tells whether a scenario has chosen the echo for this peer.
+    pub(super) fn has_chosen(&self, peer: SocketAddr) -> bool {
+        self.some.load(Relaxed) && self.peers.lock().unwrap_or_else(|e| e.into_inner()).contains(&peer)
     }
 }

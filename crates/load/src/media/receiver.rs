@@ -37,7 +37,7 @@ impl<'a> Receiver<'a> {
             return;
         }
         while !stopping() {
-            if self.receive(socket, place, ear).is_err() {
+            if self.receive(socket, Some(place), ear).is_err() {
                 // Waits for a datagram without taking it, which also clears an error of an earlier send.
                 let _ = socket.peek(&mut [0]);
             }
@@ -54,13 +54,14 @@ impl<'a> Receiver<'a> {
             }
             for port in readable.drain(..) {
                 // An error of an earlier send ends with its report; the next wait reports what remains.
-                let _ = self.receive(&port.socket, 0, &port.ear);
+                let _ = self.receive(&port.socket, None, &port.ear);
             }
         }
     }
 
-    /// Receives a batch.
-    fn receive(&mut self, socket: &UdpSocket, place: usize, ear: &Ear) -> io::Result<()> {
+    /// Receives a batch. `place`: number of a common socket; `None`: socket of a single call, where only chosen peers have an echo, as
+    /// SIPp's `-rtp_echo` is for its common ports.
+    fn receive(&mut self, socket: &UdpSocket, place: Option<usize>, ear: &Ear) -> io::Result<()> {
         let count = self.incoming.receive(socket)?;
         let (mut bytes, mut unjudged) = (0, 0);
         {
@@ -69,7 +70,7 @@ impl<'a> Receiver<'a> {
                 let Some((datagram, peer)) = self.incoming.datagram(i) else { continue };
                 bytes += datagram.len() as u64;
                 unjudged += u64::from(!streams.datagram(self.incoming.arrival(i), datagram, peer));
-                if self.mirror.wants(peer) {
+                if self.mirror.has_chosen(peer) || place.is_some() && self.mirror.wants_all() {
                     self.out.push(peer, |out| out.extend_from_slice(datagram));
                 }
             }
@@ -80,6 +81,7 @@ impl<'a> Receiver<'a> {
         self.tally.unjudged.fetch_add(unjudged, Relaxed);
         if !self.out.is_empty() {
             let sent = self.out.send(socket);
+            let place = place.unwrap_or(0);
             self.tally.echoed[place].fetch_add(sent.datagrams, Relaxed);
             self.tally.echoed_bytes[place].fetch_add(sent.bytes, Relaxed);
             self.tally.failures.fetch_add(sent.failed, Relaxed);
