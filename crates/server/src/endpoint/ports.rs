@@ -6,6 +6,9 @@ use strowger_media::session::{PortPair, SessionOrder};
 /// Largest number of pairs that a shard asks for, or gives back, at once.
 const BLOCK: usize = 32;
 
+/// Smallest number: lending takes a message to the media thread and back, in which further calls may come.
+const SMALLEST_BLOCK: usize = 4;
+
 /// Largest number of free pairs of a family of addresses below which the shard asks for more.
 const FEW: usize = 8;
 
@@ -27,7 +30,7 @@ pub(super) struct Block(usize);
 impl Block {
     /// Returns the block for this number of pairs and of shards.
     pub(super) fn of(pairs: usize, shards: usize) -> Self {
-        Self((pairs / (4 * shards.max(1))).clamp(1, BLOCK))
+        Self((pairs / (4 * shards.max(1))).clamp(SMALLEST_BLOCK, BLOCK))
     }
 }
 
@@ -128,10 +131,10 @@ mod tests {
         // 50 calls on 4 shards: a shard that has asked once leaves most to the others.
         let mut ports = MediaPorts::default();
         let block = Block::of(50, 4);
-        assert_eq!(ports.balance(0, block, &[&|_| true]), Some(SessionOrder::Lend { shard: 0, pairs: 3 }));
-        ports.lent(pairs(10));
-        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("10 are free") };
-        assert_eq!((back.len(), ports.balance(0, block, &[&|_| true])), (3, None));
-        assert_eq!([Block::of(0, 0).0, Block::of(1, 64).0, Block::of(8_192, 4).0], [1, 1, 32]);
+        assert_eq!(ports.balance(0, block, &[&|_| true]), Some(SessionOrder::Lend { shard: 0, pairs: 4 }));
+        ports.lent(pairs(13));
+        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("13 are free") };
+        assert_eq!((back.len(), ports.balance(0, block, &[&|_| true])), (4, None));
+        assert_eq!([Block::of(0, 0).0, Block::of(1, 64).0, Block::of(8_192, 4).0], [4, 4, 32]);
     }
 }
