@@ -24,7 +24,7 @@ impl Exchange {
     }
 }
 
-/// Message in which an answer goes back to the side that has offered. Numbers are those of dialogs.
+/// Message that takes an answer back to the offerer. A number names a dialog of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// 2xx of its re-INVITE.
@@ -221,7 +221,7 @@ impl Pair {
             Reply::Answer => cx.agent.answer(cx.round, call, content),
             Reply::Update(leg) => cx.agent.answer_update(cx.round, LegKey { call, leg: Some(leg) }, content),
             Reply::Prack(leg) => {
-                // Without such a dialog the response was that of a place that has lost.
+                // Without such a dialog, the response came from a branch of the fork that has lost.
                 let _ = cx.agent.prack(cx.round, LegKey { call, leg: Some(leg) }, content);
             }
             Reply::Acknowledge => cx.agent.acknowledge(cx.round, call, content),
@@ -271,7 +271,7 @@ impl Pair {
                 self.select(number);
             }
             if self.forks.described != self.forks.current {
-                // The streams of the near leg belong to those of another dialog.
+                // The streams of the near leg are still paired with another dialog.
                 self.near.media.state.unpair();
             }
             if let Some(answer) = self.unchanged_answer(Side::Far, &text) {

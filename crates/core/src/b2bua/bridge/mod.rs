@@ -28,7 +28,7 @@
 //! | 2xx with an offer | no offer | 200 with the offer; the answer of its ACK goes into the ACK of the far side |
 //! | 3xx | any | [`BridgeEvent::Redirected`]; 480 if the owner does nothing in time |
 //! | 401, 407 | any | answered by the account of the far call; without one, or if it is refused, 403 |
-//! | 503 | any | 500, since the failure is not that of this server |
+//! | 503 | any | 500: another server is overloaded, not this one (RFC 3261 section 16.7) |
 //! | other 4xx to 6xx | any | the same status |
 //! | no final response in [`BridgeSettings::ringing`] | any | CANCEL and 408 |
 //! | any | CANCEL | CANCEL; a 2xx that crosses it gets ACK and BYE |
@@ -107,7 +107,7 @@ struct Lookup {
     requests: BTreeMap<RequestKey, Id>,
 }
 
-/// Everything that the work on one pair needs beside it.
+/// Tools of the work on one pair: user agent, transactions, indexes, events.
 struct Context<'a, 'r> {
     agent: &'a mut UserAgent,
     round: &'a mut Round<'r>,

@@ -28,7 +28,7 @@ pub(super) struct Facts {
     pub(super) body: Range<usize>,
 }
 
-/// Warn-agent in place of that of a peer, which names a host (RFC 3261 section 20.43).
+/// Warn-agent of passed warnings. The one of the peer names a host (RFC 3261 section 20.43).
 const WARN_AGENT: &[u8] = b"b2bua";
 
 impl Facts {

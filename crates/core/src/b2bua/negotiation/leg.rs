@@ -10,7 +10,7 @@ use super::stream::{DescribedStream, described_streams};
 use super::written::{WrittenLine, write};
 use super::{MAX_DESCRIPTION, MAX_STREAMS, Refusal};
 
-/// Negotiated state of one leg of a call: what goes on with the next offer or answer. Kept calls have it in bytes.
+/// Negotiated state of one leg of a call, the base of its next offer or answer. Kept calls store it in bytes.
 ///
 /// An offer that its receiver refuses changes nothing that was agreed (RFC 3264 section 8): the state still has the
 /// agreed descriptions of both sides, and the version of the refused one is not used again.

@@ -161,7 +161,7 @@ fn paired(
 ) -> Vec<Option<usize>> {
     let mut places = Vec::with_capacity(streams.len());
     for ((own, slot), (stream, formats)) in (0u8..).zip(&mut from.slots).zip(streams.iter().zip(passing)) {
-        // The other leg may be new: that of another target, after one that failed.
+        // The other leg may be new: the call goes to another target after a failed one.
         let is_pair = |place: &u8| to.slots.get(usize::from(*place)).is_some_and(|pair| pair.other == Some(own));
         slot.other = slot.other.filter(is_pair);
         if slot.other.is_none()

@@ -15,8 +15,8 @@ pub(super) struct Slot {
     pub(super) format: Box<[u8]>,
     /// Place of the paired stream of the other leg.
     pub(super) other: Option<u8>,
-    /// Payload types that meant a format in any description of the call, except those of RFC 3551. They keep their
-    /// meaning while the session lasts (RFC 3264 section 8.3.2).
+    /// Dynamic payload types of all descriptions of the call, with their formats. They keep their meaning while the
+    /// session lasts (RFC 3264 section 8.3.2).
     bound: Vec<(u8, FormatKey)>,
 }
 
