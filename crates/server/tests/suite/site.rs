@@ -1,5 +1,6 @@
 //! Server of two engines, with a database that never answers at once, alice's phone, which calls, and bob's.
 
+use crate::log::Lines;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -150,6 +151,9 @@ impl Site {
 
     /// Starts a site. `udp`: listener of all messages.
     fn with(now: Now, config: Config, udp: ListenerId, credentials: Option<CredentialCache>) -> Self {
+        // Before the first line of this engine: a call site that another thread reaches while the subscriber is being set
+        // stays silent.
+        Lines::catch();
         // The room is reserved: an allocation of the database would count for the engine that asks.
         let database = Arc::new(Slow { last: AtomicU64::new(0), tickets: Mutex::new(Vec::with_capacity(4_096)) });
         let surroundings = ProcessContext {
