@@ -46,5 +46,6 @@ fn shows_every_figure(name: &str, folder: &Path) {
     let experiment = shipped(name);
     let promised = expected(&experiment, Profile::Smoke, &plan(&experiment, Profile::Smoke, &[]));
     let wanted = recorded::with_report(&experiment, &promised, |report| report.shapes());
-    assert_eq!(missing(&found, &wanted), Vec::<String>::new(), "{name}: {said}");
+    let missing = missing(&found, &wanted);
+    assert!(missing.is_empty(), "{name} lacks {missing:?}; the last lines first: {last:#?}\n{said}");
 }

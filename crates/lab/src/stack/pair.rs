@@ -86,12 +86,14 @@ impl Pair {
         let ended = || self.count(|of| &of.completed) + self.count(|of| &of.failed);
         wait_until(Instant::now() + DRAIN, || ended() == self.count(|of| &of.begun));
         let lost = self.count(|of| &of.begun).saturating_sub(ended());
-        if after.completed == before.completed || lost > u64::from(setting.outstanding) / LOST {
-            let reason = format!(
-                "{lost} of {} exchanges under way were lost: raise net.core.rmem_max, or keep fewer under way",
-                setting.outstanding
-            );
-            return Err(Error::Unexpected { what: "the stack".into(), reason });
+        let failed = |reason| Err(Error::Unexpected { what: "the stack".into(), reason });
+        if lost > u64::from(setting.outstanding) / LOST {
+            let of = setting.outstanding;
+            let cure = "raise net.core.rmem_max, or keep fewer under way";
+            return failed(format!("{lost} of {of} exchanges under way were lost: {cure}"));
+        }
+        if after.completed == before.completed {
+            return failed(format!("no exchange was completed in {window:?}: the machine does other work"));
         }
         let spent = |after: Duration, before: Duration| after.saturating_sub(before);
         let both = spent(after.calling, before.calling);
