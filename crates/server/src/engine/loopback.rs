@@ -141,3 +141,6 @@ impl Engine {
         self.far_legs.set_source(None);
     }
 }
+
+#[cfg(test)]
+mod tests;
