@@ -115,6 +115,13 @@
 //! threads are outside: orders to them are effects, their events inputs, and free ports are lent to each shard in
 //! advance.
 //!
+//! # Far legs
+//!
+//! The user agent may call the callee of an INVITE itself. It sends that *far* INVITE to this server
+//! ([`Target::LOOPBACK`](strowger_core::Target::LOOPBACK)), where it takes the way of every request from routing on, with the proof and the
+//! decision of the *near* INVITE (`far_leg.rs`). The responses come back to the user agent in the same way (`engine/loopback.rs`).
+//! Later requests of the dialog go to its next hop directly. The table of calls has one call, with both Call-IDs.
+//!
 //! # Contacts
 //!
 //! A contact is reached by the connection of its REGISTER (a flow: node, process, shard, slot, generation), by the

@@ -79,6 +79,7 @@ mod setup;
 pub use event::{BridgeEnd, BridgeEvent, PairKey};
 pub use pair::{BridgedCall, LegMedia, Side};
 pub use settings::BridgeSettings;
+pub use setup::near_status;
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -203,6 +203,23 @@ fn a_callee_leads_the_user_agent_to_no_address_that_it_may_not_name() {
 }
 
 #[test]
+fn a_far_invite_that_is_asked_for_a_password_ends_its_call() {
+    let mut engine = two_gateways();
+    let (_, sent) = call(&mut engine, NUMBER);
+    respond(
+        &mut engine,
+        &one(sent),
+        "407 Proxy Authentication Required",
+        "Proxy-Authenticate: Digest realm=\"a\", nonce=\"b\"\r\n",
+    );
+    assert_eq!(
+        (states(&engine), engine.stack.agent.calls()),
+        (Vec::new(), 0),
+        "the caller is not asked, so it does not come again"
+    );
+}
+
+#[test]
 fn an_invite_of_no_far_leg_fails() {
     let mut engine = two_gateways();
     let sent = with_agent(&mut engine, |agent, round| {
