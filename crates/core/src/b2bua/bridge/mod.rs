@@ -65,11 +65,13 @@
 //! | other requests | `carried_request.rs` |
 //! | end of a pair | `release.rs` |
 //! | header fields that pass | `passed_headers.rs` |
+//! | moves to another shard or process | `moves.rs`, [`BridgeRecord`] |
 
 mod carried_request;
 mod description;
 mod event;
 mod exchange;
+mod moves;
 mod pair;
 mod passed_headers;
 mod release;
@@ -77,6 +79,7 @@ mod settings;
 mod setup;
 
 pub use event::{BridgeEnd, BridgeEvent, PairKey};
+pub use moves::BridgeRecord;
 pub use pair::{BridgedCall, LegMedia, Side};
 pub use settings::BridgeSettings;
 
@@ -214,18 +217,23 @@ impl Bridge {
         let Self { settings, pairs, index, events, timers } = self;
         let Some(pair) = pairs.get_mut(id) else { return };
         work(pair, &mut Context { agent, round, settings, index, events, id });
-        let until = pair.until();
-        if pair.timer.1 != until {
-            timers.stop(&mut pair.timer.0);
-            let stamp = until.map_or(Stamp::NONE, |until| timers.start_at(until, id.slot));
-            pair.timer = (stamp, until);
-        }
+        start_timer(timers, id, pair);
         if pair.near.call.is_none() && pair.far.call.is_none() {
             timers.stop(&mut pair.timer.0);
             let by = pair.end();
             pairs.remove(id);
             events.push_back(BridgeEvent::Ended { pair: PairKey(id), by });
         }
+    }
+}
+
+/// Starts the timer of a pair again, if the pair waits for another moment than before.
+fn start_timer(timers: &mut Timers, id: Id, pair: &mut Pair) {
+    let until = pair.until();
+    if pair.timer.1 != until {
+        timers.stop(&mut pair.timer.0);
+        let stamp = until.map_or(Stamp::NONE, |until| timers.start_at(until, id.slot));
+        pair.timer = (stamp, until);
     }
 }
 

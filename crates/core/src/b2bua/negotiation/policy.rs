@@ -1,10 +1,12 @@
 //! Policy of a leg: the formats and streams that pass.
 
+use serde::{Deserialize, Serialize};
+
 use super::format::DescribedFormat;
 use super::stream::{DescribedStream, Protocol};
 
 /// Policy of one leg. A stream or format passes if the policies of both legs admit it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegPolicy {
     /// Formats of audio that pass, in the order in which descriptions to this leg list them. Empty: all formats, in the
     /// order of the offerer.
@@ -18,7 +20,7 @@ pub struct LegPolicy {
 }
 
 /// Name of a format in a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodecName {
     /// Encoding name; compares in any case.
     pub encoding: Box<str>,
