@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use strowger_config::Media;
-use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream};
+use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream, LocalStream};
 use strowger_core::routing::contact_repair::is_private;
 use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
 use strowger_message::sdp::Sdp;
@@ -35,36 +35,44 @@ pub(crate) struct Hangup {
 /// End after a silence of a party: temporary failure.
 pub(crate) const SILENT: Hangup = Hangup { reason: b"Reason: Q.850;cause=41;text=\"no media\"\r\n", cause: 41 };
 
-/// Ports of a session, all of one media thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Ports of a session, all of one media thread: a pair for each stream of a leg.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "PortNumbers", into = "PortNumbers")]
 pub(crate) struct SessionPorts {
-    pub(crate) near: PortPair,
-    /// Ports towards the far peer; `None` for an endpoint.
-    pub(crate) far: Option<PortPair>,
+    /// Ports towards the near peer, at least one pair.
+    pub(crate) near: Vec<PortPair>,
+    /// Ports towards the far peer; none for an endpoint.
+    pub(crate) far: Vec<PortPair>,
 }
 
-/// Form of ports in a record: thread, place of the address, port of RTP.
-type PortNumbers = ((u16, u16, u16), Option<(u16, u16, u16)>);
+/// Form of the ports of both legs in a record: thread, place of the address, port of RTP.
+type PortNumbers = [Vec<(u16, u16, u16)>; 2];
 
 impl From<SessionPorts> for PortNumbers {
     fn from(ports: SessionPorts) -> Self {
-        let numbers = |pair: PortPair| (pair.thread, pair.address, pair.rtp);
-        (numbers(ports.near), ports.far.map(numbers))
+        let numbers = |pairs: Vec<PortPair>| pairs.iter().map(|pair| (pair.thread, pair.address, pair.rtp)).collect();
+        [numbers(ports.near), numbers(ports.far)]
     }
 }
 
 impl From<PortNumbers> for SessionPorts {
-    fn from((near, far): PortNumbers) -> Self {
+    fn from([near, far]: PortNumbers) -> Self {
         let pair = |(thread, address, rtp)| PortPair { thread, address, rtp };
-        Self { near: pair(near), far: far.map(pair) }
+        Self { near: near.into_iter().map(pair).collect(), far: far.into_iter().map(pair).collect() }
     }
 }
 
 impl SessionPorts {
-    fn all(self) -> impl Iterator<Item = PortPair> {
-        std::iter::once(self.near).chain(self.far)
+    /// Returns the media thread that owns the ports.
+    fn thread(&self) -> Option<u16> {
+        self.near.first().map(|pair| pair.thread)
     }
+}
+
+/// Returns the place of these ports in the descriptions of a leg; `None` if the media address is no longer configured.
+pub(crate) fn local_stream(media: &Media, ports: PortPair) -> Option<LocalStream> {
+    let own = media.addresses.get(usize::from(ports.address))?;
+    Some(LocalStream { address: own.public, port: ports.rtp })
 }
 
 /// Session of a call.
@@ -113,20 +121,19 @@ impl MediaSession {
         }
         self.is_open = true;
         let order = SessionOrder::Set { key: SessionKey(self.key), streams };
-        Some(Effect::Media { thread: Some(self.ports.near.thread), order })
+        Some(Effect::Media { thread: self.ports.thread(), order })
     }
 
     /// Closes the session. No description may follow.
     pub(crate) fn close(&mut self) -> SessionClose {
-        let (key, ports) = (self.key, self.ports);
         if std::mem::replace(&mut self.is_closed, true) {
             return SessionClose::Before;
         }
+        let ports = std::mem::take(&mut self.ports);
         if !self.is_open {
             return SessionClose::Unopened(ports);
         }
-        let call_id = std::mem::take(&mut self.call_id);
-        SessionClose::Open(ClosingSession { key, ports, call_id })
+        SessionClose::Open(ClosingSession { key: self.key, ports, call_id: std::mem::take(&mut self.call_id) })
     }
 }
 
@@ -194,7 +201,7 @@ impl MediaSessions {
 
     /// Adds ports that no session uses.
     pub(crate) fn put_back(&mut self, ports: SessionPorts) {
-        ports.all().for_each(|pair| self.ports.put_back(pair));
+        ports.near.into_iter().chain(ports.far).for_each(|pair| self.ports.put_back(pair));
     }
 
     /// Takes out the sessions of this bucket that are being closed.
@@ -216,7 +223,7 @@ impl Engine {
         match close {
             SessionClose::Open(closing) => {
                 let order = SessionOrder::Close { key: SessionKey(closing.key) };
-                self.effects.push(Effect::Media { thread: Some(closing.ports.near.thread), order });
+                self.effects.push(Effect::Media { thread: closing.ports.thread(), order });
                 self.media.closing.insert(closing.key, closing);
             }
             SessionClose::Unopened(ports) => self.media.put_back(ports),

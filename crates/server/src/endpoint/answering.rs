@@ -80,20 +80,20 @@ impl Engine {
         if !media.addresses.iter().any(|own| own.public.is_ipv4() == is_ipv4) {
             return Err(Reply::refused(488).because("no address of [media] has the IP version of the caller"));
         }
-        let Some(near) = self.media.ports.take(|place| is_of_family(media, place, is_ipv4)) else {
+        let Some(pair) = self.media.ports.take(|place| is_of_family(media, place, is_ipv4)) else {
             return Err(Reply::overloaded().because("no port for media is free"));
         };
-        let address = media.addresses[usize::from(near.address)].public;
+        let address = media.addresses[usize::from(pair.address)].public;
         let leg = LegState::new(self.stack.entropy.u64() >> 1, address);
         let key = self.media.next_key(self.shard.number, call::bucket(request.call_hash));
-        let ports = SessionPorts { near, far: None };
+        let ports = SessionPorts { near: vec![pair], far: Vec::new() };
         let mut session = EndpointSession::new(MediaSession::new(key, ports, request.call_id.to_vec()), leg);
         let described = session.describe(offer);
         self.balance_ports();
         match described {
             Ok(description) => Ok((session, description)),
             Err(refusal) => {
-                self.media.put_back(ports);
+                self.close_session(session.media.close());
                 Err(Reply::refused(refusal.status()).because("no stream of the offer suits an endpoint"))
             }
         }

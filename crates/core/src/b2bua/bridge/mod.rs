@@ -176,7 +176,7 @@ impl Bridge {
         let found = match *event {
             Event::Reply { request, .. } => self.index.requests.get(&request).map(|&id| (id, Side::Near)),
             Event::Unresolved { .. } => None,
-            _ => call_of(event).and_then(|call| self.index.calls.get(&call).copied()),
+            _ => event.call().and_then(|call| self.index.calls.get(&call).copied()),
         };
         let Some((id, side)) = found else { return false };
         let facts = Facts::of(agent.message(), &self.settings.passed);
@@ -239,28 +239,4 @@ fn start_timer(timers: &mut Timers, id: Id, pair: &mut Pair) {
 
 fn runs(pairs: &Slots<Pair>, slot: u32, stamp: Stamp) -> bool {
     pairs.at(slot).is_some_and(|(_, pair)| pair.timer.0 == stamp)
-}
-
-/// Returns the call of an event.
-fn call_of(event: &Event) -> Option<CallKey> {
-    match *event {
-        Event::Progress { call, .. }
-        | Event::Answered { call, .. }
-        | Event::Failed { call, .. }
-        | Event::Redirected { call, .. }
-        | Event::Invited { call, .. }
-        | Event::Acknowledged { call, .. }
-        | Event::Confirmed { call, .. }
-        | Event::Offered { call, .. }
-        | Event::Changed { call, .. }
-        | Event::Unchanged { call, .. }
-        | Event::Refreshed { call }
-        | Event::Unresolved { call, .. }
-        | Event::Ended { call, .. } => Some(call),
-        Event::Request { call, .. } => call,
-        Event::Reply { .. }
-        | Event::Registered { .. }
-        | Event::RegistrationFailed { .. }
-        | Event::Unregistered { .. } => None,
-    }
 }
