@@ -52,7 +52,7 @@ impl Engine {
             }
             CallEffect::LogForgotten => self.counters().calls_forgotten.one(),
             // An endpoint has answered or refused each INVITE.
-            CallEffect::Cancel { legs: Legs::Anchored, .. } => (),
+            CallEffect::Cancel { context, legs: Legs::Anchored } => self.bridge_cancel(now, context, out),
             CallEffect::SendOnLeg { call, context, party, kind } => {
                 if kind == OwnRequest::Bye && party == Party::Caller {
                     self.counters().byes.one();

@@ -14,6 +14,8 @@ mod answering;
 mod remote_target;
 mod session;
 
+pub(crate) use self::agent_events::cause_of_bye;
+
 use self::session::{Description, EndpointSession};
 use crate::media_sessions::bucket_of;
 use serde::{Deserialize, Serialize};

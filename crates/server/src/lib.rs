@@ -115,6 +115,12 @@
 //! threads are outside: orders to them are effects, their events inputs, and free ports are lent to each shard in
 //! advance.
 //!
+//! # Bridged calls
+//!
+//! A rule may bridge a call: the user agent has a call with the caller and makes one to the callee, whose INVITE takes the
+//! way of every request from routing on, with the decision of the first one. The bridge of `core` joins both, a media
+//! session has the streams between them, and the table of calls has one call.
+//!
 //! # Contacts
 //!
 //! A contact is reached by the connection of its REGISTER (a flow: node, process, shard, slot, generation), by the
@@ -142,6 +148,7 @@
 //! |---|---|
 //! | stages and their verdicts; the way through them | `stage.rs`, `Verdict`; `advance.rs` |
 //! | calls that this server answers: role, beginning, events, orders | `endpoint.rs`, `ServerRole`; `endpoint/` |
+//! | bridged calls: beginning, texts of the far INVITE, events, orders, moves | `bridge.rs`, `Bridges`; `bridge/` |
 //! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
@@ -183,6 +190,7 @@ mod authorization;
 pub mod ban;
 mod binding_change;
 pub mod bounds;
+pub mod bridge;
 mod call_admission;
 mod call_effects;
 mod call_log;

@@ -8,11 +8,13 @@ mod ports;
 
 use self::ports::{Block, MediaPorts};
 use crate::engine::{Effect, Engine};
+use crate::reply::Reply;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use strowger_config::Media;
 use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream, LocalStream};
+use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::is_private;
 use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
 use strowger_message::sdp::Sdp;
@@ -161,7 +163,7 @@ pub(crate) fn offer_of<'m>(message: &Message<'m>) -> Option<&'m [u8]> {
 }
 
 /// Tells whether the first stream of an offer is by IPv4; `None` if it has no readable stream.
-pub(crate) fn offers_ipv4(offer: &[u8]) -> Option<bool> {
+fn offers_ipv4(offer: &[u8]) -> Option<bool> {
     let connection = Sdp::parse(offer).ok()?.connection_of(0)?;
     Some(connection.address_type == b"IP4")
 }
@@ -218,6 +220,19 @@ impl MediaSessions {
 }
 
 impl Engine {
+    /// Tells whether a caller has its media by IPv4: by its offer, else by its source.
+    ///
+    /// # Errors
+    /// No media address is of this family.
+    pub(crate) fn media_family(&self, request: &Request<'_>) -> Result<bool, Reply> {
+        let source = request.arrival.remote.ip().to_canonical();
+        let is_ipv4 = offer_of(&request.message).and_then(offers_ipv4).unwrap_or_else(|| source.is_ipv4());
+        if self.policy.config.media.addresses.iter().any(|own| own.public.is_ipv4() == is_ipv4) {
+            return Ok(is_ipv4);
+        }
+        Err(Reply::refused(488).because("no address of [media] has the IP version of the caller"))
+    }
+
     /// Ends the session of a call at its media thread; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers the order.
     pub(crate) fn close_session(&mut self, close: SessionClose) {
         match close {

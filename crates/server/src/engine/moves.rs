@@ -5,6 +5,7 @@
 //! policy of its new owner.
 
 use super::Engine;
+use crate::bridge::BridgedRecord;
 use crate::endpoint::EndpointRecord;
 use crate::handling::Progress;
 use crate::media_sessions::ClosingRecord;
@@ -53,6 +54,8 @@ pub enum EngineRecord {
         transactions: Vec<TransactionRecord>,
         /// Calls that endpoints of this server have answered.
         endpoints: EndpointRecord,
+        /// Calls that are bridged.
+        bridges: Box<BridgedRecord>,
         /// Media sessions that are being closed.
         closing: ClosingRecord,
     },
@@ -70,9 +73,10 @@ impl Recorded for EngineRecord {
                 progress.answers.numbers(show);
             }
             Self::Held(held) => held.arrival.numbers(show),
-            Self::Agent { agent, transactions, .. } => {
+            Self::Agent { agent, transactions, bridges, .. } => {
                 agent.numbers(show);
                 transactions.numbers(show);
+                bridges.numbers(show);
             }
         }
     }
@@ -87,6 +91,8 @@ impl Engine {
         // not moved.
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.stack.proxy.export(now, moves);
+        // The pairs are taken out before their calls.
+        let bridges = Box::new(self.bridges.export(now, bucket));
         let (agent, has_calls) = self.export_agent(now, bucket);
         let transactions = self.stack.core.transactions.export(now, moves);
         self.pings.leave(bucket, &transactions);
@@ -98,9 +104,10 @@ impl Engine {
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, held });
         let endpoints = self.endpoints.export(bucket);
         let closing = self.media.export(bucket);
-        let is_agent = has_calls || !of_agent.is_empty() || !endpoints.is_empty() || !closing.is_empty();
+        let is_agent =
+            has_calls || !of_agent.is_empty() || !endpoints.is_empty() || !bridges.is_empty() || !closing.is_empty();
         let (agent, transactions) = (Box::new(agent), of_agent);
-        let agent = is_agent.then_some(EngineRecord::Agent { agent, transactions, endpoints, closing });
+        let agent = is_agent.then_some(EngineRecord::Agent { agent, transactions, endpoints, bridges, closing });
         self.show_gauges();
         record.into_iter().chain(agent).chain(waiting).collect()
     }
@@ -127,9 +134,10 @@ impl Engine {
                 self.go_on_here(now, &arrival, &bytes, *progress, out);
             }
             EngineRecord::Held(held) => self.enter_held(now, held, out),
-            EngineRecord::Agent { agent, transactions, endpoints, closing } => {
+            EngineRecord::Agent { agent, transactions, endpoints, bridges, closing } => {
                 let moved = self.stack.import_agent(now, *agent, transactions);
                 self.endpoints.import(endpoints, &moved);
+                self.bridges.import(now, *bridges, &moved);
                 self.media.import(closing);
             }
         }
