@@ -7,6 +7,7 @@
 mod bans;
 mod buffers;
 mod failed_targets;
+mod loopback;
 mod memory;
 mod moves;
 mod policy;
@@ -26,6 +27,7 @@ use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
 use crate::decider::Decider;
 use crate::endpoint::Endpoints;
+use crate::far_leg::FarLegs;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
 use crate::media_sessions::MediaSessions;
@@ -165,6 +167,8 @@ pub struct Engine {
     pub(crate) bridges: Bridges,
     /// Media sessions of the calls that end here.
     pub(crate) media: MediaSessions,
+    /// Far INVITEs of calls that this server makes for their callers.
+    pub(crate) far_legs: FarLegs,
     pub(crate) pings: Pings,
     pub(crate) local_addresses: LocalAddresses,
     memory: Memory,
@@ -366,7 +370,7 @@ impl Engine {
                 self.pings.response(ping, id, status, &mut self.stack.core.transactions);
             }
             Role::UserAgent(_) => {
-                self.calls.set_responded(Some(arrival.remote));
+                self.calls.set_responded((*arrival != Arrival::LOOPBACK).then_some(arrival.remote));
                 self.stack.with_agent(now, out, |agent, round| {
                     agent.take_response(round, arrival, message, id, tu, after_final);
                 });
@@ -392,6 +396,9 @@ impl Engine {
                 let round = &mut self.stack.core.round(now, out);
                 return self.stack.proxy.refuse_answer(round, context, message, arrival, id);
             }
+        }
+        if self.is_of_far_leg(context) {
+            return self.far_response(now, arrival, message, (context, id), out);
         }
         self.calls.set_responded(Some(arrival.remote));
         self.pass_response(now, arrival, message, (context, id), out);
@@ -466,6 +473,7 @@ impl Engine {
             endpoints: Endpoints::default(),
             bridges: Bridges::default(),
             media: MediaSessions::default(),
+            far_legs: FarLegs::default(),
             pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::default(),
             memory: Memory::default(),

@@ -75,8 +75,13 @@ impl Progress {
 }
 
 impl Handling<'_, '_> {
-    /// Tells whether the sender is known to be at the source address of the request.
+    /// Tells whether responses go to the sender of the request alone: it is known to be at the source address, or is this server itself.
     pub(crate) fn is_proven(&self) -> bool {
+        self.is_far_leg() || self.is_source_proven()
+    }
+
+    /// Tells whether the sender is known to be at the source address of the request; for a far leg, that of its near INVITE.
+    pub(crate) fn is_source_proven(&self) -> bool {
         self.request.arrival.transport.is_reliable() || self.progress.proof.is_any()
     }
 }

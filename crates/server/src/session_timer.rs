@@ -28,6 +28,10 @@ impl Decider<'_> {
     /// # Errors
     /// The timer is too short, and the sender can choose a longer one.
     pub(crate) fn session_timer(&self, handling: &Handling<'_, '_>) -> Result<SessionTimer, Reply> {
+        if handling.is_far_leg() {
+            // The user agent keeps the timers of both dialogs.
+            return Ok(SessionTimer::default());
+        }
         let (config, request) = (&self.policy.config, handling.request);
         let is_tracked = || match handling.progress.proof.in_dialog {
             _ if handling.begins_call() => self.tracks(handling) && self.stays(handling),
@@ -48,7 +52,8 @@ impl Decider<'_> {
         // The dialog of an endpoint is this server's own, and takes ports: the bounds of tracked calls hold for it.
         let is_counted = decision.is_some_and(|decision| decision.may_count() || decision.role.is_endpoint());
         let tracks = decision.and_then(|decision| decision.track).unwrap_or(config.dialogs.track);
-        is_counted || (tracks || self.accounts(handling)) && self.stays(handling)
+        // So is the dialog of each leg.
+        handling.is_far_leg() || is_counted || (tracks || self.accounts(handling)) && self.stays(handling)
     }
 
     /// Tells whether later requests of the request's call pass this server.

@@ -278,6 +278,11 @@ impl Events {
         self.about = About::default();
     }
 
+    /// Returns the origin of the current message.
+    pub(super) const fn source(&self) -> Option<&Arrival> {
+        self.about.arrival.as_ref()
+    }
+
     /// Sets the dialog of the current message, which is one of several dialogs that one INVITE of ours has created.
     pub(super) fn is_of_leg(&mut self, leg: u16) {
         self.about.leg = leg;

@@ -7,6 +7,7 @@
 use super::Engine;
 use crate::bridge::BridgedRecord;
 use crate::endpoint::EndpointRecord;
+use crate::far_leg::FarLegRecord;
 use crate::handling::Progress;
 use crate::media_sessions::ClosingRecord;
 use crate::waiting::Held;
@@ -33,6 +34,8 @@ pub enum EngineRecord {
         /// Limits under which some of these calls count at their gateways and groups.
         held: Vec<HeldLimits>,
     },
+    /// Far legs of calls, which their suspended INVITEs need.
+    FarLegs(FarLegRecord),
     /// Suspended request. The request asks its question again with its new owner.
     Suspended {
         /// Request with its body.
@@ -72,6 +75,7 @@ impl Recorded for EngineRecord {
                 arrival.numbers(show);
                 progress.answers.numbers(show);
             }
+            Self::FarLegs(legs) => legs.numbers(show),
             Self::Held(held) => held.arrival.numbers(show),
             Self::Agent { agent, transactions, bridges, .. } => {
                 agent.numbers(show);
@@ -108,8 +112,10 @@ impl Engine {
             has_calls || !of_agent.is_empty() || !endpoints.is_empty() || !bridges.is_empty() || !closing.is_empty();
         let (agent, transactions) = (Box::new(agent), of_agent);
         let agent = is_agent.then_some(EngineRecord::Agent { agent, transactions, endpoints, bridges, closing });
+        let far_legs = self.far_legs.export(bucket);
+        let far_legs = (!far_legs.is_empty()).then_some(EngineRecord::FarLegs(far_legs));
         self.show_gauges();
-        record.into_iter().chain(agent).chain(waiting).collect()
+        record.into_iter().chain(agent).chain(far_legs).chain(waiting).collect()
     }
 
     /// Takes out the calls and requests of the user agent in this bucket. Returns also whether there are any.
@@ -133,6 +139,7 @@ impl Engine {
                 progress.began = Now { mono: ago(now.mono), wall: ago(now.wall) };
                 self.go_on_here(now, &arrival, &bytes, *progress, out);
             }
+            EngineRecord::FarLegs(legs) => self.far_legs.import(legs),
             EngineRecord::Held(held) => self.enter_held(now, held, out),
             EngineRecord::Agent { agent, transactions, endpoints, bridges, closing } => {
                 let moved = self.stack.import_agent(now, *agent, transactions);
@@ -140,6 +147,9 @@ impl Engine {
                 self.bridges.import(now, *bridges, &moved);
                 self.media.import(closing);
             }
+        }
+        if out.has_looped() {
+            self.process_notices(now, out);
         }
     }
 
