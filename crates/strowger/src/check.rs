@@ -73,11 +73,19 @@ pub(crate) fn verdict(config: &Config, warnings: usize) -> String {
         0 => String::new(),
         number => format!(", {}", count(number, "warning")),
     };
-    let media = match config.media.calls() {
-        0 => String::new(),
-        calls => format!("; media ports for {}", count(calls, "call")),
-    };
-    format!("can be used{warnings}; {} for {domains}{media}", listeners.join(", "))
+    format!("can be used{warnings}; {} for {domains}{}", listeners.join(", "), media(config))
+}
+
+/// Returns the number of calls that the media ports carry: calls that the server answers itself, bridged ones, or both kinds.
+fn media(config: &Config) -> String {
+    let (media, decisions) = (&config.media, &config.decisions);
+    let (answered, bridged) = (count(media.calls(), "call"), count(media.bridged_calls(), "bridged call"));
+    match (media.is_on(), decisions.bridge_calls(), decisions.have_endpoint()) {
+        (false, ..) => String::new(),
+        (true, false, _) => format!("; media ports for {answered}"),
+        (true, true, false) => format!("; media ports for {bridged}"),
+        (true, true, true) => format!("; media ports for {answered} that the server answers, or {bridged}"),
+    }
 }
 
 fn count(number: usize, thing: &str) -> String {
