@@ -102,7 +102,12 @@ mod tests {
                 (6, 17),
                 "rule 'out' has no codec in both `codecs` and `callee_codecs`",
             ),
-            (MEDIA, "b2bua = true\nanswer = 403", (4, 9), "rule 'out' bridges calls, and says what else becomes of them"),
+            (
+                MEDIA,
+                "b2bua = true\nanswer = 403",
+                (4, 9),
+                "rule 'out' bridges calls, and says what else becomes of them",
+            ),
             (MEDIA, "b2bua = true\nredirect = true", (4, 9), "says what else becomes of them"),
             (MEDIA, "b2bua = true\ntrack = false", (4, 9), "whose path and end the server has in any case"),
             (MEDIA, "b2bua = true\nrecord_route = false", (4, 9), "whose path and end the server has in any case"),
@@ -118,8 +123,14 @@ mod tests {
         assert_eq!(report.faults(), []);
         let path = &config.decisions.rules.iter().next().expect("a rule").action.path;
         let names = |codecs: &[CodecName]| codecs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        assert_eq!((path.b2bua, path.record_route, names(&path.codecs)), (Some(true), None, "PCMA telephone-event".to_owned()));
-        assert_eq!((names(&path.callee_codecs), &*path.media_types), ("PCMU pcma/8000".to_owned(), &[MediaType::Video, MediaType::Image][..]));
+        assert_eq!(
+            (path.b2bua, path.record_route, names(&path.codecs)),
+            (Some(true), None, "PCMA telephone-event".to_owned())
+        );
+        assert_eq!(
+            (names(&path.callee_codecs), &*path.media_types),
+            ("PCMU pcma/8000".to_owned(), &[MediaType::Video, MediaType::Image][..])
+        );
         assert!(config.decisions.bridge_calls() && !config.decisions.have_endpoint() && config.tracks_calls());
     }
 

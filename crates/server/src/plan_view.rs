@@ -205,7 +205,8 @@ impl Decider<'_> {
         let decision = handling.progress.decision.as_deref().unwrap_or(&none);
         let begins_call = handling.begins_call();
         let bridge = handling.begins_bridge().then(|| BridgeView::of(&decision.path));
-        let records_route = self.plan(Some(decision)).records_route(handling.request, handling.progress.proof.in_dialog);
+        let records_route =
+            self.plan(Some(decision)).records_route(handling.request, handling.progress.proof.in_dialog);
         let is_accounted = begins_call && self.accounts(handling);
         let of_failure = |failure: &FailureDecision| FailureView::of(failure, self.group_views(&failure.to));
         let is_led_to = |group: &GroupView| to.iter().any(|place| place.group.as_deref() == Some(group.name.as_str()));
