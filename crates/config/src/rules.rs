@@ -102,8 +102,8 @@ section! {
         /// server stays in the path regardless of this key.
         pub record_route: Option<bool> = None, ANY.or("as-set");
         /// Answer calls as a back-to-back user agent (B2BUA): the server has a call with the caller and another one with the callee, carries the
-        /// media between them by `[media]`, and shows neither side the addresses of the other. Such a call is tracked, whatever `track` says. Requests
-        /// other than INVITE are forwarded. "as-set": a later rule decides; if none does, calls are forwarded.
+        /// media between them by `[media]`, and shows neither side the addresses of the other. Such a call is always tracked. Requests other
+        /// than INVITE are forwarded. "as-set": a later rule decides; if none does, calls are forwarded.
         pub b2bua: Option<bool> = None, ANY.or("as-set");
         /// Audio codecs that pass in calls with `b2bua`, in the order in which the server lists them. The server converts none, so both sides need
         /// one in common. Without "telephone-event" the keys of a phone (DTMF) do not pass as events. `[]`: all codecs in the order of the offer,

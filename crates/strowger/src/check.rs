@@ -91,3 +91,26 @@ fn media(config: &Config) -> String {
 fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_has_the_number_of_calls_that_the_ports_carry() {
+        const ECHO: &str = "[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"\n";
+        const BRIDGE: &str = "[[rule]]\nname = \"all\"\nb2bua = true\n";
+        for (rules, end) in [
+            (String::new(), "; media ports for 51 calls"),
+            (ECHO.to_owned(), "; media ports for 51 calls"),
+            (BRIDGE.to_owned(), "; media ports for 25 bridged calls"),
+            (format!("{ECHO}{BRIDGE}"), "; media ports for 51 calls that the server answers, or 25 bridged calls"),
+        ] {
+            let text = format!("[media]\naddresses = [\"192.0.2.1\"]\nports = \"20000-20101\"\n{rules}");
+            let (config, _) = Config::read(Source { text: &text, ..Source::default() }).expect("right");
+            let said = verdict(&config, 0);
+            assert!(said.ends_with(end), "{said}");
+        }
+        assert!(!verdict(&Config::default(), 0).contains("media"));
+    }
+}
