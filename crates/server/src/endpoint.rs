@@ -33,6 +33,8 @@ pub(crate) enum ServerRole {
     Redirect,
     /// Endpoint that sends the media of its caller back.
     Echo,
+    /// Back-to-back user agent for calls: one call with the caller, one with the callee. Proxy for other requests.
+    Bridge,
 }
 
 impl ServerRole {

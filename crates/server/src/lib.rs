@@ -164,7 +164,7 @@
 //! | destination of a request | `destination.rs`, `Destination` |
 //! | users as places of rules: ring group, hunt group, forward | `rule_target_addresses.rs`; `rule_target_forwarding.rs` |
 //! | methods of a device | `methods.rs` |
-//! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision` |
+//! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision`; `path_decision.rs` |
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
 //! | gateway groups; limits at a place | `rule_targets.rs`; `claims.rs` |
 //! | explain | `explain.rs`, `explain`; `rule_trace.rs`, `RuleResult`; `plan_view.rs`, `PlanView` |
@@ -224,6 +224,7 @@ pub mod media_sessions;
 mod methods;
 mod number_translation;
 mod own_name;
+mod path_decision;
 mod ping;
 mod plan_view;
 pub mod policy;

@@ -1,26 +1,16 @@
-//! Beginning of a call of an endpoint: verdict, ports, negotiation, entry into the table of calls.
+//! Beginning of a call of an endpoint: ports, negotiation, entry into the table of calls.
 
 use super::Beginning;
 use super::session::{Description, EndpointSession};
-use crate::decider::Decider;
 use crate::engine::{Engine, status_code};
 use crate::handling::Handling;
 use crate::media_sessions::{MediaSession, SessionPorts, is_of_family, offer_of};
 use crate::reply::{Counted, Reply};
-use crate::stage::Verdict;
 use strowger_calls::{Context, Legs, LimitedTargets};
 use strowger_core::b2bua::negotiation::LegState;
 use strowger_core::call;
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::routing::{Request, Routing};
-
-impl Decider<'_> {
-    /// Returns the verdict about a request for an endpoint of this server; `None` if the rules name none.
-    pub(crate) fn endpoint_verdict(&self, handling: &Handling<'_, '_>) -> Option<Verdict> {
-        let decision = handling.progress.decision.as_deref()?;
-        decision.role.is_endpoint().then_some(Verdict::Answer)
-    }
-}
 
 impl Engine {
     /// Answers a request for an endpoint of this server. Requests other than an INVITE are left to the user agent.
