@@ -79,8 +79,8 @@ impl Text for PortRange {
 }
 
 section! {
-    /// Media (RTP and RTCP by UDP) of the calls that this server answers itself or bridges, see `answer` and `b2bua` of `[[rule]]`. Each stream takes
-    /// two ports: an even one for RTP and the next one for RTCP; in a bridged call two on each side.
+    /// Media (RTP and RTCP by UDP) of the calls that this server answers itself or bridges, see `answer` and `b2bua` of `[[rule]]`. A stream takes
+    /// two ports: an even one for RTP and the next one for RTCP. A bridged call takes them on each side, for audio and for each of `media_types`.
     pub struct Media = "media" {
         /// Addresses for media. A stream is received at the first address of its family with a free port. An address behind NAT is followed by the
         /// public one, which session descriptions show. `[]`: this server answers and bridges no call.
@@ -107,9 +107,9 @@ impl Media {
         self.addresses.len() * self.ports.pairs()
     }
 
-    /// Returns the number of bridged calls with one audio stream that the ports carry: each takes a pair on each side.
-    pub fn bridged_calls(&self) -> usize {
-        self.calls() / 2
+    /// Returns the number of bridged calls that the ports carry: each takes this number of pairs on each side, at least 1.
+    pub fn bridged_calls(&self, streams: usize) -> usize {
+        self.calls() / (2 * streams.max(1))
     }
 }
 
@@ -145,6 +145,6 @@ mod tests {
         }
         let media =
             Media { addresses: vec![MediaAddress::from_text("192.0.2.1").expect("one"); 2], ..Media::default() };
-        assert_eq!((media.calls(), media.bridged_calls()), (16_384, 8_192));
+        assert_eq!((media.calls(), media.bridged_calls(1), media.bridged_calls(2)), (16_384, 8_192, 4_096));
     }
 }

@@ -112,7 +112,7 @@ section! {
         /// Audio codecs on the side of the callee, in the order in which the server lists them there; a codec passes if both lists have it. `[]`: as
         /// `codecs`, unless a later rule lists some.
         pub callee_codecs: Vec<Codec> = Vec::new(), ANY;
-        /// Media types that pass beside audio in calls with `b2bua`, with any codec. Each stream takes ports of its own. `[]`: none, unless a later
+        /// Media types that pass beside audio in calls with `b2bua`, with any codec. A call takes ports for each of them. `[]`: none, unless a later
         /// rule lists some.
         pub media_types: Vec<MediaType> = Vec::new(), ANY;
         /// Keep track of the call; "as-set": the value of `dialogs.track`.
@@ -339,6 +339,11 @@ impl Decisions {
     /// Tells whether a rule bridges calls.
     pub fn bridge_calls(&self) -> bool {
         self.rules.iter().any(|rule| rule.action.path.is_bridged())
+    }
+
+    /// Returns the largest number of streams of a bridged call that have ports: audio and each media type of a rule.
+    pub fn bridged_streams(&self) -> usize {
+        1 + self.rules.iter().map(|rule| rule.action.path.media_types.len()).max().unwrap_or(0)
     }
 
     /// Tells whether a rule makes the server track calls that it forwards.

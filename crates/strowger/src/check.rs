@@ -79,7 +79,8 @@ pub(crate) fn verdict(config: &Config, warnings: usize) -> String {
 /// Returns the number of calls that the media ports carry: calls that the server answers itself, bridged ones, or both kinds.
 fn media(config: &Config) -> String {
     let (media, decisions) = (&config.media, &config.decisions);
-    let (answered, bridged) = (count(media.calls(), "call"), count(media.bridged_calls(), "bridged call"));
+    let bridged = media.bridged_calls(decisions.bridged_streams());
+    let (answered, bridged) = (count(media.calls(), "call"), count(bridged, "bridged call"));
     match (media.is_on(), decisions.bridge_calls(), decisions.have_endpoint()) {
         (false, ..) => String::new(),
         (true, false, _) => format!("; media ports for {answered}"),
@@ -104,6 +105,7 @@ mod tests {
             (String::new(), "; media ports for 51 calls"),
             (ECHO.to_owned(), "; media ports for 51 calls"),
             (BRIDGE.to_owned(), "; media ports for 25 bridged calls"),
+            (format!("{BRIDGE}media_types = [\"video\"]\n"), "; media ports for 12 bridged calls"),
             (format!("{ECHO}{BRIDGE}"), "; media ports for 51 calls that the server answers, or 25 bridged calls"),
         ] {
             let text = format!("[media]\naddresses = [\"192.0.2.1\"]\nports = \"20000-20101\"\n{rules}");
