@@ -22,6 +22,7 @@ pub use moves::EngineRecord;
 use self::buffers::Buffers;
 use self::memory::Memory;
 use self::stack::Stack;
+use crate::bridge::Bridges;
 use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
 use crate::decider::Decider;
@@ -29,6 +30,7 @@ use crate::endpoint::Endpoints;
 use crate::far_leg::FarLegs;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
+use crate::media_sessions::MediaSessions;
 use crate::ping::Pings;
 use crate::policy::{ActivePolicy, Policy};
 use crate::process_state::ProcessState;
@@ -73,7 +75,7 @@ pub enum EngineInput {
     },
     /// New policy, for all requests from now on.
     Policy(Arc<Policy>),
-    /// Event of a media session for the shard that owns the bucket of its call ([`bucket_of`](crate::endpoint::bucket_of)), or ports for
+    /// Event of a media session for the shard that owns the bucket of its call ([`bucket_of`](crate::media_sessions::bucket_of)), or ports for
     /// this shard.
     Media(SessionEvent),
 }
@@ -161,6 +163,10 @@ pub struct Engine {
     pub heard: Option<Vec<Report>>,
     /// Calls that this server answers itself.
     pub(crate) endpoints: Endpoints,
+    /// Calls that this server bridges.
+    pub(crate) bridges: Bridges,
+    /// Media sessions of the calls that end here.
+    pub(crate) media: MediaSessions,
     /// Far INVITEs of calls that this server makes for their callers.
     pub(crate) far_legs: FarLegs,
     pub(crate) pings: Pings,
@@ -227,6 +233,7 @@ impl Engine {
         let calls = self.calls.counts();
         counters.calls_logged.set(calls.logged as u64);
         counters.calls_tracked.set(calls.tracked as u64);
+        counters.calls_bridged.set(self.bridges.len() as u64);
         counters.dialogs_early.set(calls.early as u64);
         counters.dialogs_confirmed.set(calls.confirmed as u64);
         let counts = self.stack.core.transactions.counts();
@@ -264,6 +271,7 @@ impl Engine {
         self.run_events(now, "", out);
         self.stack.proxy.poll(&mut self.stack.core.round(now, out));
         self.stack.with_agent(now, out, UserAgent::poll);
+        self.poll_bridges(now, out);
         self.end_calls(now, out);
         self.process_notices(now, out);
         let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
@@ -271,13 +279,15 @@ impl Engine {
         pings.send_due(now, decider, (&mut stack.core.transactions, &mut stack.entropy), out);
         self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
-        let gives_back = self.memory.step(now, &mut self.stack, self.pings.pending() as u64);
+        let rests = sooner(self.stack.deadline(), self.bridges.deadline()).is_none();
+        let gives_back = self.memory.step(now, &self.stack, rests, self.pings.pending() as u64);
         self.effects.extend(gives_back.then_some(Effect::GiveBack));
     }
 
     /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
     pub fn deadline(&mut self) -> Option<u64> {
-        sooner(self.stack.deadline(), sooner(self.calls.deadline(), self.pings.deadline()))
+        let of_calls = sooner(self.bridges.deadline(), self.calls.deadline());
+        sooner(self.stack.deadline(), sooner(of_calls, self.pings.deadline()))
     }
 
     /// Takes an answer from outside. An answer to a request that no longer waits is dropped.
@@ -461,6 +471,8 @@ impl Engine {
             effects: Vec::new(),
             heard: None,
             endpoints: Endpoints::default(),
+            bridges: Bridges::default(),
+            media: MediaSessions::default(),
             far_legs: FarLegs::default(),
             pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::default(),

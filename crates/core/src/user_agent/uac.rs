@@ -42,7 +42,7 @@ pub struct Invite<'a> {
     pub headers: &'a [u8],
     /// Capabilities in this call. None: those of the settings.
     pub capabilities: Option<&'a Capabilities>,
-    /// Call-ID. Empty: a new one. A back-to-back user agent chooses one that belongs to its shard.
+    /// Call-ID. Empty: a new one. A back-to-back user agent takes one in the bucket of the other leg ([`UserAgent::call_id_in`]).
     pub call_id: &'a [u8],
 }
 

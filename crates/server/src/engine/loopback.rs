@@ -5,14 +5,14 @@
 //! responses, so a round ends.
 
 use super::Engine;
+use crate::bridge::is_translated;
 use crate::handling::{Handling, Progress};
-use std::net::IpAddr;
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
 use strowger_core::stack::Incoming;
 use strowger_core::transaction::ClientId;
 use strowger_core::{Arrival, Now, Outbox, call};
-use strowger_message::{Index, Limits, Message, Method, Name};
+use strowger_message::{Index, Limits, Message, Method};
 
 impl Engine {
     /// Handles the next message of this server to itself. Returns false if there is none.
@@ -114,7 +114,7 @@ impl Engine {
         else {
             return;
         };
-        self.far_legs.set_source(sender.source, is_translated(message, arrival.remote.ip()));
+        self.far_legs.set_source(sender.source, is_translated(message, arrival.remote.ip().to_canonical()));
         self.calls.set_responded(Some(arrival.remote));
         let status = message.status().unwrap_or_default();
         if status >= 300 {
@@ -136,13 +136,6 @@ impl Engine {
             self.pass_response(now, arrival, &Message::new(&bytes, &index), (context, id), out);
         }
     }
-}
-
-/// Tells whether the sender of a response is behind NAT: no proxy is between, and its Contact names another address than its source.
-fn is_translated(response: &Message<'_>, source: IpAddr) -> bool {
-    let contact = response.contacts().next().and_then(Result::ok);
-    let named = contact.and_then(|contact| contact.value.addr.uri.sip()?.host.ip());
-    !response.has(Name::RecordRoute) && named.is_some_and(|named| named.to_canonical() != source.to_canonical())
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@
 //! policy of its new owner.
 
 use super::Engine;
+use crate::bridge::BridgedRecord;
 use crate::endpoint::EndpointRecord;
 use crate::far_leg::FarLegRecord;
 use crate::handling::Progress;
+use crate::media_sessions::ClosingRecord;
 use crate::waiting::Held;
 use serde::{Deserialize, Serialize};
 use strowger_calls::{Call, CallTable, HeldLimits};
@@ -55,6 +57,10 @@ pub enum EngineRecord {
         transactions: Vec<TransactionRecord>,
         /// Calls that endpoints of this server have answered.
         endpoints: EndpointRecord,
+        /// Calls that are bridged.
+        bridges: Box<BridgedRecord>,
+        /// Media sessions that are being closed.
+        closing: ClosingRecord,
     },
 }
 
@@ -71,9 +77,10 @@ impl Recorded for EngineRecord {
             }
             Self::FarLegs(legs) => legs.numbers(show),
             Self::Held(held) => held.arrival.numbers(show),
-            Self::Agent { agent, transactions, .. } => {
+            Self::Agent { agent, transactions, bridges, .. } => {
                 agent.numbers(show);
                 transactions.numbers(show);
+                bridges.numbers(show);
             }
         }
     }
@@ -88,6 +95,8 @@ impl Engine {
         // not moved.
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.stack.proxy.export(now, moves);
+        // The pairs are taken out before their calls.
+        let bridges = Box::new(self.bridges.export(now, bucket));
         let (agent, has_calls) = self.export_agent(now, bucket);
         let transactions = self.stack.core.transactions.export(now, moves);
         self.pings.leave(bucket, &transactions);
@@ -98,8 +107,11 @@ impl Engine {
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, held });
         let endpoints = self.endpoints.export(bucket);
-        let is_agent = has_calls || !of_agent.is_empty() || !endpoints.is_empty();
-        let agent = is_agent.then(|| EngineRecord::Agent { agent: Box::new(agent), transactions: of_agent, endpoints });
+        let closing = self.media.export(bucket);
+        let is_agent =
+            has_calls || !of_agent.is_empty() || !endpoints.is_empty() || !bridges.is_empty() || !closing.is_empty();
+        let (agent, transactions) = (Box::new(agent), of_agent);
+        let agent = is_agent.then_some(EngineRecord::Agent { agent, transactions, endpoints, bridges, closing });
         let far_legs = self.far_legs.export(bucket);
         let far_legs = (!far_legs.is_empty()).then_some(EngineRecord::FarLegs(far_legs));
         self.show_gauges();
@@ -129,9 +141,11 @@ impl Engine {
             }
             EngineRecord::FarLegs(legs) => self.far_legs.import(legs),
             EngineRecord::Held(held) => self.enter_held(now, held, out),
-            EngineRecord::Agent { agent, transactions, endpoints } => {
+            EngineRecord::Agent { agent, transactions, endpoints, bridges, closing } => {
                 let moved = self.stack.import_agent(now, *agent, transactions);
                 self.endpoints.import(endpoints, &moved);
+                self.bridges.import(now, *bridges, &moved);
+                self.media.import(closing);
             }
         }
         if out.has_looped() {
