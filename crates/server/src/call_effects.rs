@@ -51,8 +51,7 @@ impl Engine {
                 self.counters().call_time.add(lasted.saturating_mul(1_000));
             }
             CallEffect::LogForgotten => self.counters().calls_forgotten.one(),
-            // An endpoint has answered or refused each INVITE.
-            CallEffect::Cancel { legs: Legs::Anchored, .. } => (),
+            CallEffect::Cancel { legs: Legs::Anchored, context } => self.bridge_cancel(now, context, out),
             CallEffect::SendOnLeg { call, context, party, kind } => {
                 if kind == OwnRequest::Bye && party == Party::Caller {
                     self.counters().byes.one();

@@ -1,8 +1,9 @@
 //! Events of the user agent, and orders of the table of calls to it.
 
-use super::session::{Description, SessionClose};
+use super::session::Description;
 use super::{Beginning, EndpointCall};
 use crate::engine::{Engine, status_code};
+use crate::media_sessions::Hangup;
 use std::net::IpAddr;
 use strowger_calls::OwnRequest;
 use strowger_calls::cdr_fields::reason;
@@ -11,17 +12,6 @@ use strowger_core::routing::contact_repair::is_first_hop;
 use strowger_core::user_agent::{CallKey, Ending, Event, RequestKey, Span, auto_answer};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
-
-/// Cause of the end of a call by an endpoint.
-pub(super) struct Hangup {
-    /// Reason of the BYE (RFC 3326), with its line end.
-    reason: &'static [u8],
-    /// Q.850 cause of the reason.
-    cause: u16,
-}
-
-/// End after a silence of the caller: temporary failure.
-pub(super) const SILENT: Hangup = Hangup { reason: b"Reason: Q.850;cause=41;text=\"no media\"\r\n", cause: 41 };
 
 /// End after an ACK without an answer to the own offer: normal, unspecified.
 const NO_ANSWER: Hangup = Hangup { reason: b"Reason: Q.850;cause=31;text=\"no common codec\"\r\n", cause: 31 };
@@ -39,6 +29,9 @@ impl Engine {
     }
 
     fn on_agent_event(&mut self, now: Now, event: &Event, out: &mut Outbox) {
+        if self.take_bridged_event(now, event, out) {
+            return;
+        }
         match *event {
             Event::Invited { call, .. } => self.invited(now, call, out),
             Event::Offered { call, offer, update } => self.offered(now, call, (offer, update), out),
@@ -54,7 +47,7 @@ impl Engine {
             Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } => (),
             // Requests go to the source of the INVITE.
             Event::Unresolved { .. } => (),
-            // An endpoint rings nowhere, makes no call and no registration.
+            // An endpoint rings nowhere and makes no call; the bridge takes the events of the calls that it makes.
             Event::Acknowledged { .. }
             | Event::Progress { .. }
             | Event::Answered { .. }
@@ -66,8 +59,11 @@ impl Engine {
         }
     }
 
-    /// Answers an INVITE with 200.
+    /// Answers an INVITE with 200, or joins it with a far call.
     fn invited(&mut self, now: Now, call: CallKey, out: &mut Outbox) {
+        if self.bridge_invited(now, call, out) {
+            return;
+        }
         let Some(beginning) = self.endpoints.beginning.take() else {
             // No INVITE begins a call here without ports.
             return self.stack.with_agent(now, out, |agent, round| agent.reject(round, call, 500));
@@ -75,7 +71,7 @@ impl Engine {
         let Beginning { context, key, mut session, description: Description { text, streams } } = beginning;
         if let Some(streams) = streams {
             let order = session.set(streams, self.nat_source());
-            self.effects.push(order);
+            self.effects.extend(order);
         }
         let from = out.start();
         self.stack.with_agent(now, out, |agent, round| agent.answer(round, call, &text));
@@ -93,7 +89,7 @@ impl Engine {
         let described = match self.endpoints.calls.get_mut(&call).filter(|entry| !entry.is_ending) {
             Some(entry) => match entry.session.describe(offer) {
                 Ok(Description { text, streams }) => {
-                    self.effects.extend(streams.map(|streams| entry.session.set(streams, nat)));
+                    self.effects.extend(streams.and_then(|streams| entry.session.set(streams, nat)));
                     Ok(text)
                 }
                 Err(refusal) => Err(refusal.status()),
@@ -120,7 +116,7 @@ impl Engine {
         let is_answer = |entry: &&mut EndpointCall| entry.session.has_offered() && !entry.is_ending;
         let Some(entry) = self.endpoints.calls.get_mut(&call).filter(is_answer) else { return };
         match entry.session.answered(&answer) {
-            Some(streams) => self.effects.push(entry.session.set(streams, nat)),
+            Some(streams) => self.effects.extend(entry.session.set(streams, nat)),
             None => self.end_endpoint(now, call, &NO_ANSWER, out),
         }
     }
@@ -132,7 +128,7 @@ impl Engine {
         let Some(EndpointCall { context, bye, is_ending, mut session, .. }) = self.endpoints.remove(call) else {
             return;
         };
-        self.close_session(session.close());
+        self.close_session(session.media.close());
         match bye {
             // Without a response the BYE has timed out.
             Some(bye) if by == Ending::Local => self.report_own(bye, status.unwrap_or(408)),
@@ -147,21 +143,10 @@ impl Engine {
         }
     }
 
-    fn close_session(&mut self, close: SessionClose) {
-        match close {
-            SessionClose::Open(closing) => {
-                self.effects.push(closing.order());
-                self.endpoints.closing.insert(closing.key, closing);
-            }
-            SessionClose::Unopened(ports) => self.endpoints.ports.put_back(ports),
-            SessionClose::Before => (),
-        }
-    }
-
     /// Ends the media of a call at its BYE, not at the response (RFC 3261 section 15.1.1).
     fn close_media(&mut self, call: CallKey) {
         if let Some(entry) = self.endpoints.calls.get_mut(&call) {
-            let close = entry.session.close();
+            let close = entry.session.media.close();
             self.close_session(close);
         }
     }
@@ -170,26 +155,30 @@ impl Engine {
     fn question_answered(&mut self, request: RequestKey, status: u16) {
         let is_asked = |entry: &&mut EndpointCall| entry.question.is_some_and(|(asked, _)| asked == request);
         let entry = self.endpoints.calls.values_mut().find(is_asked);
-        if let Some((_, context)) = entry.and_then(|entry| entry.question.take()) {
+        let context = entry.and_then(|entry| entry.question.take()).map(|(_, context)| context);
+        if let Some(context) = context.or_else(|| self.take_bridged_question(request)) {
             self.report_own(context, status);
         }
     }
 
     /// Returns the source of the message of the last event if its sender is behind NAT: the sender itself wrote the only
-    /// Via, and with another address.
-    fn nat_source(&self) -> Option<IpAddr> {
+    /// Via of a request, or the Contact of a response to a far INVITE, and with another address.
+    pub(crate) fn nat_source(&self) -> Option<IpAddr> {
         let agent = &self.stack.agent;
         let source = agent.arrival()?.remote.ip().to_canonical();
         let mut index = Index::new();
         index.parse(agent.message(), &Limits::UNLIMITED).ok()?;
         let message = Message::new(agent.message(), &index);
+        if !message.is_request() {
+            return self.far_legs.nat_source();
+        }
         let sent_by = message.via().ok()?.host.ip()?.to_canonical();
         (is_first_hop(&message) && sent_by != source).then_some(source)
     }
 }
 
 /// Returns the Q.850 cause of a BYE.
-fn cause_of_bye(bytes: &[u8]) -> Option<u16> {
+pub(crate) fn cause_of_bye(bytes: &[u8]) -> Option<u16> {
     let mut index = Index::new();
     index.parse(bytes, &Limits::UNLIMITED).ok()?;
     reason(&Message::new(bytes, &index))
@@ -205,6 +194,9 @@ impl Engine {
         (party, kind): (Party, OwnRequest),
         out: &mut Outbox,
     ) {
+        if self.order_bridge(now, (key, context), (party, kind), out) {
+            return;
+        }
         let call = self.endpoints.keys.get(&key).copied();
         let Some((call, entry)) = call.and_then(|call| Some((call, self.endpoints.calls.get_mut(&call)?))) else {
             // No dialog is left.
@@ -232,7 +224,7 @@ impl Engine {
     }
 
     /// Ends a call: the caller gets a BYE with the reason.
-    pub(super) fn end_endpoint(&mut self, now: Now, call: CallKey, hangup: &Hangup, out: &mut Outbox) {
+    pub(crate) fn end_endpoint(&mut self, now: Now, call: CallKey, hangup: &Hangup, out: &mut Outbox) {
         let Some(entry) = self.endpoints.calls.get_mut(&call) else { return };
         let context = entry.context;
         if std::mem::replace(&mut entry.is_ending, true) {
