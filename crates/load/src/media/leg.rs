@@ -349,8 +349,9 @@ impl Legs {
         for peer in leg.mirrored.into_iter().flatten() {
             self.shared.mirror.set(peer, false);
         }
-        // Media from an address that calls share may be another call's.
-        HeardMedia { streams: taken.streams, is_silent: leg.number != 0 && !taken.has_come }
+        // Media from an address that calls share may be another call's; a stream may have ended before its description came.
+        let is_silent = leg.number != 0 && !taken.has_come && taken.streams.is_empty();
+        HeardMedia { streams: taken.streams, is_silent }
     }
 }
 
