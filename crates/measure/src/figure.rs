@@ -11,6 +11,19 @@ impl Delay {
         }
     }
 
+    /// Tells whether received media have this measure.
+    pub(super) const fn is_of_media(self) -> bool {
+        matches!(
+            self,
+            Self::MediaMaxDelta
+                | Self::MediaJitter
+                | Self::MediaMaxJitter
+                | Self::MediaDeviation
+                | Self::MediaRating
+                | Self::MediaScore
+        )
+    }
+
     /// Returns the statistics that reports show: the longest times, the lowest scores.
     pub const fn shown(self) -> &'static [Statistic] {
         match self.unit() {
