@@ -27,6 +27,7 @@ use crate::decider::Decider;
 use crate::endpoint::Endpoints;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
+use crate::media_sessions::MediaSessions;
 use crate::ping::Pings;
 use crate::policy::{ActivePolicy, Policy};
 use crate::process_state::ProcessState;
@@ -71,7 +72,7 @@ pub enum EngineInput {
     },
     /// New policy, for all requests from now on.
     Policy(Arc<Policy>),
-    /// Event of a media session for the shard that owns the bucket of its call ([`bucket_of`](crate::endpoint::bucket_of)), or ports for
+    /// Event of a media session for the shard that owns the bucket of its call ([`bucket_of`](crate::media_sessions::bucket_of)), or ports for
     /// this shard.
     Media(SessionEvent),
 }
@@ -159,6 +160,8 @@ pub struct Engine {
     pub heard: Option<Vec<Report>>,
     /// Calls that this server answers itself.
     pub(crate) endpoints: Endpoints,
+    /// Media sessions of the calls that end here.
+    pub(crate) media: MediaSessions,
     pub(crate) pings: Pings,
     pub(crate) local_addresses: LocalAddresses,
     memory: Memory,
@@ -454,6 +457,7 @@ impl Engine {
             effects: Vec::new(),
             heard: None,
             endpoints: Endpoints::default(),
+            media: MediaSessions::default(),
             pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::default(),
             memory: Memory::default(),

@@ -141,7 +141,8 @@
 //! | behaviour | file |
 //! |---|---|
 //! | stages and their verdicts; the way through them | `stage.rs`, `Verdict`; `advance.rs` |
-//! | calls that this server answers: role, beginning, events, orders, media ports | `endpoint.rs`, `ServerRole`; `endpoint/` |
+//! | calls that this server answers: role, beginning, events, orders | `endpoint.rs`, `ServerRole`; `endpoint/` |
+//! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
@@ -209,6 +210,7 @@ mod handling;
 mod identity;
 pub mod local_address;
 mod log_line_rate;
+pub mod media_sessions;
 mod methods;
 mod number_translation;
 mod own_name;

@@ -1,8 +1,9 @@
 //! Events of the user agent, and orders of the table of calls to it.
 
-use super::session::{Description, SessionClose};
+use super::session::Description;
 use super::{Beginning, EndpointCall};
 use crate::engine::{Engine, status_code};
+use crate::media_sessions::Hangup;
 use std::net::IpAddr;
 use strowger_calls::OwnRequest;
 use strowger_calls::cdr_fields::reason;
@@ -11,17 +12,6 @@ use strowger_core::routing::contact_repair::is_first_hop;
 use strowger_core::user_agent::{CallKey, Ending, Event, RequestKey, Span, auto_answer};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
-
-/// Cause of the end of a call by an endpoint.
-pub(super) struct Hangup {
-    /// Reason of the BYE (RFC 3326), with its line end.
-    reason: &'static [u8],
-    /// Q.850 cause of the reason.
-    cause: u16,
-}
-
-/// End after a silence of the caller: temporary failure.
-pub(super) const SILENT: Hangup = Hangup { reason: b"Reason: Q.850;cause=41;text=\"no media\"\r\n", cause: 41 };
 
 /// End after an ACK without an answer to the own offer: normal, unspecified.
 const NO_ANSWER: Hangup = Hangup { reason: b"Reason: Q.850;cause=31;text=\"no common codec\"\r\n", cause: 31 };
@@ -75,7 +65,7 @@ impl Engine {
         let Beginning { context, key, mut session, description: Description { text, streams } } = beginning;
         if let Some(streams) = streams {
             let order = session.set(streams, self.nat_source());
-            self.effects.push(order);
+            self.effects.extend(order);
         }
         let from = out.start();
         self.stack.with_agent(now, out, |agent, round| agent.answer(round, call, &text));
@@ -93,7 +83,7 @@ impl Engine {
         let described = match self.endpoints.calls.get_mut(&call).filter(|entry| !entry.is_ending) {
             Some(entry) => match entry.session.describe(offer) {
                 Ok(Description { text, streams }) => {
-                    self.effects.extend(streams.map(|streams| entry.session.set(streams, nat)));
+                    self.effects.extend(streams.and_then(|streams| entry.session.set(streams, nat)));
                     Ok(text)
                 }
                 Err(refusal) => Err(refusal.status()),
@@ -120,7 +110,7 @@ impl Engine {
         let is_answer = |entry: &&mut EndpointCall| entry.session.has_offered() && !entry.is_ending;
         let Some(entry) = self.endpoints.calls.get_mut(&call).filter(is_answer) else { return };
         match entry.session.answered(&answer) {
-            Some(streams) => self.effects.push(entry.session.set(streams, nat)),
+            Some(streams) => self.effects.extend(entry.session.set(streams, nat)),
             None => self.end_endpoint(now, call, &NO_ANSWER, out),
         }
     }
@@ -132,7 +122,7 @@ impl Engine {
         let Some(EndpointCall { context, bye, is_ending, mut session, .. }) = self.endpoints.remove(call) else {
             return;
         };
-        self.close_session(session.close());
+        self.close_session(session.media.close());
         match bye {
             // Without a response the BYE has timed out.
             Some(bye) if by == Ending::Local => self.report_own(bye, status.unwrap_or(408)),
@@ -147,21 +137,10 @@ impl Engine {
         }
     }
 
-    fn close_session(&mut self, close: SessionClose) {
-        match close {
-            SessionClose::Open(closing) => {
-                self.effects.push(closing.order());
-                self.endpoints.closing.insert(closing.key, closing);
-            }
-            SessionClose::Unopened(ports) => self.endpoints.ports.put_back(ports),
-            SessionClose::Before => (),
-        }
-    }
-
     /// Ends the media of a call at its BYE, not at the response (RFC 3261 section 15.1.1).
     fn close_media(&mut self, call: CallKey) {
         if let Some(entry) = self.endpoints.calls.get_mut(&call) {
-            let close = entry.session.close();
+            let close = entry.session.media.close();
             self.close_session(close);
         }
     }
@@ -232,7 +211,7 @@ impl Engine {
     }
 
     /// Ends a call: the caller gets a BYE with the reason.
-    pub(super) fn end_endpoint(&mut self, now: Now, call: CallKey, hangup: &Hangup, out: &mut Outbox) {
+    pub(crate) fn end_endpoint(&mut self, now: Now, call: CallKey, hangup: &Hangup, out: &mut Outbox) {
         let Some(entry) = self.endpoints.calls.get_mut(&call) else { return };
         let context = entry.context;
         if std::mem::replace(&mut entry.is_ending, true) {

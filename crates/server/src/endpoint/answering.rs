@@ -1,11 +1,11 @@
 //! Beginning of a call of an endpoint: verdict, ports, negotiation, entry into the table of calls.
 
 use super::Beginning;
-use super::ports::Block;
 use super::session::{Description, EndpointSession};
 use crate::decider::Decider;
-use crate::engine::{Effect, Engine, status_code};
+use crate::engine::{Engine, status_code};
 use crate::handling::Handling;
+use crate::media_sessions::{MediaSession, SessionPorts, is_of_family, offer_of, offers_ipv4};
 use crate::reply::{Counted, Reply};
 use crate::stage::Verdict;
 use strowger_calls::{Context, Legs, LimitedTargets};
@@ -13,8 +13,6 @@ use strowger_core::b2bua::negotiation::LegState;
 use strowger_core::call;
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::routing::{Request, Routing};
-use strowger_message::sdp::Sdp;
-use strowger_message::{Message, Name};
 
 impl Decider<'_> {
     /// Returns the verdict about a request for an endpoint of this server; `None` if the rules name none.
@@ -40,14 +38,14 @@ impl Engine {
             let reply = Reply { counted: Counted::RelayDenied, ..Reply::new(403) };
             return self.reply(handling, reply.because("its Record-Route is an address that its sender may not name"));
         }
-        let (session, description) = match self.open_session(request) {
+        let (mut session, description) = match self.open_session(request) {
             Ok(opened) => opened,
             Err(reply) => return self.reply(handling, reply),
         };
         let context = match self.begin_call(handling, Legs::Anchored, &mut LimitedTargets::default()) {
             Context::Notices(context) => context,
             refused => {
-                self.endpoints.ports.put_back(session.ports);
+                self.close_session(session.media.close());
                 return self.refuse_entry(handling, routing, refused);
             }
         };
@@ -60,8 +58,8 @@ impl Engine {
         self.give_to_agent(handling);
         self.take_agent_events(now, handling.out);
         // The user agent has refused the INVITE.
-        if let Some(Beginning { session, .. }) = self.endpoints.beginning.take() {
-            self.endpoints.ports.put_back(session.ports);
+        if let Some(Beginning { mut session, .. }) = self.endpoints.beginning.take() {
+            self.close_session(session.media.close());
             let bytes = from..handling.out.bytes.len();
             let status = handling.out.bytes.get(from..).and_then(status_code).unwrap_or(500);
             let event = NoticeEvent::Exhausted { status, bytes };
@@ -78,61 +76,26 @@ impl Engine {
         let is_ipv4 =
             offer.and_then(offers_ipv4).unwrap_or_else(|| request.arrival.remote.ip().to_canonical().is_ipv4());
         self.balance_ports();
-        let own = &self.policy.config.media.addresses;
-        let fits = |place: u16| own.get(usize::from(place)).is_some_and(|own| own.public.is_ipv4() == is_ipv4);
-        if !own.iter().any(|own| own.public.is_ipv4() == is_ipv4) {
+        let media = &self.policy.config.media;
+        if !media.addresses.iter().any(|own| own.public.is_ipv4() == is_ipv4) {
             return Err(Reply::refused(488).because("no address of [media] has the IP version of the caller"));
         }
-        let Some(ports) = self.endpoints.ports.take(fits) else {
+        let Some(near) = self.media.ports.take(|place| is_of_family(media, place, is_ipv4)) else {
             return Err(Reply::overloaded().because("no port for media is free"));
         };
-        let address = own[usize::from(ports.address)].public;
+        let address = media.addresses[usize::from(near.address)].public;
         let leg = LegState::new(self.stack.entropy.u64() >> 1, address);
-        let key = self.endpoints.next_session(self.shard.number, call::bucket(request.call_hash));
-        let mut session = EndpointSession::new(key, ports, leg, request.call_id.to_vec());
+        let key = self.media.next_key(self.shard.number, call::bucket(request.call_hash));
+        let ports = SessionPorts { near, far: None };
+        let mut session = EndpointSession::new(MediaSession::new(key, ports, request.call_id.to_vec()), leg);
         let described = session.describe(offer);
         self.balance_ports();
         match described {
             Ok(description) => Ok((session, description)),
             Err(refusal) => {
-                self.endpoints.ports.put_back(ports);
+                self.media.put_back(ports);
                 Err(Reply::refused(refusal.status()).because("no stream of the offer suits an endpoint"))
             }
         }
     }
-
-    /// Asks for more media ports if few are free, or gives some of many back.
-    pub(crate) fn balance_ports(&mut self) {
-        let media = &self.policy.config.media;
-        if !media.is_on() {
-            return;
-        }
-        let is_ipv4 = |place: u16| media.addresses.get(usize::from(place)).is_some_and(|own| own.public.is_ipv4());
-        let has_family = |wanted: bool| media.addresses.iter().any(|own| own.public.is_ipv4() == wanted);
-        let is_ipv6 = |place: u16| !is_ipv4(place);
-        let families: [&dyn Fn(u16) -> bool; 2] = [&is_ipv4, &is_ipv6];
-        let families = match (has_family(true), has_family(false)) {
-            (true, true) => &families[..],
-            (true, false) => &families[..1],
-            (false, _) => &families[1..],
-        };
-        let block = Block::of(media.calls(), self.shard.process_status.shards);
-        if let Some(order) = self.endpoints.ports.balance(self.shard.number, block, families) {
-            self.effects.push(Effect::Media { thread: None, order });
-        }
-    }
-}
-
-/// Returns the offer of an INVITE. The user agent refuses bodies of other types.
-fn offer_of<'m>(message: &Message<'m>) -> Option<&'m [u8]> {
-    let kind = message.header(Name::ContentType).unwrap_or(b"application/sdp");
-    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    let body = message.body();
-    (!body.is_empty() && kind.eq_ignore_ascii_case(b"application/sdp")).then_some(body)
-}
-
-/// Tells whether the first stream of an offer is by IPv4; `None` if it has no readable stream.
-fn offers_ipv4(offer: &[u8]) -> Option<bool> {
-    let connection = Sdp::parse(offer).ok()?.connection_of(0)?;
-    Some(connection.address_type == b"IP4")
 }

@@ -7,6 +7,7 @@
 use super::Engine;
 use crate::endpoint::EndpointRecord;
 use crate::handling::Progress;
+use crate::media_sessions::ClosingRecord;
 use crate::waiting::Held;
 use serde::{Deserialize, Serialize};
 use strowger_calls::{Call, CallTable, HeldLimits};
@@ -52,6 +53,8 @@ pub enum EngineRecord {
         transactions: Vec<TransactionRecord>,
         /// Calls that endpoints of this server have answered.
         endpoints: EndpointRecord,
+        /// Media sessions that are being closed.
+        closing: ClosingRecord,
     },
 }
 
@@ -94,8 +97,10 @@ impl Engine {
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, held });
         let endpoints = self.endpoints.export(bucket);
-        let is_agent = has_calls || !of_agent.is_empty() || !endpoints.is_empty();
-        let agent = is_agent.then(|| EngineRecord::Agent { agent: Box::new(agent), transactions: of_agent, endpoints });
+        let closing = self.media.export(bucket);
+        let is_agent = has_calls || !of_agent.is_empty() || !endpoints.is_empty() || !closing.is_empty();
+        let (agent, transactions) = (Box::new(agent), of_agent);
+        let agent = is_agent.then_some(EngineRecord::Agent { agent, transactions, endpoints, closing });
         self.show_gauges();
         record.into_iter().chain(agent).chain(waiting).collect()
     }
@@ -122,9 +127,10 @@ impl Engine {
                 self.go_on_here(now, &arrival, &bytes, *progress, out);
             }
             EngineRecord::Held(held) => self.enter_held(now, held, out),
-            EngineRecord::Agent { agent, transactions, endpoints } => {
+            EngineRecord::Agent { agent, transactions, endpoints, closing } => {
                 let moved = self.stack.import_agent(now, *agent, transactions);
                 self.endpoints.import(endpoints, &moved);
+                self.media.import(closing);
             }
         }
     }

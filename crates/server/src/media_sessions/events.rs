@@ -1,8 +1,6 @@
-//! Events of media sessions.
+//! Events of media sessions, and their log lines.
 
-use super::Endpoints;
-use super::agent_events::SILENT;
-use super::session::ClosingSession;
+use super::{ClosingSession, SILENT};
 use crate::engine::{Effect, Engine};
 use strowger_core::log_limiter::LogSubject;
 use strowger_core::shown::shown;
@@ -14,26 +12,25 @@ impl Engine {
     pub(crate) fn on_session_event(&mut self, now: Now, event: SessionEvent, out: &mut Outbox) {
         match event {
             SessionEvent::Heard { key, .. } => self.close_if_unknown(key),
-            SessionEvent::Silent { key, .. } => match self.endpoints.sessions.get(&key.0).copied() {
+            SessionEvent::Silent { key, .. } => match self.endpoints.call_of_session(key) {
                 Some(call) => self.end_endpoint(now, call, &SILENT, out),
                 None => self.close_if_unknown(key),
             },
             SessionEvent::Closed { key, streams } => {
-                if let Some(ClosingSession { ports, call_id, .. }) = self.endpoints.closing.remove(&key.0) {
-                    self.endpoints.ports.put_back(ports);
+                if let Some(ClosingSession { ports, call_id, .. }) = self.media.closing.remove(&key.0) {
+                    self.media.put_back(ports);
                     self.balance_ports();
                     streams.iter().for_each(|(report, _)| self.log_stream(now, &call_id, report));
                 }
             }
-            SessionEvent::Lent { ports, .. } => self.endpoints.ports.lent(ports),
+            SessionEvent::Lent { ports, .. } => self.media.ports.lent(ports),
         }
     }
 
     /// Closes a session without a call. If its call has moved, the orders of two shards may come to the media thread in
     /// another order, so that a session opens after its end.
     fn close_if_unknown(&mut self, key: SessionKey) {
-        let Endpoints { sessions, closing, .. } = &self.endpoints;
-        if sessions.contains_key(&key.0) || closing.contains_key(&key.0) {
+        if self.endpoints.call_of_session(key).is_some() || self.media.closing.contains_key(&key.0) {
             return;
         }
         let threads = self.policy.config.media.threads.unwrap_or(1);

@@ -14,7 +14,7 @@ const FEW: usize = 8;
 
 /// Free ports of a shard.
 #[derive(Debug, Default)]
-pub(super) struct MediaPorts {
+pub(crate) struct MediaPorts {
     /// Pairs in the order of their return, so that a pair rests before its next call: late packets of the last call reach
     /// no call.
     free: VecDeque<PortPair>,
@@ -66,7 +66,7 @@ impl MediaPorts {
     }
 
     /// Takes a free pair. `fits`: tells whether the media address at this place of the configuration can be used.
-    pub(super) fn take(&mut self, fits: impl Fn(u16) -> bool) -> Option<PortPair> {
+    pub(crate) fn take(&mut self, fits: impl Fn(u16) -> bool) -> Option<PortPair> {
         let place = self.free.iter().position(|ports| fits(ports.address))?;
         self.free.remove(place)
     }

@@ -1,0 +1,247 @@
+//! Media sessions of the calls of a shard: keys, ports, orders to their media threads, end. Calls of endpoints and bridged calls have one each.
+//!
+//! No media port is asked for while a caller waits: media threads lend ports to a shard in advance (`ports.rs`). A session has one pair of ports
+//! towards each peer, all of one thread. Its ports are free again once the thread has confirmed its end (`events.rs`).
+
+mod events;
+mod ports;
+
+use self::ports::{Block, MediaPorts};
+use crate::engine::{Effect, Engine};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use strowger_config::Media;
+use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream};
+use strowger_core::routing::contact_repair::is_private;
+use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
+use strowger_message::sdp::Sdp;
+use strowger_message::{Message, Name};
+
+/// Returns the bucket of the call of a session, 0 to 255: the event of a session is for the shard that owns the bucket.
+pub const fn bucket_of(session: SessionKey) -> u8 {
+    session.0 as u8
+}
+
+/// Cause of the end of a call by a role of this server that anchors it.
+#[derive(Debug)]
+pub(crate) struct Hangup {
+    /// Reason of the BYE (RFC 3326), with its line end.
+    pub(crate) reason: &'static [u8],
+    /// Q.850 cause of the reason.
+    pub(crate) cause: u16,
+}
+
+/// End after a silence of a party: temporary failure.
+pub(crate) const SILENT: Hangup = Hangup { reason: b"Reason: Q.850;cause=41;text=\"no media\"\r\n", cause: 41 };
+
+/// Ports of a session, all of one media thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "PortNumbers", into = "PortNumbers")]
+pub(crate) struct SessionPorts {
+    pub(crate) near: PortPair,
+    /// Ports towards the far peer; `None` for an endpoint.
+    pub(crate) far: Option<PortPair>,
+}
+
+/// Form of ports in a record: thread, place of the address, port of RTP.
+type PortNumbers = ((u16, u16, u16), Option<(u16, u16, u16)>);
+
+impl From<SessionPorts> for PortNumbers {
+    fn from(ports: SessionPorts) -> Self {
+        let numbers = |pair: PortPair| (pair.thread, pair.address, pair.rtp);
+        (numbers(ports.near), ports.far.map(numbers))
+    }
+}
+
+impl From<PortNumbers> for SessionPorts {
+    fn from((near, far): PortNumbers) -> Self {
+        let pair = |(thread, address, rtp)| PortPair { thread, address, rtp };
+        Self { near: pair(near), far: far.map(pair) }
+    }
+}
+
+impl SessionPorts {
+    fn all(self) -> impl Iterator<Item = PortPair> {
+        std::iter::once(self.near).chain(self.far)
+    }
+}
+
+/// Session of a call.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct MediaSession {
+    /// Number of its [`SessionKey`].
+    pub(crate) key: u64,
+    pub(crate) ports: SessionPorts,
+    /// Set once the media thread knows the session.
+    is_open: bool,
+    /// Set once the session is closed; the dialogs may go on until the responses to their BYEs.
+    is_closed: bool,
+    /// Call-ID, for the log.
+    call_id: Vec<u8>,
+}
+
+/// Session that is being closed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ClosingSession {
+    key: u64,
+    ports: SessionPorts,
+    call_id: Vec<u8>,
+}
+
+/// Result of closing a session.
+#[derive(Debug)]
+pub(crate) enum SessionClose {
+    /// The media thread has to close the session.
+    Open(ClosingSession),
+    /// No media thread knows the session. Its ports are free.
+    Unopened(SessionPorts),
+    /// It was closed before.
+    Before,
+}
+
+impl MediaSession {
+    /// Creates a session that no media thread knows.
+    pub(crate) const fn new(key: u64, ports: SessionPorts, call_id: Vec<u8>) -> Self {
+        Self { key, ports, is_open: false, is_closed: false, call_id }
+    }
+
+    /// Returns the order that opens or changes the session; `None` after its end.
+    pub(crate) fn set(&mut self, streams: Vec<Option<StreamOrder>>) -> Option<Effect> {
+        if self.is_closed {
+            return None;
+        }
+        self.is_open = true;
+        let order = SessionOrder::Set { key: SessionKey(self.key), streams };
+        Some(Effect::Media { thread: Some(self.ports.near.thread), order })
+    }
+
+    /// Closes the session. No description may follow.
+    pub(crate) fn close(&mut self) -> SessionClose {
+        let (key, ports) = (self.key, self.ports);
+        if std::mem::replace(&mut self.is_closed, true) {
+            return SessionClose::Before;
+        }
+        if !self.is_open {
+            return SessionClose::Unopened(ports);
+        }
+        let call_id = std::mem::take(&mut self.call_id);
+        SessionClose::Open(ClosingSession { key, ports, call_id })
+    }
+}
+
+/// Returns the peer of a stream as agreed with it. `nat`: source of the signalling of a peer behind NAT.
+pub(crate) fn stream_peer(ports: PortPair, stream: AgreedStream, nat: Option<IpAddr>) -> StreamPeer {
+    let AgreedStream { rtp, rtcp, formats, sends, receives, .. } = stream;
+    let is_hidden = |source: &IpAddr| rtp.is_some_and(|rtp| rtp.ip() != *source && is_private(rtp.ip(), *source));
+    let behind_nat = nat.filter(is_hidden);
+    let format = |AgreedFormat { payload_type, other, clock_rate, is_event, .. }| PayloadFormat {
+        payload_type,
+        other,
+        clock_rate,
+        is_event,
+    };
+    let formats = formats.into_iter().map(format).collect();
+    StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives }
+}
+
+/// Returns the offer of an INVITE. The user agent refuses bodies of other types.
+pub(crate) fn offer_of<'m>(message: &Message<'m>) -> Option<&'m [u8]> {
+    let kind = message.header(Name::ContentType).unwrap_or(b"application/sdp");
+    let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let body = message.body();
+    (!body.is_empty() && kind.eq_ignore_ascii_case(b"application/sdp")).then_some(body)
+}
+
+/// Tells whether the first stream of an offer is by IPv4; `None` if it has no readable stream.
+pub(crate) fn offers_ipv4(offer: &[u8]) -> Option<bool> {
+    let connection = Sdp::parse(offer).ok()?.connection_of(0)?;
+    Some(connection.address_type == b"IP4")
+}
+
+/// Tells whether the media address at this place of the configuration is of this family.
+pub(crate) fn is_of_family(media: &Media, place: u16, is_ipv4: bool) -> bool {
+    media.addresses.get(usize::from(place)).is_some_and(|own| own.public.is_ipv4() == is_ipv4)
+}
+
+/// Sessions of one shard, and its free media ports.
+#[derive(Debug, Default)]
+pub(crate) struct MediaSessions {
+    pub(crate) ports: MediaPorts,
+    /// Sessions whose end the media thread has not confirmed.
+    closing: BTreeMap<u64, ClosingSession>,
+    /// Number of sessions that this shard has opened.
+    opened: u64,
+}
+
+/// Sessions that are being closed, which move with their bucket.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct ClosingRecord(Vec<ClosingSession>);
+
+impl ClosingRecord {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl MediaSessions {
+    /// Returns the key of a new session of a call in this bucket. The key is unique in the process, also after the call has
+    /// moved to another shard.
+    pub(crate) fn next_key(&mut self, shard: usize, bucket: u8) -> u64 {
+        self.opened += 1;
+        self.opened << 24 | (shard as u64 & 0xffff) << 8 | u64::from(bucket)
+    }
+
+    /// Adds ports that no session uses.
+    pub(crate) fn put_back(&mut self, ports: SessionPorts) {
+        ports.all().for_each(|pair| self.ports.put_back(pair));
+    }
+
+    /// Takes out the sessions of this bucket that are being closed.
+    pub(crate) fn export(&mut self, bucket: u8) -> ClosingRecord {
+        let is_of = |session: &u64| bucket_of(SessionKey(*session)) == bucket;
+        let keys: Vec<u64> = self.closing.keys().copied().filter(is_of).collect();
+        ClosingRecord(keys.into_iter().filter_map(|key| self.closing.remove(&key)).collect())
+    }
+
+    /// Takes over the sessions that another shard exported.
+    pub(crate) fn import(&mut self, ClosingRecord(record): ClosingRecord) {
+        self.closing.extend(record.into_iter().map(|session| (session.key, session)));
+    }
+}
+
+impl Engine {
+    /// Ends the session of a call at its media thread; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers the order.
+    pub(crate) fn close_session(&mut self, close: SessionClose) {
+        match close {
+            SessionClose::Open(closing) => {
+                let order = SessionOrder::Close { key: SessionKey(closing.key) };
+                self.effects.push(Effect::Media { thread: Some(closing.ports.near.thread), order });
+                self.media.closing.insert(closing.key, closing);
+            }
+            SessionClose::Unopened(ports) => self.media.put_back(ports),
+            SessionClose::Before => (),
+        }
+    }
+
+    /// Asks for more media ports if few are free, or gives some of many back.
+    pub(crate) fn balance_ports(&mut self) {
+        let media = &self.policy.config.media;
+        if !media.is_on() {
+            return;
+        }
+        let has_family = |wanted: bool| media.addresses.iter().any(|own| own.public.is_ipv4() == wanted);
+        let is_ipv4 = |place: u16| is_of_family(media, place, true);
+        let is_ipv6 = |place: u16| !is_ipv4(place);
+        let families: [&dyn Fn(u16) -> bool; 2] = [&is_ipv4, &is_ipv6];
+        let families = match (has_family(true), has_family(false)) {
+            (true, true) => &families[..],
+            (true, false) => &families[..1],
+            (false, _) => &families[1..],
+        };
+        let block = Block::of(media.calls(), self.shard.process_status.shards);
+        if let Some(order) = self.media.ports.balance(self.shard.number, block, families) {
+            self.effects.push(Effect::Media { thread: None, order });
+        }
+    }
+}
