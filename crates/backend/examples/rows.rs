@@ -73,6 +73,7 @@ fn cdr(number: u64) -> Box<Row> {
         ended_by: "caller".into(),
         codecs: "PCMA,PCMU".into(),
         fields: Vec::new(),
+        media: [None; 2],
     }))
 }
 
