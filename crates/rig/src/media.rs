@@ -9,6 +9,8 @@ pub(crate) struct MediaThread {
     free: VecDeque<PortPair>,
     /// Orders about sessions that the test has not taken.
     pub(crate) orders: Vec<SessionOrder>,
+    /// Report about the stream of the near side of each session that ends.
+    pub(crate) report: StreamReport,
 }
 
 impl MediaThread {
@@ -20,7 +22,7 @@ impl MediaThread {
             (0..media.ports.pairs()).map(pair)
         };
         let free = (0..media.addresses.len()).flat_map(address).collect();
-        Self { free, orders: Vec::new() }
+        Self { free, orders: Vec::new(), report: StreamReport::default() }
     }
 
     /// Carries out an order; returns its answer.
@@ -35,9 +37,7 @@ impl MediaThread {
                 return None;
             }
             SessionOrder::Set { .. } => None,
-            SessionOrder::Close { key } => {
-                Some(SessionEvent::Closed { key: *key, streams: vec![(StreamReport::default(), None)] })
-            }
+            SessionOrder::Close { key } => Some(SessionEvent::Closed { key: *key, streams: vec![(self.report, None)] }),
         };
         self.orders.push(order);
         answer

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strowger_calls::CallView;
 use strowger_core::Transport;
-use strowger_media::session::{SessionEvent, SessionOrder};
+use strowger_media::session::{SessionEvent, SessionOrder, StreamReport};
 use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
 use strowger_store::accounting::Row;
@@ -262,6 +262,11 @@ impl Site {
     pub fn media_orders(&self) -> Vec<SessionOrder> {
         self.settle();
         self.with(|host| std::mem::take(&mut host.media.orders))
+    }
+
+    /// Sets the report about the caller's stream of each media session that ends from now on.
+    pub fn set_stream_report(&self, report: StreamReport) {
+        self.with(|host| host.media.report = report);
     }
 
     /// Lets a media thread report an event.

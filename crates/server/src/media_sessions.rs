@@ -1,10 +1,12 @@
 //! Media sessions of the calls of a shard: keys, ports, orders to their media threads, end. Calls of endpoints and bridged calls have one each.
 //!
 //! No media port is asked for while a caller waits: media threads lend ports to a shard in advance (`ports.rs`). A session has one pair of ports
-//! towards each peer, all of one thread. Its ports are free again once the thread has confirmed its end (`events.rs`).
+//! towards each peer, all of one thread. Its ports are free again once the thread has confirmed its end (`events.rs`), with the reports about its
+//! streams (`quality.rs`).
 
 mod events;
 mod ports;
+mod quality;
 
 use self::ports::{Block, MediaPorts};
 use crate::engine::{Effect, Engine};
@@ -77,6 +79,8 @@ pub(crate) struct MediaSession {
     is_open: bool,
     /// Set once the session is closed; the dialogs may go on until the responses to their BYEs.
     is_closed: bool,
+    /// Key of the call in the table of calls, whose record has the quality of the media; `None`: it is not there.
+    pub(crate) call: Option<u64>,
     /// Call-ID, for the log.
     call_id: Vec<u8>,
 }
@@ -86,6 +90,8 @@ pub(crate) struct MediaSession {
 pub(crate) struct ClosingSession {
     key: u64,
     ports: SessionPorts,
+    /// Key of the call in the table of calls.
+    call: Option<u64>,
     call_id: Vec<u8>,
 }
 
@@ -103,7 +109,7 @@ pub(crate) enum SessionClose {
 impl MediaSession {
     /// Creates a session that no media thread knows.
     pub(crate) const fn new(key: u64, ports: SessionPorts, call_id: Vec<u8>) -> Self {
-        Self { key, ports, is_open: false, is_closed: false, call_id }
+        Self { key, ports, is_open: false, is_closed: false, call: None, call_id }
     }
 
     /// Returns the order that opens or changes the session; `None` after its end.
@@ -118,7 +124,7 @@ impl MediaSession {
 
     /// Closes the session. No description may follow.
     pub(crate) fn close(&mut self) -> SessionClose {
-        let (key, ports) = (self.key, self.ports);
+        let Self { key, ports, call, .. } = *self;
         if std::mem::replace(&mut self.is_closed, true) {
             return SessionClose::Before;
         }
@@ -126,7 +132,7 @@ impl MediaSession {
             return SessionClose::Unopened(ports);
         }
         let call_id = std::mem::take(&mut self.call_id);
-        SessionClose::Open(ClosingSession { key, ports, call_id })
+        SessionClose::Open(ClosingSession { key, ports, call, call_id })
     }
 }
 
@@ -211,12 +217,16 @@ impl MediaSessions {
 }
 
 impl Engine {
-    /// Ends the session of a call at its media thread; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers the order.
+    /// Ends the session of a call at its media thread; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers the order. The
+    /// rows of the call wait for its reports.
     pub(crate) fn close_session(&mut self, close: SessionClose) {
         match close {
             SessionClose::Open(closing) => {
                 let order = SessionOrder::Close { key: SessionKey(closing.key) };
                 self.effects.push(Effect::Media { thread: Some(closing.ports.near.thread), order });
+                if let Some(call) = closing.call {
+                    self.calls.await_media(call);
+                }
                 self.media.closing.insert(closing.key, closing);
             }
             SessionClose::Unopened(ports) => self.media.put_back(ports),

@@ -1,5 +1,6 @@
 //! Events of media sessions, and their log lines.
 
+use super::quality::{count_streams, party_media};
 use super::{ClosingSession, SILENT};
 use crate::engine::{Effect, Engine};
 use strowger_core::log_limiter::LogSubject;
@@ -17,10 +18,15 @@ impl Engine {
                 None => self.close_if_unknown(key),
             },
             SessionEvent::Closed { key, streams } => {
-                if let Some(ClosingSession { ports, call_id, .. }) = self.media.closing.remove(&key.0) {
+                if let Some(ClosingSession { ports, call, call_id, .. }) = self.media.closing.remove(&key.0) {
                     self.media.put_back(ports);
                     self.balance_ports();
                     streams.iter().for_each(|(report, _)| self.log_stream(now, &call_id, report));
+                    count_streams(self.counters(), &self.shared.durations[self.shard.number], &streams);
+                    if let Some(call) = call {
+                        self.calls.media_ended(call, party_media(&streams));
+                        self.carry_out(now, out);
+                    }
                 }
             }
             SessionEvent::Lent { ports, .. } => self.media.ports.lent(ports),
