@@ -9,7 +9,7 @@ pub(crate) struct MediaThread {
     free: VecDeque<PortPair>,
     /// Orders about sessions that the test has not taken.
     pub(crate) orders: Vec<SessionOrder>,
-    /// Report about the stream of the near side of each session that ends.
+    /// Report about the stream of the near side of each session.
     pub(crate) report: StreamReport,
 }
 
@@ -35,6 +35,9 @@ impl MediaThread {
             SessionOrder::Return(ports) => {
                 self.free.extend(ports);
                 return None;
+            }
+            SessionOrder::Report { key } => {
+                return Some(SessionEvent::Reported { key: *key, streams: vec![(self.report, None)] });
             }
             SessionOrder::Set { .. } => None,
             SessionOrder::Close { key } => Some(SessionEvent::Closed { key: *key, streams: vec![(self.report, None)] }),

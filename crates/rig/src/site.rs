@@ -246,6 +246,13 @@ impl Site {
         world.hosts[self.host].calls(world.now)
     }
 
+    /// Returns a tracked call as an operator sees it who asks again for the quality of its media.
+    pub fn show_call(&self, id: u64) -> Option<CallView> {
+        lock(&self.world).show_call(self.host, id);
+        self.settle();
+        lock(&self.world).show_call(self.host, id)
+    }
+
     /// Ends the tracked call with this id, as an operator does.
     pub fn end_call(&self, id: u64) {
         lock(&self.world).end_call(self.host, id);
@@ -264,7 +271,7 @@ impl Site {
         self.with(|host| std::mem::take(&mut host.media.orders))
     }
 
-    /// Sets the report about the caller's stream of each media session that ends from now on.
+    /// Sets the report about the caller's stream of each media session from now on.
     pub fn set_stream_report(&self, report: StreamReport) {
         self.with(|host| host.media.report = report);
     }

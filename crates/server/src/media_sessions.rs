@@ -14,11 +14,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use strowger_config::Media;
+use strowger_core::Now;
 use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream};
 use strowger_core::routing::contact_repair::is_private;
 use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
 use strowger_message::sdp::Sdp;
 use strowger_message::{Message, Name};
+use strowger_store::accounting::PartyMedia;
 
 /// Returns the bucket of the call of a session, 0 to 255: the event of a session is for the shard that owns the bucket.
 pub const fn bucket_of(session: SessionKey) -> u8 {
@@ -122,6 +124,11 @@ impl MediaSession {
         Some(Effect::Media { thread: Some(self.ports.near.thread), order })
     }
 
+    /// Returns the key and the media thread of a session that goes on.
+    pub(crate) fn open(&self) -> Option<(SessionKey, u16)> {
+        (self.is_open && !self.is_closed).then_some((SessionKey(self.key), self.ports.near.thread))
+    }
+
     /// Closes the session. No description may follow.
     pub(crate) fn close(&mut self) -> SessionClose {
         let Self { key, ports, call, .. } = *self;
@@ -170,12 +177,17 @@ pub(crate) fn is_of_family(media: &Media, place: u16, is_ipv4: bool) -> bool {
     media.addresses.get(usize::from(place)).is_some_and(|own| own.public.is_ipv4() == is_ipv4)
 }
 
+/// Time for which the report about a session is shown, in milliseconds.
+const FRESH: u64 = 1_000;
+
 /// Sessions of one shard, and its free media ports.
 #[derive(Debug, Default)]
 pub(crate) struct MediaSessions {
     pub(crate) ports: MediaPorts,
     /// Sessions whose end the media thread has not confirmed.
     closing: BTreeMap<u64, ClosingSession>,
+    /// Quality of the media of sessions that an operator looks at, with the time of the report in milliseconds.
+    reported: BTreeMap<u64, (u64, PartyMedia)>,
     /// Number of sessions that this shard has opened.
     opened: u64,
 }
@@ -196,6 +208,17 @@ impl MediaSessions {
     pub(crate) fn next_key(&mut self, shard: usize, bucket: u8) -> u64 {
         self.opened += 1;
         self.opened << 24 | (shard as u64 & 0xffff) << 8 | u64::from(bucket)
+    }
+
+    /// Returns the quality of the media of a session, if it was reported within a second.
+    pub(crate) fn reported(&self, now: Now, key: SessionKey) -> Option<PartyMedia> {
+        self.reported.get(&key.0).filter(|(at, _)| now.mono < at + FRESH).map(|(_, media)| *media)
+    }
+
+    /// Takes a report about a session, and forgets old ones.
+    fn report(&mut self, now: Now, key: SessionKey, media: PartyMedia) {
+        self.reported.retain(|_, (at, _)| now.mono < *at + FRESH);
+        self.reported.insert(key.0, (now.mono, media));
     }
 
     /// Adds ports that no session uses.

@@ -17,6 +17,7 @@ impl Engine {
                 Some(call) => self.end_endpoint(now, call, &SILENT, out),
                 None => self.close_if_unknown(key),
             },
+            SessionEvent::Reported { key, streams } => self.media.report(now, key, party_media(&streams)),
             SessionEvent::Closed { key, streams } => {
                 if let Some(ClosingSession { ports, call, call_id, .. }) = self.media.closing.remove(&key.0) {
                     self.media.put_back(ports);

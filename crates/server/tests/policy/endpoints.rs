@@ -5,15 +5,13 @@ use std::time::Duration;
 use strowger_calls::CallState;
 use strowger_core::Transport;
 use strowger_core::transaction::MOST_TIMES;
-use strowger_media::quality::SpeechEncoding;
-use strowger_media::received_stream::Figures;
 use strowger_media::session::{
-    PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder, StreamReport,
+    PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
 };
-use strowger_store::accounting::{Cdr, MediaQuality, Row};
+use strowger_store::accounting::{Cdr, Row};
 
 /// Starts a server with an echo.
-fn echo(keys: &str, rule_keys: &str) -> Site {
+pub(crate) fn echo(keys: &str, rule_keys: &str) -> Site {
     echo_at("20000-20199", keys, rule_keys)
 }
 
@@ -46,7 +44,7 @@ fn say(phone: &Phone, call: &Call, body: &str) -> Got {
 }
 
 /// Returns the INVITE of a call that the echo has answered, and the 200.
-fn answered(site: &Site) -> (Phone, Call, Got) {
+pub(crate) fn answered(site: &Site) -> (Phone, Call, Got) {
     let phone = site.foreign_phone();
     let call = phone.call("INVITE", "sip:echo@example.org");
     let ok = say(&phone, &call, &sdp(4_000, 1, ""));
@@ -77,31 +75,14 @@ fn set(site: &Site) -> (SessionKey, StreamOrder) {
     (*key, stream.clone())
 }
 
-fn record(site: &Site) -> Cdr {
+pub(crate) fn record(site: &Site) -> Cdr {
     let rows = site.rows();
     let [Row::Cdr(record)] = &rows[..] else { panic!("{rows:?}") };
     record.clone()
 }
 
-/// Returns the report about a stream of G.711 with faults.
-fn faulty_stream() -> StreamReport {
-    let figures = Figures {
-        packets: 100,
-        expected: 100,
-        lost: 1,
-        reordered: 2,
-        duplicates: 1,
-        mean_jitter: 300,
-        largest_jitter: 900,
-        largest_gap: 41_000,
-        encoding: SpeechEncoding::G711,
-        ..Figures::default()
-    };
-    StreamReport { figures, expected: "127.0.0.1:4000".parse().ok(), ..StreamReport::default() }
-}
-
 /// Returns the BYE that a phone gets, and answers it.
-fn hung_up(phone: &Phone) -> Got {
+pub(crate) fn hung_up(phone: &Phone) -> Got {
     let bye = loop {
         let got = phone.next();
         if got.status() == 0 {
@@ -448,50 +429,4 @@ fn a_call_that_is_not_refreshed_or_acknowledged_ends() {
     hung_up(&phone);
     site.settle();
     assert!(site.calls().is_empty());
-}
-
-#[test]
-fn the_record_has_the_quality_of_the_media_of_the_caller() {
-    let site = echo("", "");
-    site.set_stream_report(faulty_stream());
-    let expected = MediaQuality {
-        packets: 100,
-        lost: 1,
-        reordered: 2,
-        doubled: 1,
-        jitter: 300,
-        max_jitter: 900,
-        max_delay: 41_000,
-        rating: Some(8_956),
-        score: Some(433),
-    };
-    // The caller ends the first call, an operator the second.
-    let (phone, call, ok) = answered(&site);
-    assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
-    assert_eq!(record(&site).media, [Some(expected), None]);
-    let (phone, ..) = answered(&site);
-    site.end_call(site.calls()[0].id);
-    hung_up(&phone);
-    assert_eq!(record(&site).media, [Some(expected), None]);
-    let counts = site.counts();
-    assert_eq!((counts.media_streams, counts.media_streams_rated, counts.media_streams_poor), (2, 2, 0));
-    assert_eq!((counts.media_stream_packets, counts.media_stream_lost, counts.media_mos), (200, 2, 866));
-    assert_eq!((counts.media_stream_reordered, counts.media_stream_doubled), (4, 2));
-
-    // A call without media has no figures.
-    site.set_stream_report(StreamReport::default());
-    let (phone, call, ok) = answered(&site);
-    assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
-    assert_eq!((record(&site).media, site.counts().media_streams), ([None; 2], 2));
-}
-
-#[test]
-fn the_quality_of_the_media_follows_a_call_to_its_next_shard() {
-    let site = echo("", "");
-    site.set_stream_report(faulty_stream());
-    let (phone, call, ok) = answered(&site);
-    site.settle();
-    site.move_calls();
-    assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
-    assert!(record(&site).media[0].is_some_and(|media| media.score == Some(433)));
 }

@@ -4,6 +4,7 @@ mod answers;
 mod bans;
 mod bounds;
 mod calls;
+mod endpoint_quality;
 mod endpoints;
 mod gone;
 mod pings;
