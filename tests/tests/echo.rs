@@ -151,7 +151,7 @@ fn a_silent_call_is_ended_and_its_cause_recorded() {
     let media = ["caller_packets", "caller_mos_x100", "callee_packets"].map(|name| &*record[name]);
     assert_eq!(media, ["0", "", ""], "{records:?}");
     let heard = records.iter().find(|record| record["call_id"] != mute.call_id()).expect("a record");
-    assert!(heard["caller_packets"].parse::<u64>().is_ok_and(|packets| packets > 20), "{records:?}");
+    assert!(heard["caller_packets"].parse::<u64>().is_ok_and(|packets| packets > 0), "{records:?}");
 }
 
 #[test]
