@@ -1,7 +1,8 @@
 //! Quality of the media of calls, and ended calls whose rows wait for it.
 //!
 //! A role closes the media session of a call when the call ends, and the report of the media thread follows within milliseconds. So the account
-//! of a call knows that a report is due, and the rows of the end of the call are written once it has come, [`REPORT_WAIT`] after the end at the latest.
+//! of a call knows that a report is due, and the rows of the end of the call are written once it has come, [`REPORT_WAIT`] after the end at
+//! the latest. They wait in their shard alone: if the bucket of the call moves, or the process ends, they are written without the report.
 
 use crate::cdr::{Account, MEDIA};
 use crate::table::Ended;
