@@ -3,6 +3,7 @@
 mod answers;
 mod bans;
 mod bounds;
+mod bridges;
 mod calls;
 mod endpoints;
 mod gone;
