@@ -10,6 +10,7 @@ use crate::stage::Stage;
 use strowger_calls::cdr_fields::{cut, kept, party, values};
 use strowger_calls::{AccountFacts, parties};
 use strowger_config::AccountedField;
+use strowger_core::b2bua::bridge::near_status;
 use strowger_core::log_limiter::LogSubject;
 
 impl Decider<'_> {
@@ -68,7 +69,8 @@ impl Engine {
     /// may be forged gets no row, because each copy of the INVITE would add a row.
     pub(crate) fn account_refusal(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why) {
         if handling.is_far_leg() {
-            // Once the call is in the table, it has its own account.
+            // Once the call is in the table, it has its own account. The caller gets the status from the bridge.
+            let status = near_status(status);
             self.with_near_invite(handling, |engine, near| engine.account_refused_call(near, status, why));
         } else {
             self.account_refused_call(handling, status, why);

@@ -19,6 +19,7 @@ mod orders;
 mod session;
 
 pub use self::moves::BridgedRecord;
+pub(crate) use self::session::is_translated;
 
 use self::beginning::Beginning;
 use crate::media_sessions::MediaSession;

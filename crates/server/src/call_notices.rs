@@ -25,7 +25,7 @@ impl Engine {
                 break;
             }
         }
-        self.forget_source();
+        self.far_legs.forget_source();
     }
 
     fn take_all_notices(&mut self, now: Now, out: &mut Outbox) {

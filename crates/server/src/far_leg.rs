@@ -16,7 +16,9 @@ use crate::rule_target_forwarding::limited_targets;
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use strowger_calls::{Context, Legs};
+use strowger_core::b2bua::bridge::near_status;
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::proxy::Candidate;
 use strowger_core::record::{Number, Recorded};
@@ -96,7 +98,10 @@ pub(crate) struct FarLegs {
     contexts: BTreeSet<u64>,
     /// Sender of the response that the proxy has handled last, in the current call of the engine: looped responses are of it.
     source: Option<Arrival>,
-    /// Refusals of far INVITEs in the current call of the engine. The table of calls gets them unless the INVITE comes again.
+    /// Set if that sender is behind NAT.
+    is_translated: bool,
+    /// Refusals of far INVITEs in the current call of the engine, with the status that the caller gets. The table of calls gets them unless the
+    /// INVITE comes again.
     refusals: Vec<Notice>,
 }
 
@@ -147,9 +152,20 @@ impl FarLegs {
         self.source.unwrap_or(Arrival::LOOPBACK)
     }
 
-    /// Sets the sender of the response that the proxy handles, or forgets it.
-    pub(crate) fn set_source(&mut self, source: Option<Arrival>) {
-        self.source = source;
+    /// Returns the address of the sender of a looped response, if the sender is behind NAT. The Contact of the response does not show it: it was
+    /// replaced.
+    pub(crate) fn nat_source(&self) -> Option<IpAddr> {
+        self.source.filter(|_| self.is_translated).map(|source| source.remote.ip().to_canonical())
+    }
+
+    /// Sets the sender of the response that the proxy handles. `is_translated`: whether it is behind NAT.
+    pub(crate) fn set_source(&mut self, source: Arrival, is_translated: bool) {
+        (self.source, self.is_translated) = (Some(source), is_translated);
+    }
+
+    /// Forgets the sender of the last response.
+    pub(crate) fn forget_source(&mut self) {
+        (self.source, self.is_translated) = (None, false);
     }
 
     /// Takes a far INVITE: returns its progress, and writes it with the bounds of its near INVITE. Returns `None` if it is of no leg, or there
@@ -167,11 +183,15 @@ impl FarLegs {
 
     /// Keeps the refusal of a far INVITE until it is known whether the INVITE comes again. Returns false for any other notice.
     pub(crate) fn holds_back(&mut self, notice: &Notice) -> bool {
-        let is_held = matches!(notice.event, NoticeEvent::Exhausted { .. }) && self.contexts.contains(&notice.context);
-        if is_held {
-            self.refusals.push(notice.clone());
+        let context = notice.context;
+        match &notice.event {
+            NoticeEvent::Exhausted { status, bytes } if self.contexts.contains(&context) => {
+                let event = NoticeEvent::Exhausted { status: near_status(*status), bytes: bytes.clone() };
+                self.refusals.push(Notice { context, event });
+                true
+            }
+            _ => false,
         }
-        is_held
     }
 
     /// Takes the refusals that were kept, of INVITEs that have not come again.
@@ -258,8 +278,8 @@ mod tests {
         FarLeg { arrival, proof, decision, near, bucket, max_forwards, max_breadth, context, invites: 0 }
     }
 
-    fn exhausted(context: u64) -> Notice {
-        Notice { context, event: NoticeEvent::Exhausted { status: 302, bytes: 0..0 } }
+    fn exhausted(context: u64, status: u16) -> Notice {
+        Notice { context, event: NoticeEvent::Exhausted { status, bytes: 0..0 } }
     }
 
     /// Gives a far INVITE to the legs. Returns its progress and its bytes.
@@ -296,15 +316,15 @@ mod tests {
         legs.insert(b"far", leg(1, 0));
         legs.has_entered(b"far", 77);
         assert_eq!(legs.context(b"far"), Some(77));
-        assert!(!legs.holds_back(&exhausted(78)), "that is another call");
+        assert!(!legs.holds_back(&exhausted(78, 486)), "that is another call");
         assert!(!legs.holds_back(&Notice { context: 77, event: NoticeEvent::Cancelled }));
-        assert!(legs.holds_back(&exhausted(77)));
+        assert!(legs.holds_back(&exhausted(77, 407)));
         let (progress, _) = invite(&mut legs, "far").expect("it comes again");
         assert_eq!((progress.context, legs.take_refusals()), (77, Vec::new()));
-        assert!(legs.holds_back(&exhausted(77)));
+        assert!(legs.holds_back(&exhausted(77, 407)));
         assert!(legs.remove(b"far").is_some());
-        assert_eq!(legs.take_refusals(), [exhausted(77)]);
-        assert!(!legs.holds_back(&exhausted(77)), "the call is over");
+        assert_eq!(legs.take_refusals(), [exhausted(77, 403)], "as the caller gets it");
+        assert!(!legs.holds_back(&exhausted(77, 407)), "the call is over");
     }
 
     #[test]
@@ -315,7 +335,7 @@ mod tests {
         assert!(from.export(3).is_empty());
         to.import(from.export(1));
         assert_eq!((from.context(b"one"), to.context(b"one")), (None, Some(77)));
-        assert!(to.holds_back(&exhausted(77)) && !from.holds_back(&exhausted(77)));
+        assert!(to.holds_back(&exhausted(77, 407)) && !from.holds_back(&exhausted(77, 407)));
         assert!(invite(&mut from, "two").is_some() && invite(&mut to, "one").is_some());
     }
 }

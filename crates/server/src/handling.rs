@@ -39,7 +39,8 @@ pub struct Progress {
     /// List of `rule.identity`, set when the request is forwarded.
     #[serde(skip)]
     pub(crate) rule_identity: Option<IdentitySource>,
-    /// Notice context of a request that the server sends itself; 0 for none, and for requests of peers.
+    /// Notice context of a request that the server sends itself; 0 for none, for requests of peers, and for a far INVITE whose call is not in
+    /// the table yet.
     pub(crate) context: u64,
     /// Set once a 100 was sent.
     pub(crate) trying: bool,

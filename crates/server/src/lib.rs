@@ -117,9 +117,11 @@
 //!
 //! # Bridged calls
 //!
-//! A rule may bridge a call: the user agent has a call with the caller and makes one to the callee, whose INVITE takes the
-//! way of every request from routing on, with the decision of the first one. The bridge of `core` joins both, a media
-//! session has the streams between them, and the table of calls has one call.
+//! A rule may bridge a call: the user agent has a call with the caller and makes one to the callee. It sends the INVITE of that *far* call
+//! to this server ([`Target::LOOPBACK`](strowger_core::Target::LOOPBACK)), where the INVITE takes the way of every request from routing on, with
+//! the proof and the decision of the *near* one (`far_leg.rs`); the responses come back in the same way (`engine/loopback.rs`). Later requests go to
+//! the next hop of their dialog. The bridge of `core` joins both calls, a media session has the streams between them, and the table of calls has
+//! one call with both Call-IDs.
 //!
 //! # Contacts
 //!

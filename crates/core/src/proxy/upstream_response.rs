@@ -80,7 +80,7 @@ impl Proxy {
             other => other,
         };
         let contact = self.contact_of_response(response, arrival, facts.sent, device, facts.dialog.usage);
-        let is_udp = |transport| transport == Transport::Udp;
+        let is_udp = |transport: Transport| transport == Transport::Udp;
         let source = match sent.filter(|sent| is_udp(sent.transport) && is_udp(arrival.transport)) {
             Some(sent) => Arrival { listener: sent.listener, remote: sent.address, ..*arrival },
             None => *arrival,

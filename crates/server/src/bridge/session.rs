@@ -80,7 +80,8 @@ impl Engine {
         if message.body().is_empty() {
             return None;
         }
-        if message.is_request() {
+        let is_far_response = !message.is_request() && !self.far_legs.source().is_loopback();
+        if message.is_request() || is_far_response {
             return Some(self.nat_source());
         }
         let source = self.calls.responded().map(|source| source.ip().to_canonical());
@@ -94,7 +95,7 @@ impl Engine {
 }
 
 /// Tells whether the sender of a response is behind NAT: it sent the response without a proxy between, and its Contact has another address.
-fn is_translated(message: &Message<'_>, source: IpAddr) -> bool {
+pub(crate) fn is_translated(message: &Message<'_>, source: IpAddr) -> bool {
     let contact = message.contacts().next().and_then(Result::ok);
     let address = contact.and_then(|contact| match contact.value.addr.uri {
         Uri::Sip(uri) => uri.host.ip(),

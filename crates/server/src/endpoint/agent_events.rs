@@ -162,13 +162,16 @@ impl Engine {
     }
 
     /// Returns the source of the message of the last event if its sender is behind NAT: the sender itself wrote the only
-    /// Via, and with another address.
+    /// Via of a request, or the Contact of a response to a far INVITE, and with another address.
     pub(crate) fn nat_source(&self) -> Option<IpAddr> {
         let agent = &self.stack.agent;
         let source = agent.arrival()?.remote.ip().to_canonical();
         let mut index = Index::new();
         index.parse(agent.message(), &Limits::UNLIMITED).ok()?;
         let message = Message::new(agent.message(), &index);
+        if !message.is_request() {
+            return self.far_legs.nat_source();
+        }
         let sent_by = message.via().ok()?.host.ip()?.to_canonical();
         (is_first_hop(&message) && sent_by != source).then_some(source)
     }

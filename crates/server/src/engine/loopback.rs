@@ -5,6 +5,7 @@
 //! responses, so a round ends.
 
 use super::Engine;
+use crate::bridge::is_translated;
 use crate::handling::{Handling, Progress};
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
@@ -113,7 +114,7 @@ impl Engine {
         else {
             return;
         };
-        self.far_legs.set_source(Some(sender.source));
+        self.far_legs.set_source(sender.source, is_translated(message, arrival.remote.ip().to_canonical()));
         self.calls.set_responded(Some(arrival.remote));
         let status = message.status().unwrap_or_default();
         if status >= 300 {
@@ -135,9 +136,7 @@ impl Engine {
             self.pass_response(now, arrival, &Message::new(&bytes, &index), (context, id), out);
         }
     }
-
-    /// Forgets the sender of the last response of a callee.
-    pub(crate) fn forget_source(&mut self) {
-        self.far_legs.set_source(None);
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,6 +82,7 @@ pub use event::{BridgeEnd, BridgeEvent, PairKey};
 pub use moves::BridgeRecord;
 pub use pair::{BridgedCall, LegMedia, Side};
 pub use settings::BridgeSettings;
+pub use setup::near_status;
 
 use std::collections::{BTreeMap, VecDeque};
 
