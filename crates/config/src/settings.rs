@@ -38,7 +38,8 @@ fn seconds(duration: Duration) -> u32 {
 impl Config {
     /// Tells whether any calls are tracked.
     pub fn tracks_calls(&self) -> bool {
-        self.dialogs.track || self.accounting.is_on() || self.decisions.track_calls()
+        let decisions = &self.decisions;
+        self.dialogs.track || self.accounting.is_on() || decisions.track_calls() || decisions.bridge_calls()
     }
 
     /// Returns the paths to which the server writes, each with its key; the database is not among them.

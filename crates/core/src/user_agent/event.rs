@@ -215,6 +215,32 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Returns the call of the event; `None` for an event outside of calls, and for [`Event::Reply`].
+    pub const fn call(&self) -> Option<CallKey> {
+        match *self {
+            Self::Progress { call, .. }
+            | Self::Answered { call, .. }
+            | Self::Failed { call, .. }
+            | Self::Redirected { call, .. }
+            | Self::Invited { call, .. }
+            | Self::Acknowledged { call, .. }
+            | Self::Confirmed { call, .. }
+            | Self::Offered { call, .. }
+            | Self::Changed { call, .. }
+            | Self::Unchanged { call, .. }
+            | Self::Refreshed { call }
+            | Self::Unresolved { call, .. }
+            | Self::Ended { call, .. } => Some(call),
+            Self::Request { call, .. } => call,
+            Self::Reply { .. }
+            | Self::Registered { .. }
+            | Self::RegistrationFailed { .. }
+            | Self::Unregistered { .. } => None,
+        }
+    }
+}
+
 /// Origin of an event.
 #[derive(Clone, Copy, Debug, Default)]
 struct About {
@@ -250,6 +276,11 @@ impl Events {
             self.text.truncate(text);
         }
         self.about = About::default();
+    }
+
+    /// Returns the origin of the current message.
+    pub(super) const fn source(&self) -> Option<&Arrival> {
+        self.about.arrival.as_ref()
     }
 
     /// Sets the dialog of the current message, which is one of several dialogs that one INVITE of ours has created.

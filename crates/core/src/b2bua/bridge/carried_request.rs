@@ -1,5 +1,6 @@
 //! Other requests within the call: each is carried to the other side, and its final response back.
 
+use serde::{Deserialize, Serialize};
 use strowger_message::Method;
 
 use super::Context;
@@ -9,12 +10,12 @@ use super::setup::LATER;
 use crate::user_agent::{IncomingKey, LegKey, RequestKey};
 
 /// Request that was carried over and has no final response yet.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CarriedRequest {
     /// Request of the peer.
-    asked: IncomingKey,
+    pub(super) asked: IncomingKey,
     /// Our request to the other side.
-    sent: RequestKey,
+    pub(super) sent: RequestKey,
 }
 
 /// Largest number of requests of a pair that wait for their final response.

@@ -1,5 +1,7 @@
 //! Changes of the session within the call: offers of one side, answers of the other (RFC 3261 section 14, RFC 3311).
 
+use serde::{Deserialize, Serialize};
+
 use super::Context;
 use super::event::BridgeEnd;
 use super::pair::{Pair, Side, Stage};
@@ -8,7 +10,7 @@ use super::setup::LATER;
 use crate::user_agent::{Content, LegKey, NotNow};
 
 /// Exchange between the sides that is open.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) enum Exchange {
     /// The re-INVITE without offer of the side `by` was passed on, and waits for the offer of the other side until `until`.
     Asked { by: Side, until: u64 },
@@ -22,10 +24,16 @@ impl Exchange {
             Self::Asked { until, .. } | Self::Offered { until, .. } => until,
         }
     }
+
+    pub(super) fn until_mut(&mut self) -> &mut u64 {
+        match self {
+            Self::Asked { until, .. } | Self::Offered { until, .. } => until,
+        }
+    }
 }
 
 /// Message that takes an answer back to the offerer. A number names a dialog of the call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Reply {
     /// 2xx of its re-INVITE.
     Answer,
@@ -40,7 +48,7 @@ pub(super) enum Reply {
 }
 
 /// Offer of the far side that waits for the end of the exchange.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct WaitingOffer {
     pub(super) reply: Reply,
     pub(super) text: Vec<u8>,
@@ -62,7 +70,9 @@ impl Pair {
                     self.select(number);
                 }
             }
-            Stage::Inviting { .. } | Stage::Redirected { .. } => return self.refuse(cx, side, reply, 500, LATER),
+            Stage::Inviting { .. } | Stage::Redirected { .. } | Stage::Torn => {
+                return self.refuse(cx, side, reply, 500, LATER);
+            }
             Stage::Ending(_) => return self.refuse(cx, side, reply, 487, b""),
         }
         let until = cx.round.now.mono + if is_update { cx.settings.answer } else { cx.settings.ringing };

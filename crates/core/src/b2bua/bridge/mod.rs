@@ -65,11 +65,13 @@
 //! | other requests | `carried_request.rs` |
 //! | end of a pair | `release.rs` |
 //! | header fields that pass | `passed_headers.rs` |
+//! | moves to another shard or process | `moves.rs`, [`BridgeRecord`] |
 
 mod carried_request;
 mod description;
 mod event;
 mod exchange;
+mod moves;
 mod pair;
 mod passed_headers;
 mod release;
@@ -77,8 +79,10 @@ mod settings;
 mod setup;
 
 pub use event::{BridgeEnd, BridgeEvent, PairKey};
+pub use moves::BridgeRecord;
 pub use pair::{BridgedCall, LegMedia, Side};
 pub use settings::BridgeSettings;
+pub use setup::near_status;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -173,7 +177,7 @@ impl Bridge {
         let found = match *event {
             Event::Reply { request, .. } => self.index.requests.get(&request).map(|&id| (id, Side::Near)),
             Event::Unresolved { .. } => None,
-            _ => call_of(event).and_then(|call| self.index.calls.get(&call).copied()),
+            _ => event.call().and_then(|call| self.index.calls.get(&call).copied()),
         };
         let Some((id, side)) = found else { return false };
         let facts = Facts::of(agent.message(), &self.settings.passed);
@@ -214,12 +218,7 @@ impl Bridge {
         let Self { settings, pairs, index, events, timers } = self;
         let Some(pair) = pairs.get_mut(id) else { return };
         work(pair, &mut Context { agent, round, settings, index, events, id });
-        let until = pair.until();
-        if pair.timer.1 != until {
-            timers.stop(&mut pair.timer.0);
-            let stamp = until.map_or(Stamp::NONE, |until| timers.start_at(until, id.slot));
-            pair.timer = (stamp, until);
-        }
+        start_timer(timers, id, pair);
         if pair.near.call.is_none() && pair.far.call.is_none() {
             timers.stop(&mut pair.timer.0);
             let by = pair.end();
@@ -229,30 +228,16 @@ impl Bridge {
     }
 }
 
-fn runs(pairs: &Slots<Pair>, slot: u32, stamp: Stamp) -> bool {
-    pairs.at(slot).is_some_and(|(_, pair)| pair.timer.0 == stamp)
+/// Starts the timer of a pair again, if the pair waits for another moment than before.
+fn start_timer(timers: &mut Timers, id: Id, pair: &mut Pair) {
+    let until = pair.until();
+    if pair.timer.1 != until {
+        timers.stop(&mut pair.timer.0);
+        let stamp = until.map_or(Stamp::NONE, |until| timers.start_at(until, id.slot));
+        pair.timer = (stamp, until);
+    }
 }
 
-/// Returns the call of an event.
-fn call_of(event: &Event) -> Option<CallKey> {
-    match *event {
-        Event::Progress { call, .. }
-        | Event::Answered { call, .. }
-        | Event::Failed { call, .. }
-        | Event::Redirected { call, .. }
-        | Event::Invited { call, .. }
-        | Event::Acknowledged { call, .. }
-        | Event::Confirmed { call, .. }
-        | Event::Offered { call, .. }
-        | Event::Changed { call, .. }
-        | Event::Unchanged { call, .. }
-        | Event::Refreshed { call }
-        | Event::Unresolved { call, .. }
-        | Event::Ended { call, .. } => Some(call),
-        Event::Request { call, .. } => call,
-        Event::Reply { .. }
-        | Event::Registered { .. }
-        | Event::RegistrationFailed { .. }
-        | Event::Unregistered { .. } => None,
-    }
+fn runs(pairs: &Slots<Pair>, slot: u32, stamp: Stamp) -> bool {
+    pairs.at(slot).is_some_and(|(_, pair)| pair.timer.0 == stamp)
 }

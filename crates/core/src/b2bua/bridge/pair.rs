@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::carried_request::CarriedRequest;
 use super::event::BridgeEnd;
 use super::exchange::{Exchange, WaitingOffer};
@@ -13,7 +15,7 @@ use crate::timer::Stamp;
 use crate::user_agent::{CallKey, Event, Invite, Reliability, UserAgent};
 
 /// Side of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
     /// Party that called.
     Near,
@@ -32,7 +34,7 @@ impl Side {
 }
 
 /// Media of one leg, as its owner gives them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LegMedia {
     /// State without descriptions, with a session id of its own.
     pub state: LegState,
@@ -59,7 +61,7 @@ pub struct BridgedCall<'a> {
 }
 
 /// One leg.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
     /// Call; `None` before it is made and after its end.
     pub(super) call: Option<CallKey>,
@@ -69,7 +71,7 @@ pub(super) struct Leg {
 }
 
 /// Stage of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Stage {
     /// The far INVITE has no final response. Ends at the moment `until`.
     Inviting { until: u64 },
@@ -77,18 +79,20 @@ pub(super) enum Stage {
     Redirected { until: u64 },
     /// The far INVITE was answered.
     Up,
+    /// A call of the pair has not moved with the pair, so the other one ends at once.
+    Torn,
     /// A side has ended; the other one is being ended.
     Ending(BridgeEnd),
 }
 
 /// Early dialog of the far side that is not the current one.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Branch {
     pub(super) number: u16,
     pub(super) state: LegState,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Pair {
     pub(super) near: Leg,
     pub(super) far: Leg,
@@ -103,11 +107,12 @@ pub(super) struct Pair {
     /// Streams that the owner knows.
     pub(super) streams: Vec<Option<BridgedStream>>,
     /// Timer, and the moment of its end.
+    #[serde(skip)]
     pub(super) timer: (Stamp, Option<u64>),
 }
 
 /// INVITE of the near side, and its responses.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct NearInvite {
     pub(super) has_offer: bool,
     /// Set if its provisional responses are reliable.
@@ -123,7 +128,7 @@ pub(super) struct NearInvite {
 }
 
 /// Dialogs that the far INVITE has made.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Forks {
     /// State of the far leg when its INVITE was sent.
     pub(super) base: LegState,
@@ -219,10 +224,22 @@ impl Pair {
             // The agent ends each of its calls in bounded time.
             Stage::Ending(_) => return None,
             Stage::Up => None,
+            Stage::Torn => Some(0),
         };
         let exchange = self.exchange.as_ref().map(Exchange::until);
         let waiting = self.waiting.iter().map(|offer| offer.until);
         stage.into_iter().chain(exchange).chain(waiting).min()
+    }
+
+    /// Returns the ends of all waits of this pair.
+    pub(super) fn untils_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        let stage = match &mut self.stage {
+            Stage::Inviting { until } | Stage::Redirected { until } => Some(until),
+            Stage::Up | Stage::Torn | Stage::Ending(_) => None,
+        };
+        let exchange = self.exchange.as_mut().map(Exchange::until_mut);
+        let waiting = self.waiting.iter_mut().map(|offer| &mut offer.until);
+        stage.into_iter().chain(exchange).chain(waiting)
     }
 
     /// Returns the cause of the end.
@@ -332,6 +349,7 @@ impl Pair {
         }
         let (by, status) = match self.stage {
             Stage::Redirected { .. } => (BridgeEnd::TimedOut, 480),
+            Stage::Torn => (BridgeEnd::Torn, 500),
             Stage::Inviting { .. } | Stage::Up | Stage::Ending(_) => (BridgeEnd::TimedOut, 408),
         };
         self.release(cx, by, status, b"Reason: SIP;cause=408\r\n");

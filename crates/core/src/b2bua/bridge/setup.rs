@@ -10,6 +10,16 @@ use crate::user_agent::{Content, Invite};
 /// Header line of a request that may be sent again soon.
 pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
 
+/// Returns the status by which the near INVITE is refused after the refusal of the far one with this status.
+pub const fn near_status(status: u16) -> u16 {
+    match status {
+        300..=399 => 480,
+        401 | 407 => 403,
+        503 => 500,
+        _ => status,
+    }
+}
+
 impl Pair {
     /// Makes the far call.
     pub(super) fn start(&mut self, cx: &mut Context<'_, '_>, invite: &Facts, offer: &[u8], far: &Invite<'_>) {
@@ -245,13 +255,7 @@ impl Pair {
     /// Handles the final refusal of the far INVITE.
     pub(super) fn failed(&mut self, cx: &mut Context<'_, '_>, status: u16, facts: &Facts) {
         self.forget_call(cx, Side::Far);
-        let status = match status {
-            300..=399 => 480,
-            401 | 407 => 403,
-            503 => 500,
-            _ => status,
-        };
-        self.release(cx, BridgeEnd::Side(Side::Far), status, &facts.passed);
+        self.release(cx, BridgeEnd::Side(Side::Far), near_status(status), &facts.passed);
     }
 
     /// Handles a redirection of the far INVITE: the owner decides.

@@ -29,6 +29,8 @@ mod written;
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 pub use agreed::{AgreedFormat, AgreedStream, BridgedStream, StreamTransport, bridged_streams};
 pub use answer::answer;
 pub use endpoint::{EndpointAnswer, endpoint_answer, endpoint_answered, endpoint_offer, endpoint_streams};
@@ -43,7 +45,7 @@ pub const MAX_STREAMS: usize = 16;
 pub const MAX_DESCRIPTION: usize = 16 * 1024;
 
 /// Place at which this server receives a stream, as peers reach it: its public address and port. RTCP has the next port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalStream {
     /// Address for `c=`.
     pub address: IpAddr,

@@ -57,7 +57,7 @@ fn react(b2b: &mut Bridged, n: usize, event: Event, random: &mut Entropy) {
     }
 }
 
-/// With random steps of both sides, on a good network or one with loss, duplication and delay: the caller has one final response,
+/// With random steps of both sides, on a good network or one with loss, duplication and delay, and a bridge that moves: the caller has one final response,
 /// both legs end, no state is left, and no side learns of the other.
 #[test]
 fn both_legs_end_in_any_weather() {
@@ -93,6 +93,9 @@ fn both_legs_end_in_any_weather() {
         let mut taken = [0; 3];
         for step in 0..30 {
             b2b.run(random.u64() % 1_000);
+            if random.u64().is_multiple_of(8) {
+                b2b.moves();
+            }
             for n in [NEAR, FAR] {
                 let heard: Vec<Event> = b2b.net.phones[n].heard.iter().skip(taken[n]).map(|h| h.event).collect();
                 taken[n] += heard.len();

@@ -5,5 +5,6 @@ mod changes;
 mod chaos;
 mod forks;
 mod late_offers;
+mod moves;
 mod requests;
 mod rig;

@@ -5,9 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use strowger_core::Round;
-use strowger_core::b2bua::bridge::{Bridge, BridgeEvent, BridgeSettings, BridgedCall, LegMedia};
+use strowger_core::b2bua::bridge::{Bridge, BridgeEvent, BridgeSettings, BridgedCall, LegMedia, PairKey};
 use strowger_core::b2bua::negotiation::{LegPolicy, LegState, LocalStream};
 use strowger_core::user_agent::{AccountKey, CallKey, Event, Invite, UserAgent, UserAgentSettings};
+
+use crate::written::through_bytes;
 
 pub(crate) use crate::user_agent::rig::{Heard, Net, quiet, respond, with_body};
 
@@ -25,6 +27,8 @@ pub(crate) struct Bridged {
     pub(crate) bridge: Rc<RefCell<Bridge>>,
     /// Account of the next far calls.
     pub(crate) account: Rc<Cell<Option<AccountKey>>>,
+    /// Number of moves.
+    shard: u8,
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
@@ -89,7 +93,7 @@ impl Bridged {
                 bridge.handle(agent, round, event);
             }
         }));
-        Self { net, bridge, account }
+        Self { net, bridge, account, shard: 0 }
     }
 
     /// Lets this number of milliseconds pass.
@@ -103,6 +107,18 @@ impl Bridged {
             self.net.with(BRIDGE, |agent, round| bridge.borrow_mut().poll(agent, round));
         }
         self.net.run(until.saturating_sub(self.net.now.mono));
+    }
+
+    /// Moves the bridge and its calls to another shard. Returns the old and the new key of each pair.
+    pub(crate) fn moves(&mut self) -> Vec<(PairKey, PairKey)> {
+        self.shard += 1;
+        let record = self.net.export(BRIDGE);
+        let mut bridge = self.bridge.borrow_mut();
+        let pairs = bridge.export(self.net.now, |call| record.has_call(call));
+        assert_eq!((bridge.pairs(), bridge.carried_requests()), (0, 0));
+        let moved = self.net.import(BRIDGE, self.shard, through_bytes(record));
+        *bridge = Bridge::new(BridgeSettings::default());
+        bridge.import(self.net.now, through_bytes(pairs), &moved)
     }
 
     /// Takes the events of the bridge.
