@@ -38,8 +38,12 @@ impl Engine {
             Event::Confirmed { call, body } => self.confirmed(now, call, body, out),
             Event::Ended { call, by } => self.ended(now, call, by, out),
             Event::Reply { request, status, .. } => self.question_answered(request, status),
-            Event::Request { request, .. } => self.stack.with_agent(now, out, |agent, round| {
-                if !auto_answer(agent, round, event) {
+            Event::Request { request, method, .. } => self.stack.with_agent(now, out, |agent, round| {
+                let own = &agent.settings().capabilities;
+                if !own.allows(method.text()) {
+                    let allow = [&b"Allow: "[..], &own.allow[..], b"\r\n"].concat();
+                    agent.respond(round, request, 405, &allow, b"");
+                } else if !auto_answer(agent, round, event) {
                     agent.respond(round, request, 501, b"", b"");
                 }
             }),

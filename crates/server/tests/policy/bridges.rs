@@ -379,6 +379,23 @@ fn a_hold_and_a_new_port_pass_to_the_other_side() {
 }
 
 #[test]
+fn requests_within_the_call_are_answered_by_the_other_side() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    for (number, method) in (1..).zip(["INFO", "MESSAGE", "OPTIONS", "FROBNICATE"]) {
+        call.alice.send(&call.alice.text(&call.of_alice(method, number)));
+        let carried = gets(call.bob, method);
+        assert_eq!(carried.one("Call-ID"), call.far.one("Call-ID"));
+        call.bob.respond(&carried, 202, "");
+        assert_eq!(call.alice.answer().status(), 202, "{method}");
+    }
+    let refusal = call.alice.ask(&call.of_alice("REFER", 5));
+    assert!(refusal.status() == 405 && refusal.one("Allow").contains("INVITE"), "{}", refusal.0);
+    call.end();
+}
+
+#[test]
 fn a_call_moves_with_its_bucket() {
     let site = bridge("server.shards = 2\n", "");
     let bob = registered(&site);
