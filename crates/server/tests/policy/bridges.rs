@@ -300,7 +300,7 @@ fn a_caller_that_gives_up_and_a_busy_callee_leave_nothing() {
     assert_eq!((refusal.status(), refusal.one("Reason")), (486, "Q.850;cause=17"));
     assert_eq!(site.media_orders(), []);
     let record = record(&site);
-    assert_eq!((&*record.outcome, record.status), ("failed", 486));
+    assert_eq!((&*record.outcome, record.status), ("missed", 486));
 }
 
 #[test]
