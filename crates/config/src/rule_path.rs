@@ -41,7 +41,7 @@ impl Codec {
         codecs.iter().map(|codec| codec.0.clone()).collect()
     }
 
-    /// Tells whether both names can mean one format of sound; without sound are telephone events and comfort noise.
+    /// Tells whether both names can mean one format of sound. Telephone events and comfort noise are none.
     pub(super) fn has_sound_of(&self, other: &Self) -> bool {
         let (Self(one), Self(other)) = (self, other);
         let is_silent = ["telephone-event", "CN"].iter().any(|name| one.encoding.eq_ignore_ascii_case(name));
