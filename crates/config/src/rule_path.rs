@@ -5,18 +5,12 @@ use strowger_core::b2bua::negotiation::CodecName;
 use super::key::{Text, words};
 
 words! {
-    /// Media type of a stream beside audio (RFC 8866 section 5.14).
+    /// Media type of an RTP stream beside audio (RFC 8866 section 5.14).
     pub enum MediaType {
         /// Moving pictures.
         Video = "video",
-        /// Fax by T.38.
-        Image = "image",
         /// Real-time text (RFC 4103).
         Text = "text",
-        /// Data of an application, such as floor control (RFC 8856).
-        Application = "application",
-        /// Messages of a session (RFC 4975).
-        Message = "message",
     }
 }
 
