@@ -201,6 +201,8 @@ impl UserAgent {
         if first {
             self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
+        } else if by == Ending::Cancelled {
+            self.events.push(Event::Withdrawn { call: CallKey(id) });
         }
     }
 

@@ -51,7 +51,7 @@ impl Engine {
                 }
             }),
             // A refresh of the session, which the user agent has answered or made.
-            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } => (),
+            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } | Event::Withdrawn { .. } => (),
             // Requests go to the source of the INVITE.
             Event::Unresolved { .. } => (),
             // An endpoint rings nowhere, makes no call and no registration.

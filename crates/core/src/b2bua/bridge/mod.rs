@@ -48,6 +48,12 @@
 //! | re-INVITE without offer | up | re-INVITE without offer; the offer goes into the 200, the answer into the ACK |
 //! | change while a change of either side is open | any | 491 |
 //! | change | 491 | 491 |
+//! | change | 405 or 501 to our UPDATE | the same offer in a re-INVITE, if the call is up, and no UPDATE to this side any more; else 500 with Retry-After |
+//! | offer of the bridge's own | 491 | the same offer once more after the wait of RFC 3261 section 14.1 |
+//! | CANCEL of a re-INVITE | any | 487; CANCEL; if its 2xx crosses the CANCEL, an offer repeats the agreed description |
+//! | offer that moves a stream to the other IP family | any | 488 with Warning 301, unless the stream has a place of this family here |
+//! | offer of `image udptl`, `video` or another type than audio | policies list the type | passed on, T.38 as datagrams |
+//! | the same | they do not | port 0, or 488 if no other stream passes |
 //! | INFO, MESSAGE, OPTIONS, unknown method | any | the same method; its final response goes back, 401 and 407 as 403 |
 //! | such a request with SDP, SIP or several parts as its body | any | 415 |
 //! | REFER, SUBSCRIBE, PUBLISH, REGISTER | any | 405 |
@@ -62,6 +68,7 @@
 //! | pair, leg, stage; open exchanges | `pair.rs`; `exchange.rs`, `Exchange` |
 //! | first INVITE: responses, forks | `setup.rs` |
 //! | change of the session; offer, answer | `exchange.rs`; `description.rs` |
+//! | sides that are out of step: glare, CANCEL, no UPDATE | `renewal.rs` |
 //! | other requests | `carried_request.rs` |
 //! | end of a pair | `release.rs` |
 //! | header fields that pass | `passed_headers.rs` |
@@ -75,6 +82,7 @@ mod moves;
 mod pair;
 mod passed_headers;
 mod release;
+mod renewal;
 mod settings;
 mod setup;
 
@@ -252,6 +260,7 @@ fn call_of(event: &Event) -> Option<CallKey> {
         | Event::Acknowledged { call, .. }
         | Event::Confirmed { call, .. }
         | Event::Offered { call, .. }
+        | Event::Withdrawn { call }
         | Event::Changed { call, .. }
         | Event::Unchanged { call, .. }
         | Event::Refreshed { call }

@@ -66,8 +66,12 @@ pub(super) struct Leg {
     /// Call; `None` before it is made and after its end.
     pub(super) call: Option<CallKey>,
     pub(super) media: LegMedia,
-    /// Set if its party allows UPDATE.
+    /// Set if its party allows UPDATE, as it says.
     pub(super) updates: bool,
+    /// Set if it has refused an UPDATE as an unknown method.
+    pub(super) refuses_updates: bool,
+    /// Set if our last offer to it was an UPDATE.
+    pub(super) was_updated: bool,
 }
 
 /// Stage of a pair.
@@ -104,6 +108,8 @@ pub(super) struct Pair {
     /// Offers of the far side that wait for the end of the exchange.
     pub(super) waiting: VecDeque<WaitingOffer>,
     pub(super) carried: Vec<CarriedRequest>,
+    /// Side that is offered the description of the other side again, and the moment.
+    pub(super) renewal: Option<(Side, u64)>,
     /// Streams that the owner knows.
     pub(super) streams: Vec<Option<BridgedStream>>,
     /// Timer, and the moment of its end.
@@ -155,7 +161,12 @@ pub(super) const NO_DIALOG: u16 = u16::MAX;
 
 impl Leg {
     fn new(call: Option<CallKey>, media: LegMedia, updates: bool) -> Self {
-        Self { call, media, updates }
+        Self { call, media, updates, refuses_updates: false, was_updated: false }
+    }
+
+    /// Tells whether an UPDATE may be sent to this leg (RFC 3311 section 5.1).
+    pub(super) fn can_update(&self) -> bool {
+        self.updates && !self.refuses_updates
     }
 }
 
@@ -185,6 +196,7 @@ impl Pair {
             exchange: None,
             waiting: VecDeque::new(),
             carried: Vec::new(),
+            renewal: None,
             streams: Vec::new(),
             timer: (Stamp::NONE, None),
         }
@@ -228,7 +240,8 @@ impl Pair {
         };
         let exchange = self.exchange.as_ref().map(Exchange::until);
         let waiting = self.waiting.iter().map(|offer| offer.until);
-        stage.into_iter().chain(exchange).chain(waiting).min()
+        let renewal = self.renewal.map(|(_, at)| at);
+        stage.into_iter().chain(exchange).chain(waiting).chain(renewal).min()
     }
 
     /// Returns the ends of all waits of this pair.
@@ -239,7 +252,8 @@ impl Pair {
         };
         let exchange = self.exchange.as_mut().map(Exchange::until_mut);
         let waiting = self.waiting.iter_mut().map(|offer| &mut offer.until);
-        stage.into_iter().chain(exchange).chain(waiting)
+        let renewal = self.renewal.as_mut().map(|(_, at)| at);
+        stage.into_iter().chain(exchange).chain(waiting).chain(renewal)
     }
 
     /// Returns the cause of the end.
@@ -275,7 +289,7 @@ impl Pair {
         let described = self.forks.described.map(|_| NO_DIALOG);
         self.forks = Forks { described, ..Forks::new(self.far.media.state.clone()) };
         self.waiting.clear();
-        self.far.updates = false;
+        (self.far.updates, self.far.refuses_updates) = (false, false);
     }
 
     /// Handles an event of one of the two calls.
@@ -322,7 +336,8 @@ impl Pair {
                 let body = text(body);
                 self.answer_received(cx, side, &body);
             }
-            Event::Unchanged { status, .. } => self.change_refused(cx, side, status, facts),
+            Event::Withdrawn { .. } => self.withdrawn(cx, side),
+            Event::Unchanged { status, wait, .. } => self.change_refused(cx, side, status, wait, facts),
             Event::Request { request, method, body, .. } => {
                 let body = text(body);
                 self.carry(cx, side, request, method, &body, facts);
@@ -341,9 +356,12 @@ impl Pair {
         }
     }
 
-    /// Ends both calls if a wait has lasted for too long.
+    /// Ends both calls if a wait has lasted for too long. Makes a renewal that is due.
     pub(super) fn expire(&mut self, cx: &mut Context<'_, '_>) {
         let now = cx.round.now.mono;
+        if let Some((side, _)) = self.renewal.take_if(|(_, at)| *at <= now) {
+            self.renew(cx, side);
+        }
         if self.until().is_none_or(|until| until > now) {
             return;
         }

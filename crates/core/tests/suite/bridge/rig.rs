@@ -27,6 +27,8 @@ pub(crate) struct Bridged {
     pub(crate) bridge: Rc<RefCell<Bridge>>,
     /// Account of the next far calls.
     pub(crate) account: Rc<Cell<Option<AccountKey>>>,
+    /// Policy of both legs of the next calls.
+    pub(crate) policy: Rc<RefCell<LegPolicy>>,
     /// Number of moves.
     shard: u8,
 }
@@ -53,11 +55,11 @@ pub(crate) fn held_by_address(phone: usize, version: u32) -> Vec<u8> {
     text.replace(&format!("c=IN IP4 127.0.0.{}", phone + 1), "c=IN IP4 0.0.0.0").into_bytes()
 }
 
-fn media(session_id: u64, port: u16) -> LegMedia {
+fn media(session_id: u64, port: u16, policy: &LegPolicy) -> LegMedia {
     let address = "127.0.0.2".parse().expect("an address");
     LegMedia {
         state: LegState::new(session_id, address),
-        policy: Arc::new(LegPolicy::default()),
+        policy: Arc::new(policy.clone()),
         places: Arc::new([LocalStream { address, port }]),
     }
 }
@@ -78,7 +80,9 @@ impl Bridged {
         let mut net = Net::new(settings);
         let bridge = Rc::new(RefCell::new(Bridge::new(BridgeSettings::default())));
         let account = Rc::new(Cell::new(None));
+        let policy = Rc::new(RefCell::new(LegPolicy::default()));
         let (own, own_account, far) = (Rc::clone(&bridge), Rc::clone(&account), far_call(&net, far));
+        let own_policy = Rc::clone(&policy);
         let phone = &mut net.phones[BRIDGE];
         phone.auto_answer = false;
         phone.owner = Some(Box::new(move |agent: &mut UserAgent, round: &mut Round<'_>, event: &Event| {
@@ -86,14 +90,15 @@ impl Bridged {
             if let Event::Invited { call: near, .. } = *event {
                 let invite = agent.message().to_vec();
                 let far = Invite { account: own_account.get(), ..far };
-                let (near_media, far_media) = (media(1, 50_000), media(2, 60_000));
+                let policy = own_policy.borrow();
+                let (near_media, far_media) = (media(1, 50_000, &policy), media(2, 60_000, &policy));
                 let call = BridgedCall { near, invite: &invite, far, near_media, far_media };
                 bridge.start(agent, round, call);
             } else {
                 bridge.handle(agent, round, event);
             }
         }));
-        Self { net, bridge, account, shard: 0 }
+        Self { net, bridge, account, policy, shard: 0 }
     }
 
     /// Lets this number of milliseconds pass.
