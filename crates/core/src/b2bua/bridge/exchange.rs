@@ -77,7 +77,7 @@ impl Pair {
                     self.select(number);
                 }
             }
-            Stage::Inviting { .. } | Stage::Redirected { .. } | Stage::Torn => {
+            Stage::Inviting { .. } | Stage::Redirected { .. } | Stage::Alone { .. } | Stage::Torn => {
                 return self.refuse(cx, side, reply, 500, LATER);
             }
             Stage::Ending(_) => return self.refuse(cx, side, reply, 487, b""),
@@ -270,11 +270,14 @@ impl Pair {
     }
 
     /// Sends an answer to the side that has offered; [`Reply::Answer`] also carries an offer to a side that asked for one.
-    fn send_answer(&self, cx: &mut Context<'_, '_>, to: Side, reply: Reply, answer: &[u8]) {
+    fn send_answer(&mut self, cx: &mut Context<'_, '_>, to: Side, reply: Reply, answer: &[u8]) {
         let Some(call) = self.call(to) else { return };
         let content = Content { body: answer, ..Content::default() };
         match reply {
-            Reply::Answer => cx.agent.answer(cx.round, call, content),
+            Reply::Answer => {
+                cx.agent.answer(cx.round, call, content);
+                self.finish_replacement(cx, to);
+            }
             Reply::Update(leg) => cx.agent.answer_update(cx.round, LegKey { call, leg: Some(leg) }, content),
             Reply::Prack(leg) => {
                 // Without such a dialog, the response came from a branch of the fork that has lost.
@@ -291,7 +294,13 @@ impl Pair {
         leg.media.state.refuse_offer();
         let Some(call) = leg.call else { return };
         match reply {
-            Reply::Answer => cx.agent.reject_with(cx.round, call, status, headers),
+            Reply::Answer => {
+                // A 491 is for changes of a call; this may be the INVITE of a new party.
+                let is_busy = status == 491 && self.is_replacing(to);
+                let (status, headers) = if is_busy { (500, LATER) } else { (status, headers) };
+                cx.agent.reject_with(cx.round, call, status, headers);
+                self.give_back(cx, to);
+            }
             Reply::Update(leg) => {
                 cx.agent.reject_update_with(cx.round, LegKey { call, leg: Some(leg) }, status, headers);
             }

@@ -9,6 +9,8 @@ use super::carried_request::CarriedRequest;
 use super::event::BridgeEnd;
 use super::exchange::{Exchange, WaitingOffer};
 use super::passed_headers::Facts;
+use super::replacement::Replaced;
+use super::transfer::Transfer;
 use super::{BridgeEvent, Context, PairKey};
 use crate::b2bua::negotiation::{BridgedStream, LegPolicy, LegState, LocalStream, bridged_streams};
 use crate::timer::Stamp;
@@ -83,10 +85,21 @@ pub(super) enum Stage {
     Redirected { until: u64 },
     /// The far INVITE was answered.
     Up,
+    /// The side `by` has hung up, and the other one is in a transfer, or waits for a new party until `until`.
+    Alone { by: Side, until: u64 },
     /// A call of the pair has not moved with the pair, so the other one ends at once.
     Torn,
     /// A side has ended; the other one is being ended.
     Ending(BridgeEnd),
+}
+
+impl Stage {
+    fn until_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            Self::Inviting { until } | Self::Redirected { until } | Self::Alone { until, .. } => Some(until),
+            Self::Up | Self::Torn | Self::Ending(_) => None,
+        }
+    }
 }
 
 /// Early dialog of the far side that is not the current one.
@@ -110,6 +123,10 @@ pub(super) struct Pair {
     pub(super) carried: Vec<CarriedRequest>,
     /// Side that is offered the description of the other side again, and the moment.
     pub(super) renewal: Option<(Side, u64)>,
+    pub(super) transfers: Vec<Transfer>,
+    /// Side whose place a new party is to take, since a REFER in another pair names its dialog, and the end of the wait.
+    pub(super) expected: Option<(Side, u64)>,
+    pub(super) replaced: Option<Box<Replaced>>,
     /// Streams that the owner knows.
     pub(super) streams: Vec<Option<BridgedStream>>,
     /// Timer, and the moment of its end.
@@ -150,7 +167,7 @@ pub(super) struct Forks {
 }
 
 impl Forks {
-    fn new(base: LegState) -> Self {
+    pub(super) fn new(base: LegState) -> Self {
         let (others, answers, numbers) = (Vec::new(), Vec::new(), Vec::new());
         Self { base, current: None, others, answers, numbers, described: None }
     }
@@ -160,7 +177,7 @@ impl Forks {
 pub(super) const NO_DIALOG: u16 = u16::MAX;
 
 impl Leg {
-    fn new(call: Option<CallKey>, media: LegMedia, updates: bool) -> Self {
+    pub(super) fn new(call: Option<CallKey>, media: LegMedia, updates: bool) -> Self {
         Self { call, media, updates, refuses_updates: false, was_updated: false }
     }
 
@@ -197,6 +214,9 @@ impl Pair {
             waiting: VecDeque::new(),
             carried: Vec::new(),
             renewal: None,
+            transfers: Vec::new(),
+            expected: None,
+            replaced: None,
             streams: Vec::new(),
             timer: (Stamp::NONE, None),
         }
@@ -232,7 +252,7 @@ impl Pair {
     /// Returns the moment at which the first wait of this pair has lasted for too long.
     pub(super) fn until(&self) -> Option<u64> {
         let stage = match self.stage {
-            Stage::Inviting { until } | Stage::Redirected { until } => Some(until),
+            Stage::Inviting { until } | Stage::Redirected { until } | Stage::Alone { until, .. } => Some(until),
             // The agent ends each of its calls in bounded time.
             Stage::Ending(_) => return None,
             Stage::Up => None,
@@ -246,14 +266,14 @@ impl Pair {
 
     /// Returns the ends of all waits of this pair.
     pub(super) fn untils_mut(&mut self) -> impl Iterator<Item = &mut u64> {
-        let stage = match &mut self.stage {
-            Stage::Inviting { until } | Stage::Redirected { until } => Some(until),
-            Stage::Up | Stage::Torn | Stage::Ending(_) => None,
-        };
+        let replaced = self.replaced.iter_mut().map(|replaced| &mut replaced.stage);
+        let stages = std::iter::once(&mut self.stage).chain(replaced).filter_map(Stage::until_mut);
         let exchange = self.exchange.as_mut().map(Exchange::until_mut);
         let waiting = self.waiting.iter_mut().map(|offer| &mut offer.until);
         let renewal = self.renewal.as_mut().map(|(_, at)| at);
-        stage.into_iter().chain(exchange).chain(waiting).chain(renewal)
+        let transfers = self.transfers.iter_mut().map(|transfer| &mut transfer.until);
+        let expected = self.expected.as_mut().map(|(_, until)| until);
+        stages.chain(exchange).chain(waiting).chain(renewal).chain(transfers).chain(expected)
     }
 
     /// Returns the cause of the end.
@@ -293,7 +313,18 @@ impl Pair {
     }
 
     /// Handles an event of one of the two calls.
-    pub(super) fn handle(&mut self, cx: &mut Context<'_, '_>, side: Side, leg: u16, event: &Event, facts: &Facts) {
+    pub(super) fn handle(
+        &mut self,
+        cx: &mut Context<'_, '_>,
+        side: Side,
+        call: Option<CallKey>,
+        leg: u16,
+        event: &Event,
+        facts: &Facts,
+    ) {
+        if self.handle_replaced(cx, call, leg, event) {
+            return;
+        }
         if let Some(allows) = facts.allows_update
             && !matches!(event, Event::Reply { .. })
         {
@@ -368,6 +399,7 @@ impl Pair {
         let (by, status) = match self.stage {
             Stage::Redirected { .. } => (BridgeEnd::TimedOut, 480),
             Stage::Torn => (BridgeEnd::Torn, 500),
+            Stage::Alone { by, .. } => (BridgeEnd::Side(by), 480),
             Stage::Inviting { .. } | Stage::Up | Stage::Ending(_) => (BridgeEnd::TimedOut, 408),
         };
         self.release(cx, by, status, b"Reason: SIP;cause=408\r\n");

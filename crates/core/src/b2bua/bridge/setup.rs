@@ -15,7 +15,7 @@ impl Pair {
     pub(super) fn start(&mut self, cx: &mut Context<'_, '_>, invite: &Facts, offer: &[u8], far: &Invite<'_>) {
         self.invite.has_offer = !offer.is_empty();
         if invite.has_replaces {
-            // RFC 3891 section 3: no dialog of ours is found by it.
+            // RFC 3891 section 3: the owner has found no dialog.
             return self.release(cx, BridgeEnd::Refused(481), 481, b"");
         }
         let description = if self.invite.has_offer { self.offer(Side::Near, offer) } else { Ok(Vec::new()) };

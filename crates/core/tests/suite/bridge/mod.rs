@@ -9,3 +9,4 @@ mod moves;
 mod renewals;
 mod requests;
 mod rig;
+mod transfers;
