@@ -48,7 +48,7 @@ impl Engine {
                 }
             }),
             // A refresh of the session, which the user agent has answered or made.
-            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } => (),
+            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } | Event::Withdrawn { .. } => (),
             // Requests go to the source of the INVITE.
             Event::Unresolved { .. } => (),
             // An endpoint rings nowhere and makes no call; the bridge takes the events of the calls that it makes.
