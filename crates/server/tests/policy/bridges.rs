@@ -300,7 +300,7 @@ fn a_caller_that_gives_up_and_a_busy_callee_leave_nothing() {
     assert_eq!((refusal.status(), refusal.one("Reason")), (486, "Q.850;cause=17"));
     assert_eq!(site.media_orders(), []);
     let record = record(&site);
-    assert_eq!((&*record.outcome, record.status), ("failed", 486));
+    assert_eq!((&*record.outcome, record.status), ("missed", 486));
 }
 
 #[test]
@@ -375,6 +375,23 @@ fn a_hold_and_a_new_port_pass_to_the_other_side() {
     let far = stream.far.expect("a far side");
     assert_eq!((same, stream.near.rtp), (key, at(4_002)));
     assert_eq!((stream.near.sends, stream.near.receives, far.sends, far.receives), (true, false, false, true));
+    call.end();
+}
+
+#[test]
+fn requests_within_the_call_are_answered_by_the_other_side() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    for (number, method) in (1..).zip(["INFO", "MESSAGE", "OPTIONS", "FROBNICATE"]) {
+        call.alice.send(&call.alice.text(&call.of_alice(method, number)));
+        let carried = gets(call.bob, method);
+        assert_eq!(carried.one("Call-ID"), call.far.one("Call-ID"));
+        call.bob.respond(&carried, 202, "");
+        assert_eq!(call.alice.answer().status(), 202, "{method}");
+    }
+    let refusal = call.alice.ask(&call.of_alice("REFER", 5));
+    assert!(refusal.status() == 405 && refusal.one("Allow").contains("INVITE"), "{}", refusal.0);
     call.end();
 }
 
