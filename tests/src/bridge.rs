@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::dialog::{End, contact};
+use crate::dialog::{End, answer_to, contact};
 use crate::server::{Server, Setup};
-use crate::text::{Request, respond, status, unique};
+use crate::text::{Request, field, respond, status, unique};
 use crate::wire::{Transport, Wire};
 
 /// Time limit of each step.
@@ -121,7 +121,11 @@ impl Bridged {
             if let Some(got) = callee.request("INVITE", TURN) {
                 break got;
             }
-            if let Some(refusal) = caller.final_response(TURN) {
+            let is_of_invite = |answer: &Vec<u8>| {
+                field(answer, "Call-ID").as_deref() == Some(&invite.call_id)
+                    && field(answer, "CSeq") == Some(format!("{} INVITE", invite.cseq))
+            };
+            if let Some(refusal) = caller.final_response(TURN).filter(is_of_invite) {
                 caller.send(&invite.ack(&refusal).bytes()).expect("the server takes messages");
                 return Err(refusal);
             }
@@ -130,7 +134,7 @@ impl Bridged {
         let (tag, line) = (unique("callee"), [contact("callee", callee)]);
         callee.send(&respond(&got, 180, &tag, &line)).expect("the server takes messages");
         callee.send(&described(&respond(&got, 200, &tag, &line), answer)).expect("the server takes messages");
-        let accepted = caller.final_response(STEP).expect("the call is answered");
+        let accepted = answer_to(invite, caller, 200).expect("the call is answered");
         assert_eq!(status(&accepted), Some(200), "{}", String::from_utf8_lossy(&accepted));
         let mut near = End::caller(invite, &accepted);
         let ack = Request { cseq: invite.cseq, ..near.request("ACK") };

@@ -19,11 +19,16 @@ const TICKS: u32 = 160;
 /// Rule of the echo.
 const RULE: &str = "[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"";
 
-/// Returns the settings of a server with an echo, whose media are at these ports of an address. It ends a call after five
+/// Returns the settings of a server of one shard with an echo, whose media are at these ports of an address. It ends a call after five
 /// seconds without media.
 pub fn setup(ip: &str, ports: &str) -> Setup {
+    with_echo(Setup::on(&[Transport::Udp]).open_registrar().with("server.shards = 1"), ip, ports)
+}
+
+/// Adds an echo as [`setup`] has it.
+pub fn with_echo(setup: Setup, ip: &str, ports: &str) -> Setup {
     let media = format!("media.addresses = [\"{ip}\"]\nmedia.ports = \"{ports}\"\nmedia.timeout = \"5s\"");
-    Setup::on(&[Transport::Udp]).open_registrar().with("server.shards = 1").with(&media).with(RULE)
+    setup.with(&media).with(RULE)
 }
 
 /// Returns a document of the generator that calls the echo, plays `sound.raw` for this time, and hangs up.
@@ -109,6 +114,11 @@ impl Caller {
         bytes.extend([octet; TICKS as usize]);
         self.sequence = sequence.wrapping_add(1);
         self.media.send_to(&bytes, self.server_media).expect("it is sent");
+    }
+
+    /// Moves the sequence number of the next packet by this many, back too.
+    pub const fn skip(&mut self, packets: i16) {
+        self.sequence = self.sequence.wrapping_add_signed(packets);
     }
 
     /// Returns the first octet of the next packet, or `None` if none comes within this time.

@@ -218,6 +218,32 @@ fn the_border_hides_the_office_and_takes_the_next_gateway() {
 }
 
 #[test]
+fn failures_and_limits_of_a_rule_hold_for_a_bridged_call() {
+    let at = beside(83);
+    let tables = format!(
+        "[[failure]]\nname = \"mailbox\"\nstatuses = [\"404\", \"480\"]\nto = [\"sip:mailbox@{at}\"]\n\
+         [[call_limit]]\nname = \"one\"\nmost = 1\nstatus = 486"
+    );
+    let keys = "on_failure = [\"mailbox\"]\ncall_limits = [\"one\"]";
+    let server = setup("127.0.0.82", "22000-22199", keys).with(&tables).start();
+    let (mut caller, mut mailbox) = (party(&server, "127.0.0.84"), gateway(&server, at));
+    // Carol has no phone.
+    let to_carol = |wire: &Wire| invite("sip:carol@example.org", wire, &description(wire, &audio(40_000)));
+    let first = to_carol(&caller);
+    let mut taken = call(&mut caller, &mut mailbox, &first);
+    assert_eq!(request_uri(&taken.invite), format!("sip:mailbox@{at}"));
+    // The call counts once, and one more is one too many.
+    let (second, answer) = (to_carol(&caller), description(&mailbox, &audio(50_000)));
+    let refusal = Bridged::set_up(&mut caller, &mut mailbox, &second, &answer).err().expect("the limit is full");
+    assert_eq!(status(&refusal), Some(486));
+    arrives(&mut caller, &mut mailbox, &taken.near.request("BYE"), &[]);
+    assert!(wait::until(SOON, || control::json(&server, &["calls", "list"]) == json!([])), "{}", server.log());
+    let third = to_carol(&caller);
+    let mut again = call(&mut caller, &mut mailbox, &third);
+    arrives(&mut mailbox, &mut caller, &again.far.request("BYE"), &[]);
+}
+
+#[test]
 fn sipp_calls_sipp_through_a_bridge() {
     if !have(&[SIPP]) {
         return;

@@ -69,7 +69,10 @@ fn concrete(name: &str) -> String {
         "sent.METHOD" => "sent.invite".into(),
         "received.METHOD" => "received.bye".into(),
         "resent.METHOD" => "resent.invite".into(),
-        name => name.strip_suffix(".p95").map_or_else(|| name.to_owned(), |delay| format!("{delay}.max")),
+        name => {
+            let delay = name.strip_suffix(".p95").or_else(|| name.strip_suffix(".p1"));
+            delay.map_or_else(|| name.to_owned(), |delay| format!("{delay}.max"))
+        }
     }
 }
 

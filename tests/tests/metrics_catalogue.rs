@@ -14,6 +14,7 @@ mod passwords;
 mod process;
 mod refusals;
 mod shards;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -147,6 +148,7 @@ fn every_metric_moves_by_as_much_as_it_should() {
         gateways::SCENES,
         process::SCENES,
         shards::SCENES,
+        streams::SCENES,
     ];
     together(&scenes.concat());
     if std::env::var_os("CASE").is_some_and(|case| !case.is_empty()) {

@@ -74,6 +74,7 @@ fn cdr(number: u64) -> Box<Row> {
         codecs: "PCMA,PCMU".into(),
         far_call_id: String::new(),
         fields: Vec::new(),
+        media: [None; 2],
     }))
 }
 

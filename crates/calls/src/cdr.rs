@@ -80,7 +80,7 @@ pub(crate) struct Account {
     of_call: u8,
     /// Texts in one piece of memory, since there is one account for each call. Name and value of each field follow the
     /// named texts.
-    texts: Texts,
+    pub(crate) texts: Texts,
 }
 
 /// Size of an account in bytes: a size class of the allocator.
@@ -96,7 +96,9 @@ const SOURCE: usize = 5;
 const TRANSPORT: usize = 6;
 const GATEWAY: usize = 7;
 const ACCOUNT: usize = 8;
-const FIELDS: usize = 9;
+/// Report about the media in bytes, see `media.rs`; empty: none.
+pub(crate) const MEDIA: usize = 9;
+const FIELDS: usize = 10;
 
 /// Position of the Call-ID of the far leg in [`CallNames`].
 const FAR_CALL_ID: usize = 3;
@@ -202,6 +204,7 @@ impl Account {
             facts.transport,
             String::new(),
             facts.account,
+            String::new(),
         ];
         let fields = facts.fields.as_flattened();
         let texts: SmallVec<[&[u8]; 16]> = named.iter().chain(fields).map(String::as_bytes).collect();
@@ -445,6 +448,7 @@ impl Account {
             codecs: self.text(CODECS),
             far_call_id: self.masks().addresses(&kept(names[FAR_CALL_ID])),
             fields: self.fields(),
+            media: self.media(),
         }))
     }
 

@@ -7,6 +7,7 @@ use crate::environment::Environment;
 use crate::table::CallTable;
 use crate::times::moment;
 use strowger_core::Now;
+use strowger_store::accounting::PartyMedia;
 
 /// Maximum number of slots that are examined for one page.
 const LOOKS: u32 = 1_024;
@@ -41,6 +42,10 @@ pub struct CallView {
     pub answered: Option<u64>,
     /// Dialogs of the callees that rang or answered and have not ended.
     pub dialogs: Vec<DialogView>,
+    /// Quality of the media of caller and callee, in the view of a single call, as far as it is known.
+    pub media: PartyMedia,
+    /// Set if their media thread was just asked for it.
+    pub awaits_media: bool,
 }
 
 /// Dialog of a tracked call.
@@ -108,6 +113,8 @@ impl Call {
             age: age(self.began),
             answered: dialogs.iter().filter_map(|dialog| dialog.answered).max(),
             dialogs,
+            media: [None; 2],
+            awaits_media: false,
         }
     }
 }
@@ -133,9 +140,11 @@ impl CallTable {
         page
     }
 
-    /// Returns the tracked call with this id.
+    /// Returns the tracked call with this id. It has the quality of its media if their session has ended.
     pub fn show_call(&self, now: Now, id: u64) -> Option<CallView> {
-        self.get(id).filter(|call| call.tracked).map(|call| call.view(now))
+        let call = self.get(id).filter(|call| call.tracked)?;
+        let media = call.account.as_ref().map_or([None; 2], |account| account.media());
+        Some(CallView { media, ..call.view(now) })
     }
 
     /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. The requests are

@@ -15,10 +15,10 @@ use crate::table::{CallTable, Ended};
 use crate::times::moment;
 use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
-use strowger_store::accounting::Row;
+use strowger_store::accounting::{PartyMedia, Row};
 
 /// Format version of kept calls. Each change of the format needs a new number.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 
 /// Bytes before the call: the version, and the moment of writing in milliseconds since 1970.
 const HEAD: usize = 1 + 8;
@@ -92,22 +92,66 @@ impl CallTable {
         self.changed = changed;
     }
 
-    /// Emits the rows of ended calls, and the end of their kept state.
+    /// Emits the rows of ended calls, and the end of their kept state. A call that awaits a report about its media waits.
     pub fn close_accounts(&mut self, now: Now) {
-        for Ended { key, is_kept, was_tracked, account, texts } in self.ended.drain(..) {
-            if was_tracked {
-                self.settings.ended.note(key, now);
+        // The list keeps its memory.
+        let mut all = std::mem::take(&mut self.ended);
+        for ended in all.drain(..) {
+            if ended.was_tracked {
+                self.settings.ended.note(ended.key, now);
             }
-            let rows: Vec<Box<Row>> = account.into_iter().flat_map(|account| account.close(names(&texts))).collect();
-            match (is_kept, rows.is_empty()) {
-                (true, true) => self.effects.push(CallEffect::DeleteCall { call: key }),
-                (true, false) => {
-                    self.effects.push(CallEffect::FinishCall { call: key, rows: Row::write_all(&rows).into() });
-                }
-                (false, _) => (),
+            if ended.account.as_ref().is_some_and(|account| account.awaits_media()) {
+                self.unreported.push(now.mono, ended);
+            } else {
+                self.close_account(ended);
             }
-            self.effects.extend(rows.into_iter().map(CallEffect::Account));
         }
+        self.ended = all;
+    }
+
+    fn close_account(&mut self, Ended { key, is_kept, account, texts, .. }: Ended) {
+        let rows: Vec<Box<Row>> = account.into_iter().flat_map(|account| account.close(names(&texts))).collect();
+        match (is_kept, rows.is_empty()) {
+            (true, true) => self.effects.push(CallEffect::DeleteCall { call: key }),
+            (true, false) => {
+                self.effects.push(CallEffect::FinishCall { call: key, rows: Row::write_all(&rows).into() });
+            }
+            (false, _) => (),
+        }
+        self.effects.extend(rows.into_iter().map(CallEffect::Account));
+    }
+
+    /// Notes that the media session of a call is being closed: the rows of the call wait for [`CallTable::media_ended`], for a second after its
+    /// end at most.
+    pub fn await_media(&mut self, key: u64) {
+        if let Some((account, _)) = self.account(key) {
+            account.await_media();
+            self.has_changed(key);
+        }
+    }
+
+    /// Takes the quality of the media of a call, by party, after the end of its media session. The rows of a call that has ended follow.
+    pub fn media_ended(&mut self, key: u64, media: PartyMedia) {
+        if let Some(mut ended) = self.unreported.take(key) {
+            if let Some(account) = &mut ended.account {
+                account.media_ended(media);
+            }
+            self.close_account(ended);
+        } else if let Some((account, _)) = self.account(key) {
+            account.media_ended(media);
+            self.has_changed(key);
+        }
+    }
+
+    /// Emits the rows of ended calls without a report about their media, if they wait no longer at `now`, in milliseconds. Returns whether
+    /// there were any.
+    pub fn close_unreported(&mut self, now: u64) -> bool {
+        let mut is_any = false;
+        while let Some(ended) = self.unreported.take_due(now) {
+            is_any = true;
+            self.close_account(ended);
+        }
+        is_any
     }
 
     /// Continues the calls of an earlier process, and asks their parties soon whether the calls still exist. Returns
@@ -133,8 +177,9 @@ impl CallTable {
 
 impl CallTable {
     /// Writes rows without an end for the calls that continue when the process ends. Kept calls continue in the next
-    /// process.
+    /// process. Rows of ended calls wait for no report any more.
     pub fn cut_off_accounts(&mut self, now: Now) {
+        self.close_unreported(u64::MAX);
         self.keep_changed(now);
         let cut_off = self.take_accounts(|account, names| account.cut_off(names));
         self.effects.extend(cut_off.into_iter().map(CallEffect::Account));

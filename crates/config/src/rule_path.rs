@@ -5,18 +5,12 @@ use strowger_core::b2bua::negotiation::CodecName;
 use super::key::{Text, words};
 
 words! {
-    /// Media type of a stream beside audio (RFC 8866 section 5.14).
+    /// Media type of an RTP stream beside audio (RFC 8866 section 5.14).
     pub enum MediaType {
         /// Moving pictures.
         Video = "video",
-        /// Fax by T.38.
-        Image = "image",
         /// Real-time text (RFC 4103).
         Text = "text",
-        /// Data of an application, such as floor control (RFC 8856).
-        Application = "application",
-        /// Messages of a session (RFC 4975).
-        Message = "message",
     }
 }
 
@@ -41,7 +35,7 @@ impl Codec {
         codecs.iter().map(|codec| codec.0.clone()).collect()
     }
 
-    /// Tells whether both names can mean one format of sound; without sound are telephone events and comfort noise.
+    /// Tells whether both names can mean one format of sound. Telephone events and comfort noise are none.
     pub(super) fn has_sound_of(&self, other: &Self) -> bool {
         let (Self(one), Self(other)) = (self, other);
         let is_silent = ["telephone-event", "CN"].iter().any(|name| one.encoding.eq_ignore_ascii_case(name));

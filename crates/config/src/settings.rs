@@ -110,8 +110,8 @@ impl Config {
         }
     }
 
-    /// Returns the settings of the user agent: of the calls that this server answers itself. It answers or refuses each INVITE at once, so it
-    /// sends no 100.
+    /// Returns the settings of the user agent: of the calls that this server answers itself, and of those that it bridges. It sends no 100: the
+    /// first INVITE is answered at once, or has got one. Requests of other methods are left to its owner, since a bridge carries them over.
     pub fn agent_settings(&self) -> UserAgentSettings {
         let (dialogs, timer) = (&self.dialogs, SessionTimerSettings::default());
         let session_timer = SessionTimerSettings {
@@ -129,6 +129,7 @@ impl Config {
             timers: self.timer_settings(),
             trying: false,
             capabilities,
+            other_methods: true,
             ..UserAgentSettings::default()
         }
     }

@@ -136,7 +136,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// Statistics that reports show.
+    /// Statistics that reports show of times, of which the long ones are bad.
     pub const SHOWN: &'static [Self] = &[
         Self::Count,
         Self::Mean,
@@ -147,6 +147,21 @@ impl Statistic {
         Self::Percentile(99.0),
         Self::Percentile(99.9),
         Self::Percentile(99.99),
+        Self::Most,
+        Self::Deviation,
+    ];
+
+    /// Statistics that reports show of scores, of which the low ones are bad: the percentiles of [`Self::SHOWN`] from the other end.
+    pub const SHOWN_OF_SCORES: &'static [Self] = &[
+        Self::Count,
+        Self::Mean,
+        Self::Least,
+        Self::Percentile(50.0),
+        Self::Percentile(10.0),
+        Self::Percentile(5.0),
+        Self::Percentile(1.0),
+        Self::Percentile(0.1),
+        Self::Percentile(0.01),
         Self::Most,
         Self::Deviation,
     ];
@@ -235,7 +250,8 @@ pub enum MeasureError {
     #[error("there is no measure '{name}'{}; `strowger load measures` lists all", near(.nearest))]
     Unknown { name: String, nearest: Option<String> },
     #[error(
-        "'{name}' has many figures; say which: {name}.p95, or another percentile, {name}.mean, {name}.min, {name}.max, {name}.stddev, {name}.count"
+        "'{name}' has many figures; say which: {name}.{}, or another percentile, {name}.mean, {name}.min, {name}.max, {name}.stddev, {name}.count",
+        usual(.name)
     )]
     WhichFigure { name: String },
     #[error("the scenario has no timer '{name}'{}", timers(.known))]
@@ -244,6 +260,11 @@ pub enum MeasureError {
 
 fn near(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(" (nearest: {name})")).unwrap_or_default()
+}
+
+/// Returns the usual percentile of a delay or score.
+fn usual(name: &str) -> &'static str {
+    delay(&name.to_ascii_lowercase()).map_or("p95", Delay::usual_percentile)
 }
 
 fn timers(known: &[String]) -> String {
@@ -497,9 +518,11 @@ fn nearest(name: &str) -> Option<String> {
     near.sort();
     let least = near.first()?.0;
     let close = least <= base.len().max(3) / 3;
-    let statistic = statistic.unwrap_or_else(|| "p95".into());
     let names = near.into_iter().take_while(|(distance, _)| *distance == least).take(3).map(|(_, name)| name);
-    let names = names.map(|name| if delay(&name).is_some() { format!("{name}.{statistic}") } else { name });
+    let names = names.map(|name| match delay(&name) {
+        Some(delay) => format!("{name}.{}", statistic.as_deref().unwrap_or_else(|| delay.usual_percentile())),
+        None => name,
+    });
     close.then(|| names.collect::<Vec<_>>().join(", "))
 }
 
@@ -559,6 +582,7 @@ mod tests {
         assert!(error("srd").contains("srd.p95"), "{}", error("srd"));
         assert!(error("sdr.p95").contains("nearest: sdd.p95, srd.p95"), "{}", error("sdr.p95"));
         assert!(error("calls.faild").contains("nearest: calls.failed)"), "{}", error("calls.faild"));
+        assert!(error("media.mos").contains("media.mos.p1,") && error("media.mas").contains("nearest: media.mos.p1)"));
         assert!(error("qwertzuiop").contains("`strowger load measures` lists all"), "{}", error("qwertzuiop"));
         assert!(error("timer.x.p95").contains("it has rtt"));
         for name in

@@ -63,6 +63,7 @@
 //! | round-trip time (6.4.1) | `sent_stream.rs`, `receive_block` |
 //! | NTP timestamp (4) | `clock.rs`, `ntp_timestamp` |
 //! | RTP and RTCP on one port (RFC 5761) | `rtcp/mod.rs`, `is_rtcp` |
+//! | R, MOS (ITU-T G.107); codec of a stream | `quality.rs`, `SpeechQuality`, `EncodingCounts` |
 //! | who may send, symmetric RTP, NAT (RFC 4961, RFC 7362) | `session/latch.rs`, `Latch` |
 //! | relay, echo, hold, silence | `session/mod.rs`, `packet`, `silence_ends` |
 //! | rate of an echo | `session/echo_rate.rs`, `EchoRate` |

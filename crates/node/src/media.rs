@@ -86,6 +86,7 @@ impl MediaLink {
         });
         match self.handle.order(thread, order).err()? {
             SessionOrder::Set { key, .. } => Some(SessionEvent::Silent { key, end: SessionEnd::Silence(Side::Near) }),
+            SessionOrder::Report { key } => Some(SessionEvent::Reported { key, streams: Vec::new() }),
             SessionOrder::Close { key } => Some(SessionEvent::Closed { key, streams: Vec::new() }),
             SessionOrder::Lend { shard, .. } => Some(SessionEvent::Lent { shard, ports: Vec::new() }),
             SessionOrder::Return(_) => None,
@@ -114,9 +115,10 @@ impl MediaLink {
 /// Returns the session of an event; `None`: the event is about the ports of its shard.
 pub(crate) const fn session_of(event: &SessionEvent) -> Option<SessionKey> {
     match event {
-        SessionEvent::Heard { key, .. } | SessionEvent::Silent { key, .. } | SessionEvent::Closed { key, .. } => {
-            Some(*key)
-        }
+        SessionEvent::Heard { key, .. }
+        | SessionEvent::Silent { key, .. }
+        | SessionEvent::Reported { key, .. }
+        | SessionEvent::Closed { key, .. } => Some(*key),
         SessionEvent::Lent { .. } => None,
     }
 }

@@ -253,6 +253,23 @@ impl Host {
         self.process.engines.iter().flat_map(of).collect()
     }
 
+    /// Shows the tracked call with this id, as an operator sees it; returns the messages and effects with their shard.
+    pub(crate) fn show_call(
+        &mut self,
+        now: Now,
+        id: u64,
+        found: &mut Option<CallView>,
+    ) -> Vec<(usize, Vec<Sent>, Vec<Effect>)> {
+        let mut done = Vec::new();
+        for shard in 0..self.process.engines.len() {
+            let (sent, effects) = self.work(now, shard, |engine, _| {
+                *found = found.take().or_else(|| engine.show_call(now, id));
+            });
+            done.push((shard, sent, effects));
+        }
+        done
+    }
+
     /// Ends the tracked call with this id, as an operator does; returns the messages and effects with their shard.
     pub(crate) fn end_call(&mut self, now: Now, id: u64) -> Vec<(usize, Vec<Sent>, Vec<Effect>)> {
         let mut done = Vec::new();

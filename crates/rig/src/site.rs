@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strowger_calls::CallView;
 use strowger_core::Transport;
-use strowger_media::session::{SessionEvent, SessionOrder};
+use strowger_media::session::{SessionEvent, SessionOrder, StreamReport};
 use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
 use strowger_store::accounting::Row;
@@ -246,6 +246,13 @@ impl Site {
         world.hosts[self.host].calls(world.now)
     }
 
+    /// Returns a tracked call as an operator sees it who asks again for the quality of its media.
+    pub fn show_call(&self, id: u64) -> Option<CallView> {
+        lock(&self.world).show_call(self.host, id);
+        self.settle();
+        lock(&self.world).show_call(self.host, id)
+    }
+
     /// Ends the tracked call with this id, as an operator does.
     pub fn end_call(&self, id: u64) {
         lock(&self.world).end_call(self.host, id);
@@ -262,6 +269,11 @@ impl Site {
     pub fn media_orders(&self) -> Vec<SessionOrder> {
         self.settle();
         self.with(|host| std::mem::take(&mut host.media.orders))
+    }
+
+    /// Sets the reports about the stream of each media session from now on: of the caller, and of the callee of a bridged call.
+    pub fn set_stream_reports(&self, near: StreamReport, far: Option<StreamReport>) {
+        self.with(|host| host.media.reports = (near, far));
     }
 
     /// Lets a media thread report an event.

@@ -4,6 +4,7 @@ use crate::connections::{Connection, ConnectionAddress};
 use crate::host::{Host, Sent};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
+use strowger_calls::CallView;
 use strowger_core::{Arrival, Now, Outbox, Transport};
 use strowger_media::session::SessionEvent;
 use strowger_server::engine::{Effect, Engine, EngineInput};
@@ -259,12 +260,22 @@ impl World {
     pub(crate) fn media_event(&mut self, host: usize, event: SessionEvent) {
         let shard = match &event {
             SessionEvent::Lent { shard, .. } => usize::from(*shard),
-            SessionEvent::Heard { key, .. } | SessionEvent::Silent { key, .. } | SessionEvent::Closed { key, .. } => {
-                self.hosts[host].shard_of_session(*key)
-            }
+            SessionEvent::Heard { key, .. }
+            | SessionEvent::Silent { key, .. }
+            | SessionEvent::Reported { key, .. }
+            | SessionEvent::Closed { key, .. } => self.hosts[host].shard_of_session(*key),
         };
         let (process, answer) = (self.hosts[host].process(), EngineInput::Media(event));
         self.plan(0, Due::Answer { host, process, shard, answer });
+    }
+
+    /// Shows a tracked call of a server.
+    pub(crate) fn show_call(&mut self, host: usize, id: u64) -> Option<CallView> {
+        let (now, mut found) = (self.now, None);
+        for (shard, sent, effects) in self.hosts[host].show_call(now, id, &mut found) {
+            self.carry_out(host, shard, sent, effects);
+        }
+        found
     }
 
     /// Ends a tracked call of a server by an order.

@@ -135,6 +135,11 @@ impl Bridges {
         self.sessions.get(&session.0).copied()
     }
 
+    /// Returns the session of the call with this key in the table of calls.
+    pub(crate) fn session_of_call(&self, key: u64) -> Option<&MediaSession> {
+        self.calls.get(self.keys.get(&key)?).map(|call| &call.session)
+    }
+
     fn insert(&mut self, pair: PairKey, call: BridgedCall) {
         self.sessions.insert(call.session.key, pair);
         self.keys.extend(call.key.map(|key| (key, pair)));

@@ -2,11 +2,13 @@
 
 use crate::engine::{Effect, Engine};
 use crate::handling::{Handling, Progress};
+use crate::media_sessions::MediaSession;
 use strowger_calls::{AT_ONCE, Call, CallEffect, CallPage, CallTable, CallView, Environment, Legs, OwnRequest};
 use strowger_core::notice::{Notice, NoticeEvent, Party};
 use strowger_core::proxy::Report;
 use strowger_core::routing::Request;
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, call};
+use strowger_media::session::SessionOrder;
 use strowger_message::{Index, Message, Uri};
 
 impl Engine {
@@ -135,9 +137,21 @@ impl Engine {
         self.calls.list_calls(now, from, most, party)
     }
 
-    /// Returns the tracked call with this id.
-    pub fn show_call(&self, now: Now, id: u64) -> Option<CallView> {
-        self.calls.show_call(now, id)
+    /// Returns the tracked call with this id. If its media session is open, the view has the report of the last second. Without one the
+    /// media thread is asked, and the owner may call again.
+    pub fn show_call(&mut self, now: Now, id: u64) -> Option<CallView> {
+        let mut view = self.calls.show_call(now, id)?;
+        let session = self.endpoints.session_of_call(id).or_else(|| self.bridges.session_of_call(id));
+        if let Some((key, thread)) = session.and_then(MediaSession::open) {
+            match self.media.reported(now, key) {
+                Some(media) => view.media = media,
+                None => {
+                    self.effects.push(Effect::Media { thread: Some(thread), order: SessionOrder::Report { key } });
+                    view.awaits_media = true;
+                }
+            }
+        }
+        Some(view)
     }
 
     /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. Returns whether a

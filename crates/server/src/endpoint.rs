@@ -17,7 +17,7 @@ mod session;
 pub(crate) use self::agent_events::cause_of_bye;
 
 use self::session::{Description, EndpointSession};
-use crate::media_sessions::bucket_of;
+use crate::media_sessions::{MediaSession, bucket_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strowger_core::user_agent::{CallKey, MovedCalls, RequestKey};
@@ -96,6 +96,11 @@ impl Endpoints {
     /// Returns the call of a session.
     pub(crate) fn call_of_session(&self, session: SessionKey) -> Option<CallKey> {
         self.sessions.get(&session.0).copied()
+    }
+
+    /// Returns the session of the call with this key in the table of calls.
+    pub(crate) fn session_of_call(&self, key: u64) -> Option<&MediaSession> {
+        self.calls.get(self.keys.get(&key)?).map(|entry| &entry.session.media)
     }
 
     fn insert(&mut self, call: CallKey, entry: EndpointCall) {

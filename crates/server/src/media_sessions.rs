@@ -1,10 +1,12 @@
 //! Media sessions of the calls of a shard: keys, ports, orders to their media threads, end. Calls of endpoints and bridged calls have one each.
 //!
 //! No media port is asked for while a caller waits: media threads lend ports to a shard in advance (`ports.rs`). A session has one pair of ports
-//! towards each peer, all of one thread. Its ports are free again once the thread has confirmed its end (`events.rs`).
+//! towards each peer, all of one thread. Its ports are free again once the thread has confirmed its end (`events.rs`), with the reports about its
+//! streams (`quality.rs`).
 
 mod events;
 mod ports;
+mod quality;
 
 use self::ports::{Block, MediaPorts};
 use crate::engine::{Effect, Engine};
@@ -13,12 +15,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use strowger_config::Media;
+use strowger_core::Now;
 use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream, LocalStream};
 use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::is_private;
 use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
 use strowger_message::sdp::Sdp;
 use strowger_message::{Message, Name};
+use strowger_store::accounting::PartyMedia;
 
 /// Returns the bucket of the call of a session, 0 to 255: the event of a session is for the shard that owns the bucket.
 pub const fn bucket_of(session: SessionKey) -> u8 {
@@ -87,6 +91,8 @@ pub(crate) struct MediaSession {
     is_open: bool,
     /// Set once the session is closed; the dialogs may go on until the responses to their BYEs.
     is_closed: bool,
+    /// Key of the call in the table of calls, whose record has the quality of the media; `None`: it is not there.
+    pub(crate) call: Option<u64>,
     /// Call-ID, for the log.
     call_id: Vec<u8>,
 }
@@ -96,6 +102,8 @@ pub(crate) struct MediaSession {
 pub(crate) struct ClosingSession {
     key: u64,
     ports: SessionPorts,
+    /// Key of the call in the table of calls.
+    call: Option<u64>,
     call_id: Vec<u8>,
 }
 
@@ -113,7 +121,7 @@ pub(crate) enum SessionClose {
 impl MediaSession {
     /// Creates a session that no media thread knows.
     pub(crate) const fn new(key: u64, ports: SessionPorts, call_id: Vec<u8>) -> Self {
-        Self { key, ports, is_open: false, is_closed: false, call_id }
+        Self { key, ports, is_open: false, is_closed: false, call: None, call_id }
     }
 
     /// Returns the order that opens or changes the session; `None` after its end.
@@ -126,6 +134,12 @@ impl MediaSession {
         Some(Effect::Media { thread: self.ports.thread(), order })
     }
 
+    /// Returns the key and the media thread of an open session.
+    pub(crate) fn open(&self) -> Option<(SessionKey, u16)> {
+        let thread = self.ports.thread().filter(|_| self.is_open && !self.is_closed)?;
+        Some((SessionKey(self.key), thread))
+    }
+
     /// Closes the session. No description may follow.
     pub(crate) fn close(&mut self) -> SessionClose {
         if std::mem::replace(&mut self.is_closed, true) {
@@ -135,7 +149,8 @@ impl MediaSession {
         if !self.is_open {
             return SessionClose::Unopened(ports);
         }
-        SessionClose::Open(ClosingSession { key: self.key, ports, call_id: std::mem::take(&mut self.call_id) })
+        let (key, call, call_id) = (self.key, self.call, std::mem::take(&mut self.call_id));
+        SessionClose::Open(ClosingSession { key, ports, call, call_id })
     }
 }
 
@@ -173,12 +188,17 @@ pub(crate) fn is_of_family(media: &Media, place: u16, is_ipv4: bool) -> bool {
     media.addresses.get(usize::from(place)).is_some_and(|own| own.public.is_ipv4() == is_ipv4)
 }
 
+/// Time for which the report about a session is shown, in milliseconds.
+const FRESH: u64 = 1_000;
+
 /// Sessions of one shard, and its free media ports.
 #[derive(Debug, Default)]
 pub(crate) struct MediaSessions {
     pub(crate) ports: MediaPorts,
     /// Sessions whose end the media thread has not confirmed.
     closing: BTreeMap<u64, ClosingSession>,
+    /// Quality of the media of sessions that an operator looks at, with the time of the report in milliseconds.
+    reported: BTreeMap<u64, (u64, PartyMedia)>,
     /// Number of sessions that this shard has opened.
     opened: u64,
 }
@@ -199,6 +219,17 @@ impl MediaSessions {
     pub(crate) fn next_key(&mut self, shard: usize, bucket: u8) -> u64 {
         self.opened += 1;
         self.opened << 24 | (shard as u64 & 0xffff) << 8 | u64::from(bucket)
+    }
+
+    /// Returns the quality of the media of a session, if it was reported within a second.
+    pub(crate) fn reported(&self, now: Now, key: SessionKey) -> Option<PartyMedia> {
+        self.reported.get(&key.0).filter(|(at, _)| now.mono < at + FRESH).map(|(_, media)| *media)
+    }
+
+    /// Takes a report about a session, and forgets old ones.
+    fn report(&mut self, now: Now, key: SessionKey, media: PartyMedia) {
+        self.reported.retain(|_, (at, _)| now.mono < *at + FRESH);
+        self.reported.insert(key.0, (now.mono, media));
     }
 
     /// Adds ports that no session uses.
@@ -233,12 +264,16 @@ impl Engine {
         Err(Reply::refused(488).because("no address of [media] has the IP version of the caller"))
     }
 
-    /// Ends the session of a call at its media thread; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers the order.
+    /// Ends the session of a call at its media thread; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers the order. The
+    /// rows of the call wait for its reports.
     pub(crate) fn close_session(&mut self, close: SessionClose) {
         match close {
             SessionClose::Open(closing) => {
                 let order = SessionOrder::Close { key: SessionKey(closing.key) };
                 self.effects.push(Effect::Media { thread: closing.ports.thread(), order });
+                if let Some(call) = closing.call {
+                    self.calls.await_media(call);
+                }
                 self.media.closing.insert(closing.key, closing);
             }
             SessionClose::Unopened(ports) => self.media.put_back(ports),

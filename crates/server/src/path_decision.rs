@@ -119,7 +119,7 @@ mod tests {
         let rule = PathAction {
             b2bua: Some(true),
             codecs: names(&["opus/48000/2"]),
-            media_types: [MediaType::Image].into(),
+            media_types: [MediaType::Text].into(),
             ..PathAction::default()
         };
         let decision = decided(&[rule]);

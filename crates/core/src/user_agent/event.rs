@@ -136,6 +136,11 @@ pub enum Event {
         /// [`super::UserAgent::reject_update`]. Else a re-INVITE: call [`super::UserAgent::answer`] or [`super::UserAgent::reject`].
         update: bool,
     },
+    /// The peer has cancelled its re-INVITE, which was answered with 487: the session continues unchanged.
+    Withdrawn {
+        /// Call whose session is unchanged.
+        call: CallKey,
+    },
     /// Our re-INVITE or UPDATE was granted, also a re-INVITE that refreshed the session (RFC 4028).
     Changed {
         /// Call whose session changed.
@@ -227,6 +232,7 @@ impl Event {
             | Self::Acknowledged { call, .. }
             | Self::Confirmed { call, .. }
             | Self::Offered { call, .. }
+            | Self::Withdrawn { call }
             | Self::Changed { call, .. }
             | Self::Unchanged { call, .. }
             | Self::Refreshed { call }

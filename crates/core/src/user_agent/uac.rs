@@ -252,6 +252,14 @@ impl UserAgent {
         Ok(RequestKey(request))
     }
 
+    /// Cancels our open re-INVITE (section 9.1). Its final response is reported as without the CANCEL: [`Event::Unchanged`] with 487, or what
+    /// a 2xx that crosses the CANCEL brings. Returns false if there is nothing to cancel.
+    pub fn withdraw(&mut self, round: &mut Round<'_>, call: CallKey) -> bool {
+        let established = self.calls.get(call.0).filter(|call| call.stage == Stage::Established);
+        let client = established.and_then(|call| self.requests.get(call.inviting?)?.client);
+        client.is_some_and(|client| round.tx.cancel(round.now, client, None, round.out))
+    }
+
     /// Sends the PRACK with our answer, after [`Event::Progress`] with an offer (RFC 3262 section 5).
     ///
     /// # Errors

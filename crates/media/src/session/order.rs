@@ -92,6 +92,11 @@ pub enum SessionOrder {
         /// Streams, in the order of the descriptions. A refused stream (port 0) is `None`.
         streams: Vec<Option<StreamOrder>>,
     },
+    /// Asks for the reports about the streams of a session so far.
+    Report {
+        /// Session.
+        key: SessionKey,
+    },
     /// Ends a session. Its ports are given back with [`SessionEvent::Closed`].
     Close {
         /// Session.
@@ -152,6 +157,13 @@ pub enum SessionEvent {
         key: SessionKey,
         /// Cause.
         end: SessionEnd,
+    },
+    /// Reports of an open session, by [`SessionOrder::Report`]; none if there is no such session.
+    Reported {
+        /// Session.
+        key: SessionKey,
+        /// Reports of each stream, as in [`SessionEvent::Closed`].
+        streams: Vec<(StreamReport, Option<StreamReport>)>,
     },
     /// Session that ended by [`SessionOrder::Close`].
     Closed {

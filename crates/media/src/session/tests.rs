@@ -1,6 +1,7 @@
 //! Session: relay, echo, who may send, hold, RTCP, silence, changes.
 
 use super::*;
+use crate::quality::SpeechEncoding;
 use crate::rtcp::{CompoundWriter, RtcpPacket, read};
 use crate::rtp::{Header, Packet};
 
@@ -167,6 +168,21 @@ fn packets_of_other_formats_are_counted_and_not_relayed() {
     }
     let report = call.near();
     assert_eq!((report.dropped, report.figures.packets, call.far().sent), (4, 1, 0));
+}
+
+#[test]
+fn quality_is_that_of_the_codec_of_most_packets() {
+    let near = peer(NEAR_PORT, NEAR, &[(8, Some(112)), (13, None), (97, Some(112)), (101, Some(96))]);
+    let mut call = Call::new(StreamOrder { near, ..relay() });
+    for (sequence, payload_type) in [(0, 8), (1, 8), (2, 13), (3, 13), (4, 13), (5, 101), (9, 101)] {
+        call.hear(20 * u64::from(sequence), Side::Near, NEAR, &rtp(payload_type, 7, sequence));
+    }
+    let figures = call.near().figures;
+    assert_eq!((figures.encoding, figures.lost), (SpeechEncoding::G711, 3));
+    assert!(figures.quality().is_some_and(|quality| (41.0..42.0).contains(&quality.rating)), "{figures:?}");
+    (10..12).for_each(|sequence| drop(call.hear(200, Side::Near, NEAR, &rtp(97, 7, sequence))));
+    assert_eq!((call.near().figures.encoding, call.near().figures.quality()), (SpeechEncoding::Other, None));
+    assert_eq!(call.far().figures.quality(), None);
 }
 
 #[test]

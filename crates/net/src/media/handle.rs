@@ -72,12 +72,15 @@ impl MediaHandle {
     /// Gives an order to a thread: for a session, that of its ports. Orders are obeyed one after another.
     ///
     /// # Errors
-    /// Returns the order if there is no such thread or it has ended, or if [`SessionOrder::Set`] or [`SessionOrder::Lend`] would be too much: too
-    /// many orders wait.
+    /// Returns the order if there is no such thread or it has ended, or if [`SessionOrder::Set`], [`SessionOrder::Report`] or
+    /// [`SessionOrder::Lend`] would be too much: too many orders wait.
     pub fn order(&mut self, thread: u16, order: SessionOrder) -> Result<(), SessionOrder> {
         let is_running = |link: &&mut ThreadLink| !link.entry.has_ended.load(Acquire);
         let Some(link) = self.threads.get_mut(usize::from(thread)).filter(is_running) else { return Err(order) };
-        let is_optional = matches!(order, SessionOrder::Set { .. } | SessionOrder::Lend { .. });
+        let is_optional = matches!(
+            order,
+            SessionOrder::Set { .. } | SessionOrder::Report { .. } | SessionOrder::Lend { .. }
+        );
         if is_optional && link.waiting.len() >= WAITING {
             return Err(order);
         }

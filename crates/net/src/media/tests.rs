@@ -150,10 +150,15 @@ fn packets_are_echoed_and_relayed() {
     };
     assert_eq!((bench.event(0), bench.event(1)), (heard(1, &alone), heard(2, &caller)));
 
+    bench.order(1, 0, SessionOrder::Report { key: SessionKey(2) });
+    let SessionEvent::Reported { key: SessionKey(2), streams: so_far } = bench.event(1) else { panic!("no report") };
     bench.order(1, 0, SessionOrder::Close { key: SessionKey(2) });
     let SessionEvent::Closed { key: SessionKey(2), streams } = bench.event(1) else { panic!("not closed") };
     let [(near, Some(far))] = &streams[..] else { panic!("{streams:?}") };
     assert_eq!((near.figures.packets, near.dropped, near.sent, far.sent), (2, 1, 0, 2));
+    assert_eq!(so_far, streams, "no packet has come since");
+    bench.order(1, 0, SessionOrder::Report { key: SessionKey(2) });
+    assert_eq!(bench.event(1), SessionEvent::Reported { key: SessionKey(2), streams: Vec::new() });
     let figures = bench.threads.figures()[0];
     assert_eq!((figures.sessions, figures.pairs, figures.received, figures.sent, figures.unsent), (1, 3, 4, 3, 0));
 

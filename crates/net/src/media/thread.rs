@@ -225,6 +225,7 @@ impl MediaThread {
     fn obey(&mut self, shard: usize, order: SessionOrder) {
         match order {
             SessionOrder::Set { key, streams } => self.set(shard, key, streams),
+            SessionOrder::Report { key } => self.report(shard, key),
             SessionOrder::Close { key } => self.close(shard, key),
             SessionOrder::Lend { shard: borrower, pairs } => {
                 let ports = self.ports.lend(usize::from(pairs));
@@ -287,6 +288,14 @@ impl MediaThread {
             }
         }
         legs
+    }
+
+    /// Tells the shard the figures of a session so far.
+    fn report(&mut self, shard: usize, key: SessionKey) {
+        let number = self.sessions.number(key);
+        let slot = number.and_then(|number| self.sessions.get(number));
+        let streams = slot.map(|slot| slot.session.reports()).unwrap_or_default();
+        self.links[shard].waiting.push_back(SessionEvent::Reported { key, streams });
     }
 
     fn close(&mut self, shard: usize, key: SessionKey) {

@@ -43,8 +43,8 @@ pub use client::{Client, Unreachable};
 pub use limit_list::{Limit, LimitKey, LimitList};
 pub use next_hops::NextHopAside;
 pub use order::{
-    Ban, BanList, Call, CallList, Change, ControlOrder, Dialog, Done, Fault, Found, LONGEST_LINE, Page, Registration,
-    Reload, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, ShardStatus, Status, Wrong,
+    Ban, BanList, Call, CallList, CallMedia, Change, ControlOrder, Dialog, Done, Fault, Found, LONGEST_LINE, Page,
+    Registration, Reload, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, ShardStatus, Status, Wrong,
 };
 pub(crate) use socket::Socket;
 

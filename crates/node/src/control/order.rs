@@ -453,6 +453,33 @@ pub struct Call {
     pub answered_seconds: Option<f64>,
     /// Dialogs, one for each callee that rang or answered and has not ended.
     pub dialogs: Vec<Dialog>,
+    /// Media that this server has received so far, by party; a list of calls leaves them out.
+    pub media: Vec<CallMedia>,
+}
+
+/// Media that this server has received from a party of a call, of the first stream of the description.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallMedia {
+    /// `caller` or `callee`.
+    pub party: String,
+    /// Packets, duplicates included.
+    pub packets: u64,
+    /// Packets that never came.
+    pub lost: u64,
+    /// Packets that came after one with a higher sequence number.
+    pub reordered: u64,
+    /// Packets that came before.
+    pub doubled: u64,
+    /// Mean interarrival jitter (RFC 3550 section 6.4.1), milliseconds.
+    pub jitter_ms: f64,
+    /// Largest interarrival jitter, milliseconds.
+    pub max_jitter_ms: f64,
+    /// Largest time between two packets, milliseconds.
+    pub max_delay_ms: f64,
+    /// Transmission rating R of the E-model (ITU-T G.107), 0 to 100, by the loss alone; null: it is not known for the codec.
+    pub rating: Option<f64>,
+    /// Mean opinion score of the rating, 1 to 4.5.
+    pub mos: Option<f64>,
 }
 
 /// A dialog of a call.

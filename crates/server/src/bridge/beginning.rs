@@ -6,7 +6,7 @@ use crate::decision::Decision;
 use crate::engine::{Engine, status_code};
 use crate::far_leg::FarLeg;
 use crate::handling::Handling;
-use crate::media_sessions::{MediaSession, SessionPorts, is_of_family, local_stream, offer_of};
+use crate::media_sessions::{MediaSession, is_of_family, local_stream, offer_of};
 use crate::reply::{Reply, Why};
 use std::sync::Arc;
 use strowger_core::b2bua::bridge::{self, LegMedia};
@@ -181,7 +181,7 @@ fn near_places(offer: Option<&[u8]>, policy: &LegPolicy, ports: usize) -> Vec<u8
 
 /// Returns the capabilities in the calls of a pair: the requests of one party go to the other one.
 fn capabilities(settings: &UserAgentSettings) -> Capabilities {
-    Capabilities { allow: Capabilities::default().allow, ..settings.capabilities.clone() }
+    Capabilities { allow: bridge::capabilities().allow, ..settings.capabilities.clone() }
 }
 
 #[cfg(test)]

@@ -38,13 +38,17 @@ impl Engine {
             Event::Confirmed { call, body } => self.confirmed(now, call, body, out),
             Event::Ended { call, by } => self.ended(now, call, by, out),
             Event::Reply { request, status, .. } => self.question_answered(request, status),
-            Event::Request { request, .. } => self.stack.with_agent(now, out, |agent, round| {
-                if !auto_answer(agent, round, event) {
+            Event::Request { request, method, .. } => self.stack.with_agent(now, out, |agent, round| {
+                let own = &agent.settings().capabilities;
+                if !own.allows(method.text()) {
+                    let allow = [&b"Allow: "[..], &own.allow[..], b"\r\n"].concat();
+                    agent.respond(round, request, 405, &allow, b"");
+                } else if !auto_answer(agent, round, event) {
                     agent.respond(round, request, 501, b"", b"");
                 }
             }),
             // A refresh of the session, which the user agent has answered or made.
-            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } => (),
+            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } | Event::Withdrawn { .. } => (),
             // Requests go to the source of the INVITE.
             Event::Unresolved { .. } => (),
             // An endpoint rings nowhere and makes no call; the bridge takes the events of the calls that it makes.

@@ -38,6 +38,7 @@ impl Engine {
         // Events of earlier messages are not about this INVITE.
         self.take_agent_events(now, handling.out);
         let key = self.calls.key_of(context);
+        session.media.call = key;
         self.endpoints.beginning = Some(Beginning { context, key, session, description });
         let from = handling.out.start();
         self.give_to_agent(handling);

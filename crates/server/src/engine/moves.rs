@@ -90,6 +90,8 @@ impl Engine {
     /// Takes out the state of the calls of this bucket, 0 to 255, in the order in which its new owner needs it.
     pub fn export(&mut self, now: Now, bucket: u8) -> Vec<EngineRecord> {
         let moves = |b: u8| b == bucket;
+        // The reports about the media of calls that have ended come to the new owner of their bucket.
+        self.calls.close_unreported(u64::MAX);
         self.keep_changed(now);
         // Suspended requests are taken out before the transactions, because this drops their transactions, which are
         // not moved.

@@ -1,5 +1,6 @@
 //! Events of media sessions, and their log lines.
 
+use super::quality::{count_streams, party_media};
 use super::{ClosingSession, SILENT};
 use crate::engine::{Effect, Engine};
 use strowger_core::log_limiter::LogSubject;
@@ -21,13 +22,19 @@ impl Engine {
                     self.close_if_unknown(key);
                 }
             }
+            SessionEvent::Reported { key, streams } => self.media.report(now, key, party_media(&streams)),
             SessionEvent::Closed { key, streams } => {
-                if let Some(ClosingSession { ports, call_id, .. }) = self.media.closing.remove(&key.0) {
+                if let Some(ClosingSession { ports, call, call_id, .. }) = self.media.closing.remove(&key.0) {
                     self.media.put_back(ports);
                     self.balance_ports();
                     for (near, far) in &streams {
                         self.log_stream(now, &call_id, "caller", near);
                         far.iter().for_each(|far| self.log_stream(now, &call_id, "callee", far));
+                    }
+                    count_streams(self.counters(), &self.shared.durations[self.shard.number], &streams);
+                    if let Some(call) = call {
+                        self.calls.media_ended(call, party_media(&streams));
+                        self.carry_out(now, out);
                     }
                 }
             }

@@ -11,7 +11,7 @@ use strowger_media::session::{
 use strowger_store::accounting::{Cdr, Row};
 
 /// Starts a server with an echo.
-fn echo(keys: &str, rule_keys: &str) -> Site {
+pub(crate) fn echo(keys: &str, rule_keys: &str) -> Site {
     echo_at("20000-20199", keys, rule_keys)
 }
 
@@ -44,7 +44,7 @@ fn say(phone: &Phone, call: &Call, body: &str) -> Got {
 }
 
 /// Returns the INVITE of a call that the echo has answered, and the 200.
-fn answered(site: &Site) -> (Phone, Call, Got) {
+pub(crate) fn answered(site: &Site) -> (Phone, Call, Got) {
     let phone = site.foreign_phone();
     let call = phone.call("INVITE", "sip:echo@example.org");
     let ok = say(&phone, &call, &sdp(4_000, 1, ""));
@@ -75,14 +75,14 @@ fn set(site: &Site) -> (SessionKey, StreamOrder) {
     (*key, stream.clone())
 }
 
-fn record(site: &Site) -> Cdr {
+pub(crate) fn record(site: &Site) -> Cdr {
     let rows = site.rows();
     let [Row::Cdr(record)] = &rows[..] else { panic!("{rows:?}") };
     record.clone()
 }
 
 /// Returns the BYE that a phone gets, and answers it.
-fn hung_up(phone: &Phone) -> Got {
+pub(crate) fn hung_up(phone: &Phone) -> Got {
     let bye = loop {
         let got = phone.next();
         if got.status() == 0 {

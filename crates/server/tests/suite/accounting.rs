@@ -103,6 +103,7 @@ fn a_call_that_is_answered_has_a_record_when_it_ends() {
         codecs: "PCMA,telephone-event".into(),
         far_call_id: String::new(),
         fields: vec![("Subject".into(), "one".into()), ("X-Tenant".into(), "t7".into())],
+        media: [None; 2],
     };
     assert_eq!((cdr, cdr.identity.len()), (&expected, 32));
     // No row follows.

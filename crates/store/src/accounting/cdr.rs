@@ -1,5 +1,6 @@
 //! Rows and their columns. One table defines them: the formats and the SQL are generated from it.
 
+use super::media_quality::{MEDIA, PartyMedia};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -76,6 +77,8 @@ pub struct Cdr {
     pub far_call_id: String,
     /// Additional fields from the settings: name and value.
     pub fields: Vec<(String, String)>,
+    /// Quality of the media of caller and callee, as far as the media pass this server.
+    pub media: PartyMedia,
 }
 
 /// Event in a call.
@@ -145,7 +148,7 @@ impl Row {
     /// Returns the row's values, in the order of the columns of its table.
     pub fn values(&self) -> Vec<Value<'_>> {
         match self {
-            Self::Cdr(cdr) => CDR.iter().map(|column| (column.value)(cdr)).collect(),
+            Self::Cdr(cdr) => CDR.iter().chain(&MEDIA).map(|column| (column.value)(cdr)).collect(),
             Self::Event(event) => EVENTS.iter().map(|column| (column.value)(event)).collect(),
         }
     }
@@ -175,7 +178,7 @@ impl Table {
     /// Returns name and kind of each column, in order. The first is the identity.
     pub fn columns(self) -> Vec<(&'static str, ValueKind)> {
         match self {
-            Self::Cdr => CDR.iter().map(|column| (column.name, column.kind)).collect(),
+            Self::Cdr => CDR.iter().chain(&MEDIA).map(|column| (column.name, column.kind)).collect(),
             Self::Events => EVENTS.iter().map(|column| (column.name, column.kind)).collect(),
         }
     }
@@ -215,13 +218,14 @@ pub enum Value<'a> {
     Fields(&'a [(String, String)]),
 }
 
-struct Column<R: 'static> {
-    name: &'static str,
+/// Column of a table.
+pub(super) struct Column<R: 'static> {
+    pub(super) name: &'static str,
     kind: ValueKind,
     value: for<'a> fn(&'a R) -> Value<'a>,
 }
 
-const fn column<R>(name: &'static str, kind: ValueKind, value: for<'a> fn(&'a R) -> Value<'a>) -> Column<R> {
+pub(super) const fn column<R>(name: &'static str, kind: ValueKind, value: for<'a> fn(&'a R) -> Value<'a>) -> Column<R> {
     Column { name, kind, value }
 }
 
@@ -229,7 +233,7 @@ fn text(text: &str) -> Value<'_> {
     Value::Text(Cow::Borrowed(text))
 }
 
-fn maybe(number: Option<u64>) -> Value<'static> {
+pub(super) fn maybe(number: Option<u64>) -> Value<'static> {
     number.map_or(Value::Null, Value::Number)
 }
 

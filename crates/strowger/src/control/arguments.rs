@@ -68,7 +68,7 @@ Examples:
 Exit codes: 0 done, 1 refused or failed, 2 the command line cannot be used,
 3 no server reached.")]
     List(ListCallsArguments),
-    /// Show all details of one call, with its dialogs.
+    /// Show all details of one call: its dialogs, and the quality of the media that pass the server.
     #[command(after_long_help = "\
 Examples:
   strowger calls show 8f2c0a51d3b4e6f8

@@ -35,6 +35,13 @@ pub enum BridgeEvent {
         /// URI of the first Contact.
         target: Vec<u8>,
     },
+    /// Another party has taken the place of one side (RFC 3891), whose call is being ended: its events are of no pair from now on.
+    Replaced {
+        /// Pair with another call.
+        pair: PairKey,
+        /// Side of the new party.
+        side: Side,
+    },
     /// Both calls are over.
     Ended {
         /// Key, which finds nothing from now on.
@@ -51,6 +58,7 @@ impl BridgeEvent {
             Self::SessionChanged { pair, .. }
             | Self::Answered { pair }
             | Self::Redirected { pair, .. }
+            | Self::Replaced { pair, .. }
             | Self::Ended { pair, .. } => pair,
         }
     }
@@ -61,6 +69,7 @@ impl BridgeEvent {
             Self::SessionChanged { pair, .. }
             | Self::Answered { pair }
             | Self::Redirected { pair, .. }
+            | Self::Replaced { pair, .. }
             | Self::Ended { pair, .. } => *pair = key,
         }
         self

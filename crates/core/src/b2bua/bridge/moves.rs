@@ -76,6 +76,12 @@ impl Bridge {
             }
             keys.insert(PairKey(old), PairKey(id));
         }
+        for key in keys.values() {
+            let transfers = self.pairs.get_mut(key.0).into_iter().flat_map(|pair| &mut pair.transfers);
+            for transfer in transfers {
+                transfer.named = transfer.named.and_then(|(old, side)| Some((keys.get(&PairKey(old))?.0, side)));
+            }
+        }
         let events = record.events.into_iter().filter_map(|event| Some((*keys.get(&event.pair())?, event)));
         self.events.extend(events.map(|(key, event)| event.of(key)));
         keys.into_iter().collect()
@@ -87,8 +93,9 @@ const NOBODY: IncomingKey = IncomingKey::from_u64(0);
 
 /// Returns the calls of a pair with their sides.
 fn calls(pair: &Pair) -> impl Iterator<Item = (CallKey, Side)> + use<> {
+    let old = pair.replaced.as_ref().map(|replaced| (replaced.old.call, replaced.side));
     let calls = [(pair.near.call, Side::Near), (pair.far.call, Side::Far)];
-    calls.into_iter().filter_map(|(call, side)| Some((call?, side)))
+    calls.into_iter().chain(old).filter_map(|(call, side)| Some((call?, side)))
 }
 
 impl Pair {
@@ -101,6 +108,14 @@ impl Pair {
                 self.stage = Stage::Torn;
             }
         }
+        if let Some(replaced) = &mut self.replaced {
+            replaced.old.call = replaced.old.call.and_then(|old| moved.call(old));
+        }
+        self.transfers.retain_mut(|transfer| {
+            let old = transfer.request;
+            transfer.request = old.and_then(|old| moved.request(old));
+            transfer.request.is_some() == old.is_some()
+        });
         self.carried.retain_mut(|carried| {
             // A request whose sender does not wait any more has no key.
             carried.asked = moved.incoming(carried.asked).unwrap_or(NOBODY);

@@ -25,7 +25,7 @@ impl Pair {
     pub(super) fn start(&mut self, cx: &mut Context<'_, '_>, invite: &Facts, offer: &[u8], far: &Invite<'_>) {
         self.invite.has_offer = !offer.is_empty();
         if invite.has_replaces {
-            // RFC 3891 section 3: no dialog of ours is found by it.
+            // RFC 3891 section 3: the owner has found no dialog.
             return self.release(cx, BridgeEnd::Refused(481), 481, b"");
         }
         let description = if self.invite.has_offer { self.offer(Side::Near, offer) } else { Ok(Vec::new()) };
@@ -52,7 +52,7 @@ impl Pair {
     fn call_far(&mut self, cx: &mut Context<'_, '_>, far: &Invite<'_>, offer: &[u8]) {
         let headers = [far.headers, &self.invite.passed[..]].concat();
         let mut capabilities = far.capabilities.unwrap_or_else(|| &cx.agent.settings().capabilities).clone();
-        let may_answer = self.invite.has_offer || self.invite.is_reliable && self.near.updates;
+        let may_answer = self.invite.has_offer || self.invite.is_reliable && self.near.can_update();
         if !may_answer {
             // A reliable response would have an offer, whose answer the near side could not give before the 200.
             let options = capabilities.supported.split(|&b| b == b',').map(<[u8]>::trim_ascii);

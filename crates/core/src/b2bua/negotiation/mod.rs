@@ -37,6 +37,7 @@ pub use endpoint::{EndpointAnswer, endpoint_answer, endpoint_answered, endpoint_
 pub use leg::LegState;
 pub use offer::{Leg, offer, offer_agreed};
 pub use policy::{CodecName, LegPolicy};
+pub use stream::stream_addresses;
 
 /// Most streams of a description. A call with more of them is refused.
 pub const MAX_STREAMS: usize = 16;

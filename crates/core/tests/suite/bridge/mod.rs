@@ -6,5 +6,7 @@ mod chaos;
 mod forks;
 mod late_offers;
 mod moves;
+mod renewals;
 mod requests;
 mod rig;
+mod transfers;
