@@ -16,7 +16,7 @@ use strowger_tests::port;
 /// Measures that no run of the program reaches on purpose, and the test that does.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("media.refused", "strowger-load: media_streams::too_many_commands_are_refused_and_counted"),
-    ("media.unjudged", "strowger-load: media_streams::streams_above_the_limit_are_counted"),
+    ("media.unjudged", "strowger-load: media_streams::received::streams_above_the_limit_are_counted"),
 ];
 
 #[test]

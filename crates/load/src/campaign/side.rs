@@ -39,8 +39,8 @@ pub(super) struct Side {
     pub(super) address: SocketAddr,
     steps: SippStats,
     pub(super) handshakes: Handshakes,
-    /// Sender of media, which stops when it is dropped.
-    _plane: Option<Plane>,
+    /// Media, which stop when they are dropped.
+    plane: Option<Plane>,
 }
 
 /// A side that is bound, not yet running.
@@ -573,7 +573,7 @@ impl Side {
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
         let steps = SippStats::new(&scenario);
         let Bound { address, handshakes, .. } = bound;
-        Ok(Self { node, events, stats: None, address, steps, handshakes, _plane: plane })
+        Ok(Self { node, events, stats: None, address, steps, handshakes, plane })
     }
 
     pub(super) fn send_command(&self, command: ShardCommand) {
@@ -604,19 +604,20 @@ impl Side {
         self.node.handle().bounds().connect_timeout
     }
 
-    /// Returns the number of datagrams that the kernel dropped before they were read. The drops of a dedicated socket of a call or user
-    /// are included after the socket is closed.
+    /// Returns the number of datagrams, media included, that the kernel dropped before they were read. The drops of a dedicated socket of a
+    /// call or user are included after the socket is closed.
     pub(super) fn drops(&self) -> u64 {
-        self.drops_of_listener() + self.counters().dedicated_drops
+        self.drops_of_shared_sockets() + self.counters().dedicated_drops
     }
 
-    fn drops_of_listener(&self) -> u64 {
-        self.node.handle().backlogs().iter().map(|backlog| u64::from(backlog.dropped)).sum()
+    fn drops_of_shared_sockets(&self) -> u64 {
+        let of_listener: u64 = self.node.handle().backlogs().iter().map(|backlog| u64::from(backlog.dropped)).sum();
+        of_listener + self.plane.as_ref().map_or(0, Plane::drops)
     }
 
     /// Ends the thread and closes its sockets. Returns the final counters, and the datagrams dropped at all sockets.
     pub(super) fn end(self) -> (Snapshot, u64) {
-        let (handle, dropped) = (self.node.handle().clone(), self.drops_of_listener());
+        let (handle, dropped) = (self.node.handle().clone(), self.drops_of_shared_sockets());
         drop(self);
         let counters = handle.total();
         (counters, dropped + counters.dedicated_drops)

@@ -256,6 +256,9 @@ impl CallRunner<'_> {
     pub(super) fn send_line(&mut self, line: &Line, step: i32) {
         let range = self.write(line, step);
         self.shard.recorder.sent(range.len());
+        if let Some(media) = &mut self.shard.media {
+            media.read_sent(self.slot, &self.out.bytes[range.clone()]);
+        }
         self.post(range);
     }
 }

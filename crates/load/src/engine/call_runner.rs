@@ -437,8 +437,9 @@ impl CallRunner<'_> {
         self.call.has_sent = true;
         if let Some(media) = &mut self.shard.media
             && script.hears
+            && let Err(refusal) = media.describe(self.slot, &self.call.sent)
         {
-            media.describe(self.slot, &self.call.sent);
+            self.shard.warn(format_args!("{refusal}"));
         }
         if self.is_lost(step) {
             self.shard.stats.steps[index as usize].lost += 1;

@@ -22,15 +22,11 @@ pub(super) struct Formats {
 }
 
 impl Formats {
-    /// Reads the attributes `rtpmap` of a session description (RFC 8866 section 6.6). The first of a number counts.
-    pub(super) fn read(description: &[u8]) -> Self {
-        let mut formats = Self::default();
-        for line in description.split(|byte| *byte == b'\n') {
-            if let Some((payload_type, format)) = line.strip_prefix(b"a=rtpmap:").and_then(mapping) {
-                formats.add(payload_type, format);
-            }
+    /// Reads a line of a session description: an attribute `rtpmap` (RFC 8866 section 6.6) binds a number, of which the first counts.
+    pub(super) fn line(&mut self, line: &[u8]) {
+        if let Some((payload_type, format)) = line.strip_prefix(b"a=rtpmap:").and_then(mapping) {
+            self.add(payload_type, format);
         }
-        formats
     }
 
     fn add(&mut self, payload_type: u8, format: Format) {
@@ -68,12 +64,18 @@ fn mapping(value: &[u8]) -> Option<(u8, Format)> {
 mod tests {
     use super::*;
 
+    fn read(description: &[u8]) -> Formats {
+        let mut formats = Formats::default();
+        description.split(|byte| *byte == b'\n').for_each(|line| formats.line(line));
+        formats
+    }
+
     #[test]
     fn our_description_counts_before_theirs() {
         let ours = b"v=0\r\nm=audio 6000 RTP/AVP 0 101 96\r\na=rtpmap:101 telephone-event/8000\r\na=rtpmap:96 opus/48000/2\r\n";
         let theirs =
             b"m=audio 7000 RTP/AVP 101 97\na=rtpmap:101 speex/16000\na=rtpmap:97 G726-32/8000\na=rtpmap:97 L16/1";
-        let formats = Formats::read(ours).or(&Formats::read(theirs));
+        let formats = read(ours).or(&read(theirs));
         let of = |payload_type| formats.of(payload_type);
         assert_eq!((of(101), of(96), of(97)), (Format::Events, Format::Clock(48_000), Format::Clock(8_000)));
         // Static types, and dynamic types without a description.
@@ -84,8 +86,8 @@ mod tests {
     fn malformed_lines_bind_nothing() {
         for value in ["", "101", "300 x/8000", "96 x", "96 x/0", "96 x/y"] {
             let line = format!("a=rtpmap:{value}");
-            assert_eq!(Formats::read(line.as_bytes()), Formats::default(), "{line}");
+            assert_eq!(read(line.as_bytes()), Formats::default(), "{line}");
         }
-        assert_eq!(Formats::read(b"a=rtpmap:\xff\xfe x/8000"), Formats::default());
+        assert_eq!(read(b"a=rtpmap:\xff\xfe x/8000"), Formats::default());
     }
 }

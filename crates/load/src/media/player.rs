@@ -49,7 +49,8 @@ pub(super) enum Lane {
     Capture,
 }
 
-const LANES: usize = 3;
+/// Number of lanes.
+pub(super) const LANES: usize = 3;
 
 /// Command queue between the shards and the thread.
 pub(super) struct CommandQueue {

@@ -10,10 +10,17 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use strowger_net::clock;
-use strowger_net::datagrams::{Incoming, Outgoing};
+use strowger_net::datagrams::{self, Incoming, Outgoing};
 
 /// Longest time until a thread notices `stopping`.
 const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Time between two looks at the drops of a common socket, and of the sockets of calls, microseconds.
+const COMMON_CHECK: u64 = 200_000;
+const CALLS_CHECK: u64 = 1_000_000;
+
+/// Time before a look at the drops in which a stream with a packet was there, microseconds: a stream may have lost all packets since.
+const PRESENT: u64 = 1_000_000;
 
 /// Receiver of one thread.
 pub(super) struct Receiver<'a> {
@@ -36,10 +43,21 @@ impl<'a> Receiver<'a> {
             tracing::warn!(%error, "the media socket cannot be read");
             return;
         }
+        let (mut checked, mut dropped) = (clock::micros(), datagrams::drops(socket));
         while !stopping() {
             if self.receive(socket, Some(place), ear).is_err() {
                 // Waits for a datagram without taking it, which also clears an error of an earlier send.
                 let _ = socket.peek(&mut [0]);
+            }
+            let now = clock::micros();
+            if now.saturating_sub(checked) >= COMMON_CHECK {
+                let before = std::mem::replace(&mut dropped, datagrams::drops(socket));
+                let drops = dropped.wrapping_sub(before);
+                if drops > 0 {
+                    self.tally.heard.drops.fetch_add(u64::from(drops), Relaxed);
+                    ear.streams().damage(checked.saturating_sub(PRESENT));
+                }
+                checked = now;
             }
         }
     }
@@ -47,6 +65,7 @@ impl<'a> Receiver<'a> {
     /// Reads from the sockets of single calls until `stopping`.
     pub(super) fn run_calls(mut self, calls: &CallPorts, stopping: impl Fn() -> bool) {
         let (mut names, mut readable) = (Vec::new(), Vec::new());
+        let mut checked = clock::micros();
         while !stopping() {
             if let Err(error) = calls.wait(PATIENCE, &mut names, &mut readable) {
                 tracing::warn!(%error, "the media sockets of the calls cannot be read");
@@ -55,6 +74,11 @@ impl<'a> Receiver<'a> {
             for port in readable.drain(..) {
                 // An error of an earlier send ends with its report; the next wait reports what remains.
                 let _ = self.receive(&port.socket, None, &port.ear);
+            }
+            let now = clock::micros();
+            if now.saturating_sub(checked) >= CALLS_CHECK {
+                calls.count_drops(self.tally);
+                checked = now;
             }
         }
     }
@@ -78,7 +102,7 @@ impl<'a> Receiver<'a> {
         }
         self.tally.received.fetch_add(count as u64, Relaxed);
         self.tally.received_bytes.fetch_add(bytes, Relaxed);
-        self.tally.unjudged.fetch_add(unjudged, Relaxed);
+        self.tally.heard.unjudged.fetch_add(unjudged, Relaxed);
         if !self.out.is_empty() {
             let sent = self.out.send(socket);
             let place = place.unwrap_or(0);

@@ -1,5 +1,7 @@
 //! Media as a peer receives them: times and content of 500 streams, captures, pauses, echoes.
 
+mod received;
+
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -7,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use strowger_load::engine::run::Run;
-use strowger_load::media::{Echo, Legs, Plane, PlaneError, Refusal, Settings, Snapshot};
-use strowger_measure::{Counter, HeardMedia};
-use strowger_media::rtp::Header;
+use strowger_load::media::{Echo, Legs, Plane, PlaneError, Refusal, Settings};
+use strowger_measure::Counter;
 use strowger_net::datagrams::{self, Incoming};
 use strowger_scenario::action::Action;
 use strowger_scenario::{Environment, Scenario};
@@ -465,93 +466,4 @@ fn files_that_cannot_be_played_are_named_before_the_first_call() {
     let scenario = scenario(folder.path(), "<exec play_pcap_audio=\"c.pcap\"/>");
     let refused = Plane::start(settings(), [&scenario]).err().expect("it has no datagram").to_string();
     assert!(refused.contains("c.pcap") && refused.contains("no UDP datagram"), "{refused}");
-}
-
-/// Returns a packet of G.711.
-fn sound(source: u32, sequence: u16) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let timestamp = u32::from(sequence) * 160;
-    Header { payload_type: 8, marker: false, sequence, timestamp, source }.write(&mut bytes);
-    bytes.extend([0xd5; 160]);
-    bytes
-}
-
-/// Waits until the plane shows this, a second at most.
-fn shows(plane: &Plane, wanted: impl Fn(&Snapshot) -> bool) -> bool {
-    let until = Instant::now() + Duration::from_secs(1);
-    while !wanted(&plane.snapshot()) && Instant::now() < until {
-        // Between two looks.
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    wanted(&plane.snapshot())
-}
-
-#[test]
-fn the_port_of_a_call_is_read_until_the_call_ends() {
-    let folder = tempfile::tempdir().unwrap();
-    let scenario = scenario(folder.path(), "<exec rtp_echo=\"startaudio,8,PCMA/8000\"/>");
-    let plane = Plane::start(settings(), [&scenario]).unwrap();
-    let mut legs = plane.legs();
-    let (socket, address) = receiver();
-    legs.learn(0, &offer(address));
-    legs.act(0, &actions(&scenario)[0]).unwrap();
-    let mut before = 0;
-    // The port of a call may be in use; that of the first call is the common one.
-    let port = (2..40).map(|number| legs.own_port(0, number)).find(|port| {
-        for sequence in [1, 2, 4, 4, 3] {
-            socket.send_to(&sound(9, sequence), ("127.0.0.1", *port)).unwrap();
-        }
-        let is_read = shows(&plane, |snapshot| snapshot.received >= before + 5);
-        before = plane.snapshot().received;
-        is_read
-    });
-    let port = port.expect("a port is free");
-    assert_ne!(port, plane.port());
-    // They are echoed, too.
-    assert_eq!((next(&socket).0, next(&socket).1.port()), (sound(9, 1), port));
-    let heard = legs.end(0);
-    let [stream] = heard.streams[..] else { panic!("{heard:?}") };
-    assert_eq!((stream.packets, stream.expected, stream.lost), (5, 4, 0));
-    assert_eq!((stream.reordered, stream.doubled, heard.is_silent), (1, 1, false));
-    assert_eq!(legs.end(0), HeardMedia::default());
-    let is_free = || UdpSocket::bind(("127.0.0.1", port)).is_ok();
-    let until = Instant::now() + Duration::from_secs(5);
-    while !is_free() && Instant::now() < until {
-        // The thread that reads may still hold the socket.
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(is_free());
-}
-
-#[test]
-fn a_call_that_plays_and_hears_nothing_is_silent() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("a.alaw"), [0xd5; 1_600]).unwrap();
-    let scenario = scenario(folder.path(), "<exec rtp_stream=\"a.alaw,1,8\"/>");
-    let plane = Plane::start(settings(), [&scenario]).unwrap();
-    let mut legs = plane.legs();
-    let (_socket, address) = receiver();
-    legs.learn(0, &offer(address));
-    legs.act(0, &actions(&scenario)[0]).unwrap();
-    legs.learn(1, &offer(address));
-    assert!(legs.end(0).is_silent);
-    // A call that only listens may hear nothing.
-    assert!(!legs.end(1).is_silent);
-}
-
-#[test]
-fn streams_above_the_limit_are_counted() {
-    let folder = tempfile::tempdir().unwrap();
-    let scenario = scenario(folder.path(), "<rtp_echo value=\"0\"/>");
-    let plane = Plane::start(Settings { streams: 1, ..settings() }, [&scenario]).unwrap();
-    let mut legs = plane.legs();
-    let (socket, address) = receiver();
-    legs.learn(0, &offer(address));
-    for source in [1, 2, 1] {
-        socket.send_to(&sound(source, 1), ("127.0.0.1", plane.port())).unwrap();
-    }
-    assert!(shows(&plane, |snapshot| (snapshot.received, snapshot.unjudged) == (3, 1)), "{:?}", plane.snapshot());
-    let mut unjudged = 0;
-    legs.count(|counter, by| unjudged += u64::from(counter == Counter::MediaUnjudged) * by);
-    assert_eq!((unjudged, legs.end(0).streams.len()), (1, 1));
 }
