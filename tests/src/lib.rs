@@ -4,6 +4,7 @@ pub mod account;
 pub mod amount;
 pub mod baresip;
 pub mod binary;
+pub mod bridge;
 pub mod browser;
 pub mod call;
 pub mod certificate;

@@ -152,7 +152,7 @@ fn subscribers() -> Option<(MariaDb, TempDir)> {
 }
 
 /// Starts an example as a server of this machine alone; `changes` replace parts of its text.
-fn on_loopback(name: &str, changes: &[(&str, &str)]) -> Server {
+pub(crate) fn on_loopback(name: &str, changes: &[(&str, &str)]) -> Server {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
     let mut text = std::fs::read_to_string(&file).expect("an example can be read");
     for (from, to) in changes {
@@ -167,12 +167,12 @@ fn on_loopback(name: &str, changes: &[(&str, &str)]) -> Server {
 }
 
 /// Returns the address of a gateway on loopback, with a free port.
-fn beside(last: u8) -> SocketAddr {
+pub(crate) fn beside(last: u8) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), port::free())
 }
 
 /// Registers a phone of the user alice of a domain; returns it with its contact.
-fn phone_of_alice(server: &Server, domain: &str) -> (Wire, String) {
+pub(crate) fn phone_of_alice(server: &Server, domain: &str) -> (Wire, String) {
     server.add_user(&format!("alice@{domain}"), "secret");
     let mut phone = server.connect(Transport::Udp);
     let contact = format!("sip:alice@{}", phone.local());

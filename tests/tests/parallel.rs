@@ -20,6 +20,7 @@ mod attacks_rules;
 mod attacks_smuggling;
 mod attacks_tls;
 mod backends;
+mod bridge;
 mod caches;
 mod caller_numbers;
 mod commands;

@@ -76,7 +76,7 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("sim", "ServerSettings", 19, VALUES),
     ("sim", "World", 19, MACHINE),
     ("store", "Binding", 16, VALUES),
-    ("store", "Cdr", 21, VALUES),
+    ("store", "Cdr", 22, VALUES),
     ("store", "Event", 16, VALUES),
     ("store", "ReadThroughGauges", 16, VALUES),
     ("strowger", "Bounds", 17, VALUES),

@@ -5,7 +5,7 @@
 //! masked before they leave the shard.
 
 use crate::bye::Bye;
-use crate::cdr_fields::codecs;
+use crate::cdr_fields::{codecs, kept};
 use crate::texts::Texts;
 use crate::times::moment;
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,8 @@ use strowger_message::Message;
 use strowger_store::accounting::mask::Masks;
 use strowger_store::accounting::{Cdr, Event, Row};
 
-/// Texts of a call as its INVITE has them: Call-ID, caller, callee. Empty where the table does not store them.
-pub(crate) type CallNames<'a> = [&'a [u8]; 3];
+/// Texts of a call as its INVITE has them: Call-ID, caller, callee; then the Call-ID of its far leg. Empty where the table does not store them.
+pub(crate) type CallNames<'a> = [&'a [u8]; 4];
 
 /// Facts about the INVITE of a call for its account. The texts are masked and cut to the length that rows may have.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +99,9 @@ const ACCOUNT: usize = 8;
 /// Report about the media in bytes, see `media.rs`; empty: none.
 pub(crate) const MEDIA: usize = 9;
 const FIELDS: usize = 10;
+
+/// Position of the Call-ID of the far leg in [`CallNames`].
+const FAR_CALL_ID: usize = 3;
 
 /// Milliseconds after the INVITE, in four bytes even if optional. The type has room for 49 days; the maximum of
 /// `dialogs.lifetime` is 30.
@@ -443,6 +446,7 @@ impl Account {
             cause: self.cause,
             ended_by: ended_by.into(),
             codecs: self.text(CODECS),
+            far_call_id: self.masks().addresses(&kept(names[FAR_CALL_ID])),
             fields: self.fields(),
             media: self.media(),
         }))

@@ -53,6 +53,7 @@
 //!     in_dialog: false,
 //!     is_user: false,
 //!     legs: Legs::Anchored,
+//!     far_call_id: b"",
 //!     tracks: true,
 //!     logs: false,
 //!     accounts: true,

@@ -32,6 +32,8 @@ pub struct CallView {
     pub callee: Vec<u8>,
     /// Call-ID.
     pub call_id: Vec<u8>,
+    /// Call-ID of the far leg; empty if the parties have one dialog.
+    pub far_call_id: Vec<u8>,
     /// State of the call.
     pub state: CallState,
     /// Milliseconds since its INVITE.
@@ -106,6 +108,7 @@ impl Call {
             caller: self.caller().to_vec(),
             callee: self.callee().to_vec(),
             call_id: self.call_id().to_vec(),
+            far_call_id: self.far_call_id().to_vec(),
             state: self.state(),
             age: age(self.began),
             answered: dialogs.iter().filter_map(|dialog| dialog.answered).max(),

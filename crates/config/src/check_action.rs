@@ -70,8 +70,16 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
     if counts_each_place(&to, &limits) {
         note("at_once", COUNTS_EACH_PLACE, COUNT_ONCE);
     }
-    // The server has a dialog of its own with the caller of an endpoint.
-    let stays = table.endpoint().is_some() || table.record_route.unwrap_or(record_route);
+    let is_bridged = table.b2bua == Some(true);
+    if is_bridged && (answers || table.drop || table.redirect) {
+        note("b2bua", "bridges calls, and says what else becomes of them", "keep `b2bua`, or make two rules");
+    }
+    if is_bridged && (table.record_route == Some(false) || table.track == Some(false)) {
+        let what = "bridges calls, whose path and end the server has in any case";
+        note("b2bua", what, "remove record_route = false and track = false");
+    }
+    // The server has a dialog of its own with the caller of an endpoint, and with each side of a bridged call.
+    let stays = table.endpoint().is_some() || is_bridged || table.record_route.unwrap_or(record_route);
     if !stays || table.track == Some(false) {
         let cure = "let the rule have record_route = true, and not track = false";
         if !table.call_limits.is_empty() {

@@ -23,7 +23,7 @@
 //! | all tables; lists of tables; names and references to them | `config.rs`, `Config`; `tables.rs`, `document`; `name.rs`, `Reference` |
 //! | shown and masked parts of a wrong file | `report.rs`; `mask.rs` |
 //! | reload: changed, fixed and contradicting keys | `reload.rs`, `for_running` |
-//! | rules: actions, compilation | `rules.rs`, `Action`, `compile` |
+//! | rules: actions, compilation; bridged calls | `rules.rs`, `Action`, `compile`; `rule_path.rs`, `PathAction` |
 //! | failures, limits of calls, filters, identities | `failure.rs`; `call_limit.rs`; `filter.rs`; `identity.rs` |
 //! | gateway groups; data sets | `gateway_group.rs`; `set.rs` |
 //! | domains: names, aliases, realms | `domains.rs`, `LocalDomain`; `domain_names.rs` |
@@ -83,6 +83,7 @@ mod reload;
 mod removed;
 mod report;
 mod rule_answer;
+mod rule_path;
 mod rule_text;
 mod rules;
 mod secret;
@@ -137,6 +138,7 @@ pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::report::{Fault, Report, Severity};
 pub use self::rule_answer::{CallEndpoint, RuleAnswer};
+pub use self::rule_path::{Codec, MediaType, PathAction};
 pub use self::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText, is_user_text};
 pub use self::rules::{Action, Decisions, RuleTable, SourceTable, UserEdit};
 pub use self::secret::Secret;

@@ -1,4 +1,4 @@
-//! `[media]`: addresses and ports for the media of calls that this server answers itself.
+//! `[media]`: addresses and ports for the media of calls that this server answers itself or bridges.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -79,11 +79,11 @@ impl Text for PortRange {
 }
 
 section! {
-    /// Media (RTP and RTCP by UDP) of the calls that this server answers itself, see `answer` of `[[rule]]`. Each audio stream of a call takes two
-    /// ports: an even one for RTP and the next one for RTCP.
+    /// Media (RTP and RTCP by UDP) of the calls that this server answers itself or bridges, see `answer` and `b2bua` of `[[rule]]`. A stream takes
+    /// two ports: an even one for RTP and the next one for RTCP. A bridged call takes them on each side, for audio and for each of `media_types`.
     pub struct Media = "media" {
         /// Addresses for media. A stream is received at the first address of its family with a free port. An address behind NAT is followed by the
-        /// public one, which session descriptions show. `[]`: this server answers no call.
+        /// public one, which session descriptions show. `[]`: this server answers and bridges no call.
         pub addresses: Vec<MediaAddress> = Vec::new(), ANY.fixed();
         /// Ports of each address. No other program of this machine may use them.
         pub ports: PortRange = PortRange { first: 16_384, last: 32_767 }, ANY.fixed();
@@ -102,9 +102,14 @@ impl Media {
         !self.addresses.is_empty()
     }
 
-    /// Returns the number of calls with one audio stream that the ports carry.
+    /// Returns the number of calls with one audio stream that the ports carry if this server answers the calls.
     pub fn calls(&self) -> usize {
         self.addresses.len() * self.ports.pairs()
+    }
+
+    /// Returns the number of bridged calls that the ports carry: each takes this number of pairs on each side, at least 1.
+    pub fn bridged_calls(&self, streams: usize) -> usize {
+        self.calls() / (2 * streams.max(1))
     }
 }
 
@@ -140,6 +145,6 @@ mod tests {
         }
         let media =
             Media { addresses: vec![MediaAddress::from_text("192.0.2.1").expect("one"); 2], ..Media::default() };
-        assert_eq!(media.calls(), 16_384);
+        assert_eq!((media.calls(), media.bridged_calls(1), media.bridged_calls(2)), (16_384, 8_192, 4_096));
     }
 }

@@ -24,6 +24,7 @@ use super::proxy::RelayFor;
 use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
 use super::rule_answer::{CallEndpoint, RuleAnswer};
+use super::rule_path::{Codec, MediaType, PathAction};
 use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
 use super::set::{SetTable, load};
 
@@ -100,6 +101,20 @@ section! {
         /// Stay in the path of later requests of the call; "as-set": the value of `proxy.record_route`. For a call that counts under a limit the
         /// server stays in the path regardless of this key.
         pub record_route: Option<bool> = None, ANY.or("as-set");
+        /// Answer calls as a back-to-back user agent (B2BUA): the server has a call with the caller and another one with the callee, carries the
+        /// media between them by `[media]`, and shows neither side the addresses of the other. Such a call is always tracked. Requests other
+        /// than INVITE are forwarded. "as-set": a later rule decides; if none does, calls are forwarded.
+        pub b2bua: Option<bool> = None, ANY.or("as-set");
+        /// Audio codecs that pass in calls with `b2bua`, in the order in which the server lists them. The server converts none, so both sides need
+        /// one in common. Without "telephone-event" the keys of a phone (DTMF) do not pass as events. `[]`: all codecs in the order of the offer,
+        /// unless a later rule lists some.
+        pub codecs: Vec<Codec> = Vec::new(), ANY;
+        /// Audio codecs on the side of the callee, in the order in which the server lists them there; a codec passes if both lists have it. `[]`: as
+        /// `codecs`, unless a later rule lists some.
+        pub callee_codecs: Vec<Codec> = Vec::new(), ANY;
+        /// Media types of RTP streams that pass beside audio in calls with `b2bua`, with any codec. A call takes ports for each of them.
+        /// `[]`: none, unless a later rule lists some.
+        pub media_types: Vec<MediaType> = Vec::new(), ANY;
         /// Keep track of the call; "as-set": the value of `dialogs.track`.
         pub track: Option<bool> = None, ANY.or("as-set");
         /// Account the call; "as-set": the value of `accounting.all`.
@@ -169,8 +184,8 @@ pub struct Action {
     pub add: Box<[u8]>,
     /// Header fields to remove.
     pub remove: Box<[HeaderName]>,
-    /// Record-Route; `None`: `proxy.record_route` decides.
-    pub record_route: Option<bool>,
+    /// Path of the call through this server.
+    pub path: PathAction,
     /// Tracking of the call; `None`: `dialogs.track` decides.
     pub track: Option<bool>,
     /// Accounting of the call; `None`: `accounting.all` decides.
@@ -239,7 +254,13 @@ impl Action {
             identity: IdentitySource::of(table.identity.as_ref(), names),
             add: HeaderLine::lines(&table.add_headers),
             remove: RemovableHeader::names(&table.remove_headers),
-            record_route: table.record_route,
+            path: PathAction {
+                record_route: table.record_route,
+                b2bua: table.b2bua,
+                codecs: Codec::names(&table.codecs),
+                callee_codecs: Codec::names(&table.callee_codecs),
+                media_types: table.media_types.as_slice().into(),
+            },
             track: table.track,
             account: table.accounts(),
             account_as: table.account_as.as_ref().map(|account| account.as_str().into()),
@@ -310,7 +331,22 @@ impl Decisions {
         std::str::from_utf8(self.sources.as_ref()?.address_value(source)?).ok()
     }
 
-    /// Tells whether a rule makes the server track calls.
+    /// Tells whether a rule answers calls by an endpoint of this server.
+    pub fn have_endpoint(&self) -> bool {
+        self.rules.iter().any(|rule| rule.action.endpoint.is_some())
+    }
+
+    /// Tells whether a rule bridges calls.
+    pub fn bridge_calls(&self) -> bool {
+        self.rules.iter().any(|rule| rule.action.path.is_bridged())
+    }
+
+    /// Returns the largest number of streams of a bridged call that have ports: audio and each media type of a rule.
+    pub fn bridged_streams(&self) -> usize {
+        1 + self.rules.iter().map(|rule| rule.action.path.media_types.len()).max().unwrap_or(0)
+    }
+
+    /// Tells whether a rule makes the server track calls that it forwards.
     pub(super) fn track_calls(&self) -> bool {
         let counts = |action: &Action| {
             action.limits().next().is_some()

@@ -38,7 +38,8 @@ fn seconds(duration: Duration) -> u32 {
 impl Config {
     /// Tells whether any calls are tracked.
     pub fn tracks_calls(&self) -> bool {
-        self.dialogs.track || self.accounting.is_on() || self.decisions.track_calls()
+        let decisions = &self.decisions;
+        self.dialogs.track || self.accounting.is_on() || decisions.track_calls() || decisions.bridge_calls()
     }
 
     /// Returns the paths to which the server writes, each with its key; the database is not among them.
@@ -109,8 +110,8 @@ impl Config {
         }
     }
 
-    /// Returns the settings of the user agent: of the calls that this server answers itself. It answers or refuses each INVITE at once, so it
-    /// sends no 100.
+    /// Returns the settings of the user agent: of the calls that this server answers itself, and of those that it bridges. It sends no 100: the
+    /// first INVITE is answered at once, or has got one. Requests of other methods are left to its owner, since a bridge carries them over.
     pub fn agent_settings(&self) -> UserAgentSettings {
         let (dialogs, timer) = (&self.dialogs, SessionTimerSettings::default());
         let session_timer = SessionTimerSettings {
@@ -128,6 +129,7 @@ impl Config {
             timers: self.timer_settings(),
             trying: false,
             capabilities,
+            other_methods: true,
             ..UserAgentSettings::default()
         }
     }

@@ -9,8 +9,8 @@ pub(crate) struct MediaThread {
     free: VecDeque<PortPair>,
     /// Orders about sessions that the test has not taken.
     pub(crate) orders: Vec<SessionOrder>,
-    /// Report about the stream of the near side of each session.
-    pub(crate) report: StreamReport,
+    /// Reports about the stream of each session: of the near side, and of the far side if there is one.
+    pub(crate) reports: (StreamReport, Option<StreamReport>),
 }
 
 impl MediaThread {
@@ -22,7 +22,7 @@ impl MediaThread {
             (0..media.ports.pairs()).map(pair)
         };
         let free = (0..media.addresses.len()).flat_map(address).collect();
-        Self { free, orders: Vec::new(), report: StreamReport::default() }
+        Self { free, orders: Vec::new(), reports: Default::default() }
     }
 
     /// Carries out an order; returns its answer.
@@ -37,10 +37,10 @@ impl MediaThread {
                 return None;
             }
             SessionOrder::Report { key } => {
-                return Some(SessionEvent::Reported { key: *key, streams: vec![(self.report, None)] });
+                return Some(SessionEvent::Reported { key: *key, streams: vec![self.reports] });
             }
             SessionOrder::Set { .. } => None,
-            SessionOrder::Close { key } => Some(SessionEvent::Closed { key: *key, streams: vec![(self.report, None)] }),
+            SessionOrder::Close { key } => Some(SessionEvent::Closed { key: *key, streams: vec![self.reports] }),
         };
         self.orders.push(order);
         answer

@@ -271,9 +271,9 @@ impl Site {
         self.with(|host| std::mem::take(&mut host.media.orders))
     }
 
-    /// Sets the report about the caller's stream of each media session from now on.
-    pub fn set_stream_report(&self, report: StreamReport) {
-        self.with(|host| host.media.report = report);
+    /// Sets the reports about the stream of each media session from now on: of the caller, and of the callee of a bridged call.
+    pub fn set_stream_reports(&self, near: StreamReport, far: Option<StreamReport>) {
+        self.with(|host| host.media.reports = (near, far));
     }
 
     /// Lets a media thread report an event.

@@ -65,6 +65,7 @@ impl Engine {
                 }
                 Verdict::Forward(destination) => return self.forward(handling, &routing, contacts, destination),
                 Verdict::Answer => return self.answer_here(handling, &routing),
+                Verdict::Bridge => return self.bridge_here(handling, &routing),
                 Verdict::TakeOffRoutes => return self.take_off_routes(handling, &routing),
                 other => return self.conclude(handling, other),
             }

@@ -53,8 +53,7 @@ impl Engine {
                 self.counters().call_time.add(lasted.saturating_mul(1_000));
             }
             CallEffect::LogForgotten => self.counters().calls_forgotten.one(),
-            // An endpoint has answered or refused each INVITE.
-            CallEffect::Cancel { legs: Legs::Anchored, .. } => (),
+            CallEffect::Cancel { legs: Legs::Anchored, context } => self.bridge_cancel(now, context, out),
             CallEffect::SendOnLeg { call, context, party, kind } => {
                 if kind == OwnRequest::Bye && party == Party::Caller {
                     self.counters().byes.one();
@@ -142,8 +141,8 @@ impl Engine {
     /// otherwise the thread is asked, and the owner may call again.
     pub fn show_call(&mut self, now: Now, id: u64) -> Option<CallView> {
         let mut view = self.calls.show_call(now, id)?;
-        let session = self.endpoints.session_of_call(id).and_then(MediaSession::open);
-        if let Some((key, thread)) = session {
+        let session = self.endpoints.session_of_call(id).or_else(|| self.bridges.session_of_call(id));
+        if let Some((key, thread)) = session.and_then(MediaSession::open) {
             match self.media.reported(now, key) {
                 Some(media) => view.media = media,
                 None => {

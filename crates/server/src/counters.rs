@@ -76,6 +76,8 @@ strowger_metrics::metrics! {
     calls_logged: Gauge;
     /// Calls that are tracked and have not ended.
     calls_tracked: Gauge;
+    /// Calls that are bridged: each is one call with the caller and one with the callee.
+    calls_bridged: Gauge;
     /// Tracked dialogs whose callee rings.
     dialogs_early: Gauge;
     /// Tracked dialogs whose callee has answered.

@@ -4,6 +4,7 @@ use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision};
 use crate::destination::{Destination, RuleTargetAddresses, Targets};
+use crate::endpoint::ServerRole;
 use crate::forwarding::log_failed;
 use crate::handling::Handling;
 use crate::question::{HostKey, Question, Resolved};
@@ -40,7 +41,7 @@ impl Decider<'_> {
     /// Returns the destination of an admitted request, and its destinations after a failure. The contacts of a local
     /// user are written to `contacts`.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
-        if let Some(verdict) = self.endpoint_verdict(handling) {
+        if let Some(verdict) = self.role_verdict(handling) {
             return verdict;
         }
         let first = self.first_destination(handling, routing, contacts);
@@ -50,6 +51,15 @@ impl Decider<'_> {
             log_failed(handling, status);
         }
         verdict
+    }
+
+    /// Returns the verdict about a request of which this server is a party by its role; `None` if it is the proxy or redirects.
+    pub(crate) fn role_verdict(&self, handling: &Handling<'_, '_>) -> Option<Verdict> {
+        match handling.progress.decision.as_deref()?.role {
+            ServerRole::Echo => Some(Verdict::Answer),
+            ServerRole::Bridge if handling.begins_bridge() => Some(Verdict::Bridge),
+            ServerRole::Bridge | ServerRole::Proxy | ServerRole::Redirect => None,
+        }
     }
 
     /// Applies the failure rules to the first destination of a request.

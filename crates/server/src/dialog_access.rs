@@ -44,6 +44,12 @@ impl Handling<'_, '_> {
         let is_within = self.progress.proof.in_dialog && self.progress.decision.is_none();
         self.request.method == Method::Invite && !is_within
     }
+
+    /// Tells whether the request begins a call that the rules bridge. An INVITE with a To tag belongs to a dialog that this server does not know.
+    pub(crate) fn begins_bridge(&self) -> bool {
+        let is_bridged = self.progress.decision.as_deref().is_some_and(|decision| decision.path.is_bridged());
+        is_bridged && self.begins_call() && self.request.to_tag.is_empty()
+    }
 }
 
 impl Decider<'_> {

@@ -14,6 +14,8 @@ mod answering;
 mod remote_target;
 mod session;
 
+pub(crate) use self::agent_events::cause_of_bye;
+
 use self::session::{Description, EndpointSession};
 use crate::media_sessions::{MediaSession, bucket_of};
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,8 @@ pub(crate) enum ServerRole {
     Redirect,
     /// Endpoint that sends the media of its caller back.
     Echo,
+    /// Back-to-back user agent for calls: one call with the caller, one with the callee. Proxy for other requests.
+    Bridge,
 }
 
 impl ServerRole {

@@ -7,6 +7,7 @@
 mod bans;
 mod buffers;
 mod failed_targets;
+mod loopback;
 mod memory;
 mod moves;
 mod policy;
@@ -21,10 +22,12 @@ pub use moves::EngineRecord;
 use self::buffers::Buffers;
 use self::memory::Memory;
 use self::stack::Stack;
+use crate::bridge::Bridges;
 use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
 use crate::decider::Decider;
 use crate::endpoint::Endpoints;
+use crate::far_leg::FarLegs;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
 use crate::media_sessions::MediaSessions;
@@ -160,8 +163,12 @@ pub struct Engine {
     pub heard: Option<Vec<Report>>,
     /// Calls that this server answers itself.
     pub(crate) endpoints: Endpoints,
+    /// Calls that this server bridges.
+    pub(crate) bridges: Bridges,
     /// Media sessions of the calls that end here.
     pub(crate) media: MediaSessions,
+    /// Far INVITEs of calls that this server makes for their callers.
+    pub(crate) far_legs: FarLegs,
     pub(crate) pings: Pings,
     pub(crate) local_addresses: LocalAddresses,
     memory: Memory,
@@ -226,6 +233,7 @@ impl Engine {
         let calls = self.calls.counts();
         counters.calls_logged.set(calls.logged as u64);
         counters.calls_tracked.set(calls.tracked as u64);
+        counters.calls_bridged.set(self.bridges.len() as u64);
         counters.dialogs_early.set(calls.early as u64);
         counters.dialogs_confirmed.set(calls.confirmed as u64);
         let counts = self.stack.core.transactions.counts();
@@ -263,6 +271,7 @@ impl Engine {
         self.run_events(now, "", out);
         self.stack.proxy.poll(&mut self.stack.core.round(now, out));
         self.stack.with_agent(now, out, UserAgent::poll);
+        self.poll_bridges(now, out);
         self.end_calls(now, out);
         self.process_notices(now, out);
         let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
@@ -270,13 +279,15 @@ impl Engine {
         pings.send_due(now, decider, (&mut stack.core.transactions, &mut stack.entropy), out);
         self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
-        let gives_back = self.memory.step(now, &mut self.stack, self.pings.pending() as u64);
+        let rests = sooner(self.stack.deadline(), self.bridges.deadline()).is_none();
+        let gives_back = self.memory.step(now, &self.stack, rests, self.pings.pending() as u64);
         self.effects.extend(gives_back.then_some(Effect::GiveBack));
     }
 
     /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
     pub fn deadline(&mut self) -> Option<u64> {
-        sooner(self.stack.deadline(), sooner(self.calls.deadline(), self.pings.deadline()))
+        let of_calls = sooner(self.bridges.deadline(), self.calls.deadline());
+        sooner(self.stack.deadline(), sooner(of_calls, self.pings.deadline()))
     }
 
     /// Takes an answer from outside. An answer to a request that no longer waits is dropped.
@@ -359,7 +370,7 @@ impl Engine {
                 self.pings.response(ping, id, status, &mut self.stack.core.transactions);
             }
             Role::UserAgent(_) => {
-                self.calls.set_responded(Some(arrival.remote));
+                self.calls.set_responded((*arrival != Arrival::LOOPBACK).then_some(arrival.remote));
                 self.stack.with_agent(now, out, |agent, round| {
                     agent.take_response(round, arrival, message, id, tu, after_final);
                 });
@@ -385,6 +396,9 @@ impl Engine {
                 let round = &mut self.stack.core.round(now, out);
                 return self.stack.proxy.refuse_answer(round, context, message, arrival, id);
             }
+        }
+        if self.is_of_far_leg(context) {
+            return self.far_response(now, arrival, message, (context, id), out);
         }
         self.calls.set_responded(Some(arrival.remote));
         self.pass_response(now, arrival, message, (context, id), out);
@@ -457,7 +471,9 @@ impl Engine {
             effects: Vec::new(),
             heard: None,
             endpoints: Endpoints::default(),
+            bridges: Bridges::default(),
             media: MediaSessions::default(),
+            far_legs: FarLegs::default(),
             pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::default(),
             memory: Memory::default(),

@@ -26,7 +26,7 @@ use strowger_core::{Arrival, Now, Outbox};
 use strowger_message::{Index, Message, Method, Name, status};
 use strowger_store::subscriber;
 
-pub use crate::plan_view::{FailureView, GroupView, LimitView, PlaceView, PlanView};
+pub use crate::plan_view::{BridgeView, FailureView, GroupView, LimitView, PlaceView, PlanView};
 pub use crate::rule_trace::RuleResult;
 
 /// Explanation of a request.
@@ -242,7 +242,7 @@ impl Decider<'_> {
                     Stage::Address => self.address(&handling, &routing),
                     Stage::Authorize => judged(self.authorize(&handling, &routing)),
                     Stage::Decide => judged(self.decide(&handling, &routing)),
-                    Stage::Route if self.endpoint_verdict(&handling).is_some() => Verdict::Answer,
+                    Stage::Route if self.role_verdict(&handling) == Some(Verdict::Answer) => Verdict::Answer,
                     Stage::Route => {
                         let first = self.first_destination(&handling, &routing, &mut contacts);
                         let refusal = if let Verdict::Reply(reply) = &first { Some(*reply) } else { None };
@@ -349,8 +349,9 @@ impl Decider<'_> {
                     };
                     return Ok(());
                 }
-                // No name was looked up, so no Route names this server by a looked-up name.
-                Verdict::TakeOffRoutes | Verdict::Drop => return Ok(()),
+                // No name was looked up, so no Route names this server by a looked-up name. The stage of routing gives the destination of
+                // a bridged call, not the bridge.
+                Verdict::TakeOffRoutes | Verdict::Bridge | Verdict::Drop => return Ok(()),
             }
         }
     }

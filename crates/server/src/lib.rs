@@ -115,6 +115,14 @@
 //! threads are outside: orders to them are effects, their events inputs, and free ports are lent to each shard in
 //! advance.
 //!
+//! # Bridged calls
+//!
+//! A rule may bridge a call: the user agent has a call with the caller and makes one to the callee. It sends the INVITE of that *far* call
+//! to this server ([`Target::LOOPBACK`](strowger_core::Target::LOOPBACK)), where the INVITE takes the way of every request from routing on, with
+//! the proof and the decision of the *near* one (`far_leg.rs`); the responses come back in the same way (`engine/loopback.rs`). Later requests go to
+//! the next hop of their dialog. The bridge of `core` joins both calls, a media session has the streams between them, and the table of calls has
+//! one call with both Call-IDs.
+//!
 //! # Contacts
 //!
 //! A contact is reached by the connection of its REGISTER (a flow: node, process, shard, slot, generation), by the
@@ -142,6 +150,7 @@
 //! |---|---|
 //! | stages and their verdicts; the way through them | `stage.rs`, `Verdict`; `advance.rs` |
 //! | calls that this server answers: role, beginning, events, orders | `endpoint.rs`, `ServerRole`; `endpoint/` |
+//! | bridged calls: beginning, texts of the far INVITE, events, orders, moves | `bridge.rs`, `Bridges`; `bridge/` |
 //! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
@@ -157,12 +166,13 @@
 //! | destination of a request | `destination.rs`, `Destination` |
 //! | users as places of rules: ring group, hunt group, forward | `rule_target_addresses.rs`; `rule_target_forwarding.rs` |
 //! | methods of a device | `methods.rs` |
-//! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision` |
+//! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision`; `path_decision.rs` |
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
 //! | gateway groups; limits at a place | `rule_targets.rs`; `claims.rs` |
 //! | explain | `explain.rs`, `explain`; `rule_trace.rs`, `RuleResult`; `plan_view.rs`, `PlanView` |
 //! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs` |
 //! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
+//! | far INVITE of a bridged call; messages of the server to itself | `far_leg.rs`, `FarLeg`; `engine/loopback.rs`, `take_looped` |
 //! | settings of the table of calls, of shared counts; bounds without a key | `call_settings.rs`; `bounds.rs`, `EngineBounds` |
 //! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |
 //! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `log_line_rate.rs`; `refusals.rs` |
@@ -183,6 +193,7 @@ mod authorization;
 pub mod ban;
 mod binding_change;
 pub mod bounds;
+pub mod bridge;
 mod call_admission;
 mod call_effects;
 mod call_log;
@@ -203,6 +214,7 @@ pub mod endpoint;
 pub mod engine;
 pub mod explain;
 mod failure_threshold;
+mod far_leg;
 mod flows;
 mod forwarding;
 pub mod gateways;
@@ -214,6 +226,7 @@ pub mod media_sessions;
 mod methods;
 mod number_translation;
 mod own_name;
+mod path_decision;
 mod ping;
 mod plan_view;
 pub mod policy;

@@ -10,12 +10,14 @@ mod quality;
 
 use self::ports::{Block, MediaPorts};
 use crate::engine::{Effect, Engine};
+use crate::reply::Reply;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use strowger_config::Media;
 use strowger_core::Now;
-use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream};
+use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream, LocalStream};
+use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::is_private;
 use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
 use strowger_message::sdp::Sdp;
@@ -39,36 +41,44 @@ pub(crate) struct Hangup {
 /// End after a silence of a party: temporary failure.
 pub(crate) const SILENT: Hangup = Hangup { reason: b"Reason: Q.850;cause=41;text=\"no media\"\r\n", cause: 41 };
 
-/// Ports of a session, all of one media thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Ports of a session, all of one media thread: a pair for each stream of a leg.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "PortNumbers", into = "PortNumbers")]
 pub(crate) struct SessionPorts {
-    pub(crate) near: PortPair,
-    /// Ports towards the far peer; `None` for an endpoint.
-    pub(crate) far: Option<PortPair>,
+    /// Ports towards the near peer, at least one pair.
+    pub(crate) near: Vec<PortPair>,
+    /// Ports towards the far peer; none for an endpoint.
+    pub(crate) far: Vec<PortPair>,
 }
 
-/// Form of ports in a record: thread, place of the address, port of RTP.
-type PortNumbers = ((u16, u16, u16), Option<(u16, u16, u16)>);
+/// Form of the ports of both legs in a record: thread, place of the address, port of RTP.
+type PortNumbers = [Vec<(u16, u16, u16)>; 2];
 
 impl From<SessionPorts> for PortNumbers {
     fn from(ports: SessionPorts) -> Self {
-        let numbers = |pair: PortPair| (pair.thread, pair.address, pair.rtp);
-        (numbers(ports.near), ports.far.map(numbers))
+        let numbers = |pairs: Vec<PortPair>| pairs.iter().map(|pair| (pair.thread, pair.address, pair.rtp)).collect();
+        [numbers(ports.near), numbers(ports.far)]
     }
 }
 
 impl From<PortNumbers> for SessionPorts {
-    fn from((near, far): PortNumbers) -> Self {
+    fn from([near, far]: PortNumbers) -> Self {
         let pair = |(thread, address, rtp)| PortPair { thread, address, rtp };
-        Self { near: pair(near), far: far.map(pair) }
+        Self { near: near.into_iter().map(pair).collect(), far: far.into_iter().map(pair).collect() }
     }
 }
 
 impl SessionPorts {
-    fn all(self) -> impl Iterator<Item = PortPair> {
-        std::iter::once(self.near).chain(self.far)
+    /// Returns the media thread that owns the ports.
+    fn thread(&self) -> Option<u16> {
+        self.near.first().map(|pair| pair.thread)
     }
+}
+
+/// Returns the place of these ports in the descriptions of a leg; `None` if the media address is no longer configured.
+pub(crate) fn local_stream(media: &Media, ports: PortPair) -> Option<LocalStream> {
+    let own = media.addresses.get(usize::from(ports.address))?;
+    Some(LocalStream { address: own.public, port: ports.rtp })
 }
 
 /// Session of a call.
@@ -121,24 +131,25 @@ impl MediaSession {
         }
         self.is_open = true;
         let order = SessionOrder::Set { key: SessionKey(self.key), streams };
-        Some(Effect::Media { thread: Some(self.ports.near.thread), order })
+        Some(Effect::Media { thread: self.ports.thread(), order })
     }
 
     /// Returns the key and the media thread of a session that goes on.
     pub(crate) fn open(&self) -> Option<(SessionKey, u16)> {
-        (self.is_open && !self.is_closed).then_some((SessionKey(self.key), self.ports.near.thread))
+        let thread = self.ports.thread().filter(|_| self.is_open && !self.is_closed)?;
+        Some((SessionKey(self.key), thread))
     }
 
     /// Closes the session. No description may follow.
     pub(crate) fn close(&mut self) -> SessionClose {
-        let Self { key, ports, call, .. } = *self;
         if std::mem::replace(&mut self.is_closed, true) {
             return SessionClose::Before;
         }
+        let ports = std::mem::take(&mut self.ports);
         if !self.is_open {
             return SessionClose::Unopened(ports);
         }
-        let call_id = std::mem::take(&mut self.call_id);
+        let (key, call, call_id) = (self.key, self.call, std::mem::take(&mut self.call_id));
         SessionClose::Open(ClosingSession { key, ports, call, call_id })
     }
 }
@@ -167,7 +178,7 @@ pub(crate) fn offer_of<'m>(message: &Message<'m>) -> Option<&'m [u8]> {
 }
 
 /// Tells whether the first stream of an offer is by IPv4; `None` if it has no readable stream.
-pub(crate) fn offers_ipv4(offer: &[u8]) -> Option<bool> {
+fn offers_ipv4(offer: &[u8]) -> Option<bool> {
     let connection = Sdp::parse(offer).ok()?.connection_of(0)?;
     Some(connection.address_type == b"IP4")
 }
@@ -223,7 +234,7 @@ impl MediaSessions {
 
     /// Adds ports that no session uses.
     pub(crate) fn put_back(&mut self, ports: SessionPorts) {
-        ports.all().for_each(|pair| self.ports.put_back(pair));
+        ports.near.into_iter().chain(ports.far).for_each(|pair| self.ports.put_back(pair));
     }
 
     /// Takes out the sessions of this bucket that are being closed.
@@ -240,13 +251,26 @@ impl MediaSessions {
 }
 
 impl Engine {
+    /// Tells whether a caller has its media by IPv4: by its offer, else by its source.
+    ///
+    /// # Errors
+    /// No media address is of this family.
+    pub(crate) fn media_family(&self, request: &Request<'_>) -> Result<bool, Reply> {
+        let source = request.arrival.remote.ip().to_canonical();
+        let is_ipv4 = offer_of(&request.message).and_then(offers_ipv4).unwrap_or_else(|| source.is_ipv4());
+        if self.policy.config.media.addresses.iter().any(|own| own.public.is_ipv4() == is_ipv4) {
+            return Ok(is_ipv4);
+        }
+        Err(Reply::refused(488).because("no address of [media] has the IP version of the caller"))
+    }
+
     /// Ends the session of a call at its media thread; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers the order. The
     /// rows of the call wait for its reports.
     pub(crate) fn close_session(&mut self, close: SessionClose) {
         match close {
             SessionClose::Open(closing) => {
                 let order = SessionOrder::Close { key: SessionKey(closing.key) };
-                self.effects.push(Effect::Media { thread: Some(closing.ports.near.thread), order });
+                self.effects.push(Effect::Media { thread: closing.ports.thread(), order });
                 if let Some(call) = closing.call {
                     self.calls.await_media(call);
                 }

@@ -73,13 +73,46 @@ pub(crate) fn verdict(config: &Config, warnings: usize) -> String {
         0 => String::new(),
         number => format!(", {}", count(number, "warning")),
     };
-    let media = match config.media.calls() {
-        0 => String::new(),
-        calls => format!("; media ports for {}", count(calls, "call")),
-    };
-    format!("can be used{warnings}; {} for {domains}{media}", listeners.join(", "))
+    format!("can be used{warnings}; {} for {domains}{}", listeners.join(", "), media(config))
+}
+
+/// Returns the number of calls that the media ports carry: calls that the server answers itself, bridged ones, or both kinds.
+fn media(config: &Config) -> String {
+    let (media, decisions) = (&config.media, &config.decisions);
+    let bridged = media.bridged_calls(decisions.bridged_streams());
+    let (answered, bridged) = (count(media.calls(), "call"), count(bridged, "bridged call"));
+    match (media.is_on(), decisions.bridge_calls(), decisions.have_endpoint()) {
+        (false, ..) => String::new(),
+        (true, false, _) => format!("; media ports for {answered}"),
+        (true, true, false) => format!("; media ports for {bridged}"),
+        (true, true, true) => format!("; media ports for {answered} that the server answers, or {bridged}"),
+    }
 }
 
 fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_has_the_number_of_calls_that_the_ports_carry() {
+        const ECHO: &str = "[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"\n";
+        const BRIDGE: &str = "[[rule]]\nname = \"all\"\nb2bua = true\n";
+        for (rules, end) in [
+            (String::new(), "; media ports for 51 calls"),
+            (ECHO.to_owned(), "; media ports for 51 calls"),
+            (BRIDGE.to_owned(), "; media ports for 25 bridged calls"),
+            (format!("{BRIDGE}media_types = [\"video\"]\n"), "; media ports for 12 bridged calls"),
+            (format!("{ECHO}{BRIDGE}"), "; media ports for 51 calls that the server answers, or 25 bridged calls"),
+        ] {
+            let text = format!("[media]\naddresses = [\"192.0.2.1\"]\nports = \"20000-20101\"\n{rules}");
+            let (config, _) = Config::read(Source { text: &text, ..Source::default() }).expect("right");
+            let said = verdict(&config, 0);
+            assert!(said.ends_with(end), "{said}");
+        }
+        assert!(!verdict(&Config::default(), 0).contains("media"));
+    }
 }

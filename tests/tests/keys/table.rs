@@ -164,6 +164,22 @@ const TESTS: &[(&str, &[&str])] = &[
     ("rule.add_headers", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.remove_headers", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.record_route", &["tests/tests/rules.rs::rules_set_what_the_configuration_sets_for_all"]),
+    (
+        "rule.b2bua",
+        &[
+            "tests/tests/bridge_media.rs::calls_of_the_generator_are_heard_on_both_sides",
+            "crates/server/tests/suite/bridge_rules.rs::only_an_invite_that_begins_a_call_is_bridged",
+        ],
+    ),
+    (
+        "rule.codecs",
+        &[
+            "tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side",
+            "crates/server/tests/suite/bridge_rules.rs::explain_shows_a_bridged_call_with_the_codecs_of_each_side",
+        ],
+    ),
+    ("rule.callee_codecs", &["tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side"]),
+    ("rule.media_types", &["tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side"]),
     ("rule.track", &["tests/tests/rules.rs::rules_set_what_the_configuration_sets_for_all"]),
     ("rule.ring_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),
     ("rule.answer_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),

@@ -1,6 +1,6 @@
 //! Calls that a role anchors: records, limits, list, kept state and ends come from the table.
 
-use crate::role::{LIFETIME, Site, line};
+use crate::role::{FAR_CALL_ID, LIFETIME, Site, line};
 use strowger_calls::{CallState, Context, OwnRequest};
 use strowger_core::notice::{NoticeEvent, Party};
 use strowger_core::{ListenerId, Target, Transport};
@@ -108,6 +108,36 @@ fn a_cancelled_call_has_its_record() {
     site.emit(context, NoticeEvent::Cancelled);
     site.respond("1", context, 487);
     assert_eq!((&*site.record().outcome, &*site.record().ended_by), ("cancelled", "caller"));
+}
+
+#[test]
+fn the_first_callee_that_answers_has_the_dialog() {
+    let mut site = Site::new();
+    let context = site.begin("1");
+    let at = |last: u8| Target::new(Transport::Udp, ListenerId(0), ([192, 0, 2, last], 5060).into());
+    site.respond_as("b", 2, ("far", context, 180));
+    site.respond_as("a", 1, ("far", context, 180));
+    assert_eq!(site.list()[0].dialogs.len(), 2);
+    site.emit(context, NoticeEvent::Refused { status: 503, by: Some(at(7)) });
+    site.emit(context, NoticeEvent::TimedOut { target: Some(at(8)) });
+    site.wait(1_000);
+    site.respond_as("a", 1, ("far", context, 200));
+    site.emit(context, NoticeEvent::BranchEnded { branch: 2 });
+    // The role ends the dialogs of others that answer, and copies of a 2xx change nothing.
+    site.respond_as("b", 2, ("far", context, 200));
+    site.respond_as("a", 2, ("far", context, 200));
+    site.emit(context, NoticeEvent::Ended);
+    let view = site.list().remove(0);
+    assert_eq!((view.state, view.dialogs.len(), &view.dialogs[0].tag[..]), (CallState::Answered, 1, &b"a"[..]));
+    assert_eq!((&view.call_id[..], &view.far_call_id[..]), (&b"1"[..], FAR_CALL_ID));
+
+    site.emit(context, NoticeEvent::HungUp { by: Party::Callee, cause: None });
+    let orders = site.orders();
+    let [(bye, Party::Caller, OwnRequest::Bye)] = orders[..] else { panic!("{orders:?}") };
+    site.confirm(bye);
+    assert_eq!((&*site.record().ended_by, site.record().attempts), ("callee", 3));
+    assert_eq!(site.record().far_call_id.as_bytes(), FAR_CALL_ID);
+    assert!(site.calls.is_empty());
 }
 
 #[test]

@@ -5,9 +5,10 @@ use super::contact::{FromDevice, SenderContact};
 use super::plan::DialogUse;
 use super::response_context::ResponseContext;
 use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
-use crate::routing::{ROUTE_TOKEN, UriTarget};
-use crate::transaction::{ClientId, Transactions};
-use crate::{Arrival, Now, Target};
+use crate::routing::{ROUTE_TOKEN, Scope, UriTarget};
+use crate::slots::Id;
+use crate::transaction::{ClientId, ServerId, Transactions};
+use crate::{Arrival, Now, Target, Transport};
 use std::net::{IpAddr, Ipv4Addr};
 use strowger_message::{Edit, Index, Limits, Message, Name, Uri, build};
 
@@ -44,7 +45,50 @@ impl SenderFacts {
     }
 }
 
+/// Sender of a response, for a role that sends its own requests to it.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseSender {
+    /// Scope of the address from which it has named its Contact and its Record-Route.
+    pub scope: Scope,
+    /// Address at which it is reached in place of its Contact, which leads nowhere; `None`: its Contact.
+    pub device: Option<Target>,
+    /// Source of the response; over UDP with the address to which its request was sent, since a device may answer from another port than it
+    /// listens at.
+    pub source: Arrival,
+}
+
 impl Proxy {
+    /// Returns the server transaction of this response context.
+    pub fn server_of(&self, id: Id) -> Option<ServerId> {
+        self.contexts.get(id).map(|context| context.server)
+    }
+
+    /// Returns the sender of a response to a request of this response context, which the proxy has not handled yet. Without a Record-Route
+    /// of this server the proxy proves none of it to the receiver.
+    pub fn sender_of(
+        &self,
+        id: Id,
+        client: ClientId,
+        response: &Message<'_>,
+        arrival: &Arrival,
+        tx: &Transactions,
+    ) -> Option<ResponseSender> {
+        let facts = SenderFacts::of(self.contexts.get(id)?, tx, client);
+        let sent = facts.sent.0;
+        let device = match facts.device {
+            FromDevice::IfLast if self.is_last(response) => FromDevice::Yes,
+            other => other,
+        };
+        let contact = self.contact_of_response(response, arrival, facts.sent, device, facts.dialog.usage);
+        let is_udp = |transport: Transport| transport == Transport::Udp;
+        let source = match sent.filter(|sent| is_udp(sent.transport) && is_udp(arrival.transport)) {
+            Some(sent) => Arrival { listener: sent.listener, remote: sent.address, ..*arrival },
+            None => *arrival,
+        };
+        let scope = self.policy.router.scope_of_response(arrival, sent);
+        Some(ResponseSender { scope, device: contact.and_then(|contact| contact.device()), source })
+    }
+
     /// Writes the response for the next hop upstream: without our Via, with this status, with the route token and seal of its sender.
     pub(super) fn write_upstream(
         &mut self,

@@ -54,7 +54,7 @@ impl Entry {
     }
 
     pub(super) fn is_reliable(&self) -> bool {
-        self.target.transport().is_reliable()
+        self.target.is_reliable()
     }
 
     fn runs(&self, stamp: Stamp) -> bool {

@@ -205,7 +205,7 @@ impl Transactions {
         cancel: Cancel,
         out: &mut Outbox,
     ) -> ClientId {
-        let reliable = target.transport.is_reliable();
+        let reliable = target.is_reliable();
         let step = if method == b"INVITE" {
             client_invite::start(reliable).map(Machine::ClientInvite)
         } else {

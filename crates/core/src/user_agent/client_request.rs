@@ -273,7 +273,20 @@ impl UserAgent {
     ) {
         let Some(request) = self.request_of(tu, id) else { return };
         let status = response.status().unwrap_or(500);
+        self.note_source(request, arrival);
         self.about(arrival, response, |agent| agent.replied(round, request, status, Some(response), after_final));
+    }
+
+    /// Notes the source of a response to an INVITE that another role of this server has carried ([`Target::LOOPBACK`]): later requests of
+    /// the call go there, if their next hop names no other address.
+    fn note_source(&mut self, request: Id, arrival: &Arrival) {
+        let Some(sent) = self.requests.get(request) else { return };
+        let is_carried = sent.target.is_loopback() && !arrival.is_loopback();
+        if let (true, Some(call)) = (is_carried, sent.of.and_then(|of| self.calls.get_mut(of)))
+            && matches!(call.stage, Stage::Inviting | Stage::Cancelling)
+        {
+            call.target = arrival.reply();
+        }
     }
 
     /// Repeats a request with answers to the challenges of `response`. Returns false if there is no answer.

@@ -22,6 +22,7 @@ mod call;
 mod capabilities;
 mod client_request;
 mod content;
+mod dialog_name;
 mod endpoint;
 mod event;
 mod moves;
@@ -40,6 +41,7 @@ pub use call::LegKey;
 pub use capabilities::Capabilities;
 pub use client_request::OutOfDialog;
 pub use content::Content;
+pub use dialog_name::DialogName;
 pub use endpoint::{Endpoint, EndpointRecord};
 pub use event::{CallKey, Ending, Event, IncomingKey, RegistrationKey, RequestKey, Span};
 pub use moves::{AgentRecord, MovedCalls};
@@ -347,10 +349,15 @@ impl UserAgent {
         }
     }
 
+    /// Returns the transport of a message to `target`, as an own Via and Contact name it. A looped message has that of its listener.
+    fn transport(&self, target: &Target) -> Transport {
+        if target.is_loopback() { self.listener(target).transport } else { target.transport }
+    }
+
     /// Writes an own Via value.
     fn write_via(&self, target: &Target, branch: &Branch, out: &mut Vec<u8>) {
         out.extend_from_slice(b"SIP/2.0/");
-        out.extend_from_slice(target.transport.via().as_bytes());
+        out.extend_from_slice(self.transport(target).via().as_bytes());
         out.push(b' ');
         out.extend_from_slice(&self.listener(target).sent_by);
         out.extend_from_slice(b";rport;branch=");
@@ -365,18 +372,7 @@ impl UserAgent {
     }
 
     fn write_contact_uri(&self, own: &[u8], target: &Target, secure: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(if secure { b"sips:" } else { b"sip:" });
-        if let Some(user) = user_of(own) {
-            out.extend_from_slice(user);
-            out.push(b'@');
-        }
-        out.extend_from_slice(&self.listener(target).sent_by);
-        // A SIPS URI implies TLS (RFC 3261 section 26.2.2), a SIP URI without a transport UDP.
-        if target.transport != Transport::Udp && !(secure && target.transport == Transport::Tls) {
-            out.extend_from_slice(b";transport=");
-            let plain = if secure && target.transport == Transport::Wss { Transport::Ws } else { target.transport };
-            out.extend_from_slice(plain.text().as_bytes());
-        }
+        self.listener(target).write_contact_uri(user_of(own), self.transport(target), secure, out);
     }
 
     /// Writes User-Agent or Server.

@@ -218,6 +218,16 @@ impl UserAgent {
         }
     }
 
+    /// Returns a new Call-ID in this bucket, for a call that belongs to another one: the far leg of a back-to-back user agent.
+    pub fn call_id_in(&mut self, bucket: u8) -> Vec<u8> {
+        loop {
+            let mut call_id = self.word().to_vec();
+            if call::end_in(self.call_secret, bucket, &mut call_id) {
+                return call_id;
+            }
+        }
+    }
+
     /// Returns a new Call-ID whose bucket this shard owns.
     pub(super) fn own_call_id(&mut self) -> [u8; 16] {
         // If sixteen shards own a sixteenth of the buckets each, all draws miss once in ten thousand million cases. The

@@ -29,7 +29,8 @@ pub struct Invite<'a> {
     pub uri: Option<&'a [u8]>,
     /// Value of Route, name-addrs joined with commas. Empty: none.
     pub routes: &'a [u8],
-    /// Target of the INVITE.
+    /// Target of the INVITE. With [`Target::LOOPBACK`] another role of this server carries it: later requests of the call go to the next hop
+    /// of their dialog, or to the source of its response.
     pub target: Target,
     /// Account that answers challenges. None: a 401 or 407 ends the call.
     pub account: Option<AccountKey>,
@@ -41,7 +42,7 @@ pub struct Invite<'a> {
     pub headers: &'a [u8],
     /// Capabilities in this call. None: those of the settings.
     pub capabilities: Option<&'a Capabilities>,
-    /// Call-ID. Empty: a new one. A back-to-back user agent chooses one that belongs to its shard.
+    /// Call-ID. Empty: a new one. A back-to-back user agent takes one in the bucket of the other leg ([`UserAgent::call_id_in`]).
     pub call_id: &'a [u8],
 }
 
@@ -251,6 +252,14 @@ impl UserAgent {
         Ok(RequestKey(request))
     }
 
+    /// Cancels our open re-INVITE (section 9.1). Its final response is reported as without the CANCEL: [`Event::Unchanged`] with 487, or what
+    /// a 2xx that crosses the CANCEL brings. Returns false if there is nothing to cancel.
+    pub fn withdraw(&mut self, round: &mut Round<'_>, call: CallKey) -> bool {
+        let established = self.calls.get(call.0).filter(|call| call.stage == Stage::Established);
+        let client = established.and_then(|call| self.requests.get(call.inviting?)?.client);
+        client.is_some_and(|client| round.tx.cancel(round.now, client, None, round.out))
+    }
+
     /// Sends the PRACK with our answer, after [`Event::Progress`] with an offer (RFC 3262 section 5).
     ///
     /// # Errors
@@ -301,7 +310,9 @@ impl UserAgent {
         };
         let (offered, credentials) =
             self.requests.get(request).map_or((false, Vec::new()), |r| (r.offered, credential_lines(&r.bytes)));
-        let target = self.requests.get(request).map_or_else(|| self.any_target(), |r| r.target);
+        let sent = self.requests.get(request).map(|r| r.target).filter(|target| !target.is_loopback());
+        let source = || Some(self.events.source()?.reply()).filter(|target| !target.is_loopback());
+        let target = sent.or_else(source).unwrap_or_else(|| self.any_target());
         let call_hash = self.requests.get(request).map_or(0, |r| r.call_hash);
         let Some(call) = self.calls.get_mut(id) else {
             return self.end_fork(round, made, target, call_hash, credentials);

@@ -123,6 +123,7 @@ impl From<CallView> for Call {
             caller: text(&view.caller),
             callee: text(&view.callee),
             call_id: text(&view.call_id),
+            far_call_id: text(&view.far_call_id),
             state: view.state.text().to_owned(),
             seconds: seconds(view.age),
             answered_seconds: view.answered.map(seconds),

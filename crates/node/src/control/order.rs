@@ -443,6 +443,8 @@ pub struct Call {
     pub callee: String,
     /// Its Call-ID.
     pub call_id: String,
+    /// Call-ID of the call to the callee, if this server has made that call itself; else empty.
+    pub far_call_id: String,
     /// `calling`, `ringing`, `answered` or `ending`.
     pub state: String,
     /// Time since its INVITE.

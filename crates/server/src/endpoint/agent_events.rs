@@ -29,22 +29,29 @@ impl Engine {
     }
 
     fn on_agent_event(&mut self, now: Now, event: &Event, out: &mut Outbox) {
+        if self.take_bridged_event(now, event, out) {
+            return;
+        }
         match *event {
             Event::Invited { call, .. } => self.invited(now, call, out),
             Event::Offered { call, offer, update } => self.offered(now, call, (offer, update), out),
             Event::Confirmed { call, body } => self.confirmed(now, call, body, out),
             Event::Ended { call, by } => self.ended(now, call, by, out),
             Event::Reply { request, status, .. } => self.question_answered(request, status),
-            Event::Request { request, .. } => self.stack.with_agent(now, out, |agent, round| {
-                if !auto_answer(agent, round, event) {
+            Event::Request { request, method, .. } => self.stack.with_agent(now, out, |agent, round| {
+                let own = &agent.settings().capabilities;
+                if !own.allows(method.text()) {
+                    let allow = [&b"Allow: "[..], &own.allow[..], b"\r\n"].concat();
+                    agent.respond(round, request, 405, &allow, b"");
+                } else if !auto_answer(agent, round, event) {
                     agent.respond(round, request, 501, b"", b"");
                 }
             }),
             // A refresh of the session, which the user agent has answered or made.
-            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } => (),
+            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } | Event::Withdrawn { .. } => (),
             // Requests go to the source of the INVITE.
             Event::Unresolved { .. } => (),
-            // An endpoint rings nowhere, makes no call and no registration.
+            // An endpoint rings nowhere and makes no call; the bridge takes the events of the calls that it makes.
             Event::Acknowledged { .. }
             | Event::Progress { .. }
             | Event::Answered { .. }
@@ -56,8 +63,11 @@ impl Engine {
         }
     }
 
-    /// Answers an INVITE with 200.
+    /// Answers an INVITE with 200, or joins it with a far call.
     fn invited(&mut self, now: Now, call: CallKey, out: &mut Outbox) {
+        if self.bridge_invited(now, call, out) {
+            return;
+        }
         let Some(beginning) = self.endpoints.beginning.take() else {
             // No INVITE begins a call here without ports.
             return self.stack.with_agent(now, out, |agent, round| agent.reject(round, call, 500));
@@ -149,26 +159,30 @@ impl Engine {
     fn question_answered(&mut self, request: RequestKey, status: u16) {
         let is_asked = |entry: &&mut EndpointCall| entry.question.is_some_and(|(asked, _)| asked == request);
         let entry = self.endpoints.calls.values_mut().find(is_asked);
-        if let Some((_, context)) = entry.and_then(|entry| entry.question.take()) {
+        let context = entry.and_then(|entry| entry.question.take()).map(|(_, context)| context);
+        if let Some(context) = context.or_else(|| self.take_bridged_question(request)) {
             self.report_own(context, status);
         }
     }
 
     /// Returns the source of the message of the last event if its sender is behind NAT: the sender itself wrote the only
-    /// Via, and with another address.
-    fn nat_source(&self) -> Option<IpAddr> {
+    /// Via of a request, or the Contact of a response to a far INVITE, and with another address.
+    pub(crate) fn nat_source(&self) -> Option<IpAddr> {
         let agent = &self.stack.agent;
         let source = agent.arrival()?.remote.ip().to_canonical();
         let mut index = Index::new();
         index.parse(agent.message(), &Limits::UNLIMITED).ok()?;
         let message = Message::new(agent.message(), &index);
+        if !message.is_request() {
+            return self.far_legs.nat_source();
+        }
         let sent_by = message.via().ok()?.host.ip()?.to_canonical();
         (is_first_hop(&message) && sent_by != source).then_some(source)
     }
 }
 
 /// Returns the Q.850 cause of a BYE.
-fn cause_of_bye(bytes: &[u8]) -> Option<u16> {
+pub(crate) fn cause_of_bye(bytes: &[u8]) -> Option<u16> {
     let mut index = Index::new();
     index.parse(bytes, &Limits::UNLIMITED).ok()?;
     reason(&Message::new(bytes, &index))
@@ -184,6 +198,9 @@ impl Engine {
         (party, kind): (Party, OwnRequest),
         out: &mut Outbox,
     ) {
+        if self.order_bridge(now, (key, context), (party, kind), out) {
+            return;
+        }
         let call = self.endpoints.keys.get(&key).copied();
         let Some((call, entry)) = call.and_then(|call| Some((call, self.endpoints.calls.get_mut(&call)?))) else {
             // No dialog is left.

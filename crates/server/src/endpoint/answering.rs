@@ -1,26 +1,16 @@
-//! Beginning of a call of an endpoint: verdict, ports, negotiation, entry into the table of calls.
+//! Beginning of a call of an endpoint: ports, negotiation, entry into the table of calls.
 
 use super::Beginning;
 use super::session::{Description, EndpointSession};
-use crate::decider::Decider;
 use crate::engine::{Engine, status_code};
 use crate::handling::Handling;
-use crate::media_sessions::{MediaSession, SessionPorts, is_of_family, offer_of, offers_ipv4};
+use crate::media_sessions::{MediaSession, SessionPorts, is_of_family, offer_of};
 use crate::reply::{Counted, Reply};
-use crate::stage::Verdict;
 use strowger_calls::{Context, Legs, LimitedTargets};
 use strowger_core::b2bua::negotiation::LegState;
 use strowger_core::call;
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::routing::{Request, Routing};
-
-impl Decider<'_> {
-    /// Returns the verdict about a request for an endpoint of this server; `None` if the rules name none.
-    pub(crate) fn endpoint_verdict(&self, handling: &Handling<'_, '_>) -> Option<Verdict> {
-        let decision = handling.progress.decision.as_deref()?;
-        decision.role.is_endpoint().then_some(Verdict::Answer)
-    }
-}
 
 impl Engine {
     /// Answers a request for an endpoint of this server. Requests other than an INVITE are left to the user agent.
@@ -30,13 +20,8 @@ impl Engine {
             return self.give_to_agent(handling);
         }
         let (now, request) = (handling.now, handling.request);
-        let length = request.message.bytes().len();
-        if !handling.is_proven() && !self.stack.core.transactions.has_room_for_unproven(length) {
-            return self.reply(handling, Reply::overloaded());
-        }
-        if self.decider().has_barred_route(request) {
-            let reply = Reply { counted: Counted::RelayDenied, ..Reply::new(403) };
-            return self.reply(handling, reply.because("its Record-Route is an address that its sender may not name"));
+        if let Some(reply) = self.refusal_of_party(handling) {
+            return self.reply(handling, reply);
         }
         let (mut session, description) = match self.open_session(request) {
             Ok(opened) => opened,
@@ -68,33 +53,40 @@ impl Engine {
         }
     }
 
+    /// Returns the refusal of an INVITE whose caller this server cannot have a dialog with; `None` if it can.
+    pub(crate) fn refusal_of_party(&self, handling: &Handling<'_, '_>) -> Option<Reply> {
+        let request = handling.request;
+        let length = request.message.bytes().len();
+        if !handling.is_proven() && !self.stack.core.transactions.has_room_for_unproven(length) {
+            return Some(Reply::overloaded());
+        }
+        let reply = Reply { counted: Counted::RelayDenied, ..Reply::new(403) };
+        let reply = reply.because("its Record-Route is an address that its sender may not name");
+        self.decider().has_barred_route(request).then_some(reply)
+    }
+
     /// Takes ports for a call, and writes the own description.
     ///
     /// # Errors
     /// No port is free, or no stream of the offer suits an endpoint.
     fn open_session(&mut self, request: &Request<'_>) -> Result<(EndpointSession, Description), Reply> {
-        let offer = offer_of(&request.message);
-        let is_ipv4 =
-            offer.and_then(offers_ipv4).unwrap_or_else(|| request.arrival.remote.ip().to_canonical().is_ipv4());
+        let is_ipv4 = self.media_family(request)?;
         self.balance_ports();
         let media = &self.policy.config.media;
-        if !media.addresses.iter().any(|own| own.public.is_ipv4() == is_ipv4) {
-            return Err(Reply::refused(488).because("no address of [media] has the IP version of the caller"));
-        }
-        let Some(near) = self.media.ports.take(|place| is_of_family(media, place, is_ipv4)) else {
+        let Some(pair) = self.media.ports.take(|place| is_of_family(media, place, is_ipv4)) else {
             return Err(Reply::overloaded().because("no port for media is free"));
         };
-        let address = media.addresses[usize::from(near.address)].public;
+        let address = media.addresses[usize::from(pair.address)].public;
         let leg = LegState::new(self.stack.entropy.u64() >> 1, address);
         let key = self.media.next_key(self.shard.number, call::bucket(request.call_hash));
-        let ports = SessionPorts { near, far: None };
+        let ports = SessionPorts { near: vec![pair], far: Vec::new() };
         let mut session = EndpointSession::new(MediaSession::new(key, ports, request.call_id.to_vec()), leg);
-        let described = session.describe(offer);
+        let described = session.describe(offer_of(&request.message));
         self.balance_ports();
         match described {
             Ok(description) => Ok((session, description)),
             Err(refusal) => {
-                self.media.put_back(ports);
+                self.close_session(session.media.close());
                 Err(Reply::refused(refusal.status()).because("no stream of the offer suits an endpoint"))
             }
         }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use strowger_core::b2bua::negotiation::{
     AgreedStream, EndpointAnswer, LegState, LocalStream, Refusal, endpoint_answer, endpoint_answered, endpoint_offer,
 };
-use strowger_media::session::{StreamKind, StreamOrder};
+use strowger_media::session::{PortPair, StreamKind, StreamOrder};
 use strowger_message::sdp::{Codec, Sdp};
 
 /// Formats that an endpoint takes, the preferred one first. Packets that go back are not decoded.
@@ -48,7 +48,8 @@ impl EndpointSession {
     /// # Errors
     /// The offer has no stream for an endpoint; nothing has changed.
     pub(super) fn describe(&mut self, offer: Option<&[u8]>) -> Result<Description, Refusal> {
-        let places = [LocalStream { address: self.leg.address(), port: self.media.ports.near.rtp }];
+        let place = |ports: &PortPair| LocalStream { address: self.leg.address(), port: ports.rtp };
+        let places: Vec<_> = self.media.ports.near.iter().map(place).collect();
         let Some(offer) = offer else {
             let text = endpoint_offer(&mut self.leg, &CODECS, &places)?;
             self.has_offered = true;
@@ -73,7 +74,7 @@ impl EndpointSession {
 
     /// Returns the order that opens or changes the session. `nat`: source of the signalling of a caller behind NAT.
     pub(super) fn set(&mut self, streams: Vec<Option<AgreedStream>>, nat: Option<IpAddr>) -> Option<Effect> {
-        let ports = self.media.ports.near;
+        let ports = *self.media.ports.near.first()?;
         let order = |stream| StreamOrder { kind: StreamKind::Echo, near: stream_peer(ports, stream, nat), far: None };
         self.media.set(streams.into_iter().map(|stream| stream.map(order)).collect())
     }

@@ -5,7 +5,9 @@
 //! policy of its new owner.
 
 use super::Engine;
+use crate::bridge::BridgedRecord;
 use crate::endpoint::EndpointRecord;
+use crate::far_leg::FarLegRecord;
 use crate::handling::Progress;
 use crate::media_sessions::ClosingRecord;
 use crate::waiting::Held;
@@ -32,6 +34,8 @@ pub enum EngineRecord {
         /// Limits under which some of these calls count at their gateways and groups.
         held: Vec<HeldLimits>,
     },
+    /// Far legs of calls, which their suspended INVITEs need.
+    FarLegs(FarLegRecord),
     /// Suspended request. The request asks its question again with its new owner.
     Suspended {
         /// Request with its body.
@@ -53,6 +57,8 @@ pub enum EngineRecord {
         transactions: Vec<TransactionRecord>,
         /// Calls that endpoints of this server have answered.
         endpoints: EndpointRecord,
+        /// Calls that are bridged.
+        bridges: Box<BridgedRecord>,
         /// Media sessions that are being closed.
         closing: ClosingRecord,
     },
@@ -69,10 +75,12 @@ impl Recorded for EngineRecord {
                 arrival.numbers(show);
                 progress.answers.numbers(show);
             }
+            Self::FarLegs(legs) => legs.numbers(show),
             Self::Held(held) => held.arrival.numbers(show),
-            Self::Agent { agent, transactions, .. } => {
+            Self::Agent { agent, transactions, bridges, .. } => {
                 agent.numbers(show);
                 transactions.numbers(show);
+                bridges.numbers(show);
             }
         }
     }
@@ -89,6 +97,8 @@ impl Engine {
         // not moved.
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.stack.proxy.export(now, moves);
+        // The pairs are taken out before their calls.
+        let bridges = Box::new(self.bridges.export(now, bucket));
         let (agent, has_calls) = self.export_agent(now, bucket);
         let transactions = self.stack.core.transactions.export(now, moves);
         self.pings.leave(bucket, &transactions);
@@ -100,11 +110,14 @@ impl Engine {
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, held });
         let endpoints = self.endpoints.export(bucket);
         let closing = self.media.export(bucket);
-        let is_agent = has_calls || !of_agent.is_empty() || !endpoints.is_empty() || !closing.is_empty();
+        let is_agent =
+            has_calls || !of_agent.is_empty() || !endpoints.is_empty() || !bridges.is_empty() || !closing.is_empty();
         let (agent, transactions) = (Box::new(agent), of_agent);
-        let agent = is_agent.then_some(EngineRecord::Agent { agent, transactions, endpoints, closing });
+        let agent = is_agent.then_some(EngineRecord::Agent { agent, transactions, endpoints, bridges, closing });
+        let far_legs = self.far_legs.export(bucket);
+        let far_legs = (!far_legs.is_empty()).then_some(EngineRecord::FarLegs(far_legs));
         self.show_gauges();
-        record.into_iter().chain(agent).chain(waiting).collect()
+        record.into_iter().chain(agent).chain(far_legs).chain(waiting).collect()
     }
 
     /// Takes out the calls and requests of the user agent in this bucket. Returns also whether there are any.
@@ -128,12 +141,17 @@ impl Engine {
                 progress.began = Now { mono: ago(now.mono), wall: ago(now.wall) };
                 self.go_on_here(now, &arrival, &bytes, *progress, out);
             }
+            EngineRecord::FarLegs(legs) => self.far_legs.import(legs),
             EngineRecord::Held(held) => self.enter_held(now, held, out),
-            EngineRecord::Agent { agent, transactions, endpoints, closing } => {
+            EngineRecord::Agent { agent, transactions, endpoints, bridges, closing } => {
                 let moved = self.stack.import_agent(now, *agent, transactions);
                 self.endpoints.import(endpoints, &moved);
+                self.bridges.import(now, *bridges, &moved);
                 self.media.import(closing);
             }
+        }
+        if out.has_looped() {
+            self.process_notices(now, out);
         }
     }
 

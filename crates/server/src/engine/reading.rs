@@ -47,7 +47,7 @@ impl Engine {
                 return;
             }
         }
-        if self.decider().is_scanner(now, request) {
+        if !request.arrival.is_loopback() && self.decider().is_scanner(now, request) {
             return;
         }
         if let (true, Some(flow)) = (request.mandatory.via.alias, request.arrival.flow) {
@@ -58,6 +58,10 @@ impl Engine {
 
     /// Gives a request its transaction and its first stage. A resumed request continues at its stage.
     pub(super) fn begin(&mut self, now: Now, request: &Request<'_>, progress: &mut Progress, out: &mut Outbox) {
+        if request.arrival.is_loopback() {
+            self.begin_looped(now, request, progress, out);
+            return;
+        }
         let mut handling = Handling { now, request, server: None, progress, out };
         // Registrations are answered without a transaction: retransmissions get equal answers.
         if request.method == Method::Register && self.decider().is_for_registrar(now, request) {

@@ -6,23 +6,31 @@ use crate::engine::{Effect, Engine};
 use strowger_core::log_limiter::LogSubject;
 use strowger_core::shown::shown;
 use strowger_core::{Now, Outbox};
-use strowger_media::session::{SessionEvent, SessionKey, SessionOrder, StreamReport};
+use strowger_media::session::{SessionEnd, SessionEvent, SessionKey, SessionOrder, StreamReport};
 
 impl Engine {
     /// Handles an event of a media session, or lent ports.
     pub(crate) fn on_session_event(&mut self, now: Now, event: SessionEvent, out: &mut Outbox) {
         match event {
             SessionEvent::Heard { key, .. } => self.close_if_unknown(key),
-            SessionEvent::Silent { key, .. } => match self.endpoints.call_of_session(key) {
-                Some(call) => self.end_endpoint(now, call, &SILENT, out),
-                None => self.close_if_unknown(key),
-            },
+            SessionEvent::Silent { key, end: SessionEnd::Silence(side) } => {
+                if let Some(call) = self.endpoints.call_of_session(key) {
+                    self.end_endpoint(now, call, &SILENT, out);
+                } else if let Some(pair) = self.bridges.pair_of_session(key) {
+                    self.end_silent(now, pair, side, out);
+                } else {
+                    self.close_if_unknown(key);
+                }
+            }
             SessionEvent::Reported { key, streams } => self.media.report(now, key, party_media(&streams)),
             SessionEvent::Closed { key, streams } => {
                 if let Some(ClosingSession { ports, call, call_id, .. }) = self.media.closing.remove(&key.0) {
                     self.media.put_back(ports);
                     self.balance_ports();
-                    streams.iter().for_each(|(report, _)| self.log_stream(now, &call_id, report));
+                    for (near, far) in &streams {
+                        self.log_stream(now, &call_id, "caller", near);
+                        far.iter().for_each(|far| self.log_stream(now, &call_id, "callee", far));
+                    }
                     count_streams(self.counters(), &self.shared.durations[self.shard.number], &streams);
                     if let Some(call) = call {
                         self.calls.media_ended(call, party_media(&streams));
@@ -37,7 +45,8 @@ impl Engine {
     /// Closes a session without a call. If its call has moved, the orders of two shards may come to the media thread in
     /// another order, so that a session opens after its end.
     fn close_if_unknown(&mut self, key: SessionKey) {
-        if self.endpoints.call_of_session(key).is_some() || self.media.closing.contains_key(&key.0) {
+        let is_of_call = self.endpoints.call_of_session(key).is_some() || self.bridges.pair_of_session(key).is_some();
+        if is_of_call || self.media.closing.contains_key(&key.0) {
             return;
         }
         let threads = self.policy.config.media.threads.unwrap_or(1);
@@ -45,14 +54,15 @@ impl Engine {
         self.effects.extend((0..threads).map(close));
     }
 
-    /// Logs the figures of a stream that has ended; one without any packet is reported.
-    fn log_stream(&self, now: Now, call_id: &[u8], report: &StreamReport) {
+    /// Logs the figures of the packets of one side, whose stream has ended; one without any packet is reported.
+    fn log_stream(&self, now: Now, call_id: &[u8], side: &str, report: &StreamReport) {
         let StreamReport { figures, dropped, sent, expected, seen, .. } = report;
         // A refused stream, or one that was on hold to its end, has no address.
         let Some(expected) = expected else { return };
         let (call_id, seen) = (shown(call_id), seen.map(tracing::field::display));
         tracing::debug!(
             %call_id,
+            side,
             packets = figures.packets,
             lost = figures.lost,
             jitter = figures.largest_jitter,
@@ -62,7 +72,7 @@ impl Engine {
             "stream ended"
         );
         if figures.packets == 0 && self.shared.log_limiter.allow(LogSubject::Request, expected.ip(), now.mono) {
-            tracing::info!(%call_id, side = "caller", %expected, seen, dropped, "one-way audio");
+            tracing::info!(%call_id, side, %expected, seen, dropped, "one-way audio");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Free media ports that media threads have lent to a shard.
 
+use super::SessionPorts;
 use std::collections::VecDeque;
 use strowger_media::session::{PortPair, SessionOrder};
 
@@ -70,6 +71,38 @@ impl MediaPorts {
         let place = self.free.iter().position(|ports| fits(ports.address))?;
         self.free.remove(place)
     }
+
+    /// Takes this number of free pairs for each leg of a bridged call, all of one media thread. `near` and `far`: tell whether the media
+    /// address at this place of the configuration can be used for the leg.
+    pub(crate) fn take_legs(
+        &mut self,
+        streams: usize,
+        near: impl Fn(u16) -> bool,
+        far: impl Fn(u16) -> bool,
+    ) -> Option<SessionPorts> {
+        let mut threads: Vec<u16> = Vec::new();
+        for ports in &self.free {
+            if !threads.contains(&ports.thread) {
+                threads.push(ports.thread);
+            }
+        }
+        let legs: [&dyn Fn(u16) -> bool; 2] = [&near, &far];
+        let taken = threads.into_iter().find_map(|thread| self.legs_of(thread, streams, legs))?;
+        self.free.retain(|ports| !taken.near.contains(ports) && !taken.far.contains(ports));
+        Some(taken)
+    }
+
+    fn legs_of(&self, thread: u16, streams: usize, legs: [&dyn Fn(u16) -> bool; 2]) -> Option<SessionPorts> {
+        let [near, far] = legs;
+        let of_thread = |fits: &dyn Fn(u16) -> bool, others: &[PortPair]| {
+            let is_free = |ports: &&PortPair| ports.thread == thread && fits(ports.address) && !others.contains(ports);
+            let pairs: Vec<PortPair> = self.free.iter().filter(is_free).take(streams).copied().collect();
+            (pairs.len() == streams).then_some(pairs)
+        };
+        let near = of_thread(near, &[])?;
+        let far = of_thread(far, &near)?;
+        Some(SessionPorts { near, far })
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +141,20 @@ mod tests {
         let block = Block::of(8_192, 4);
         let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("98 are free") };
         assert_eq!((back.len(), ports.balance(0, block, &[&|_| true])), (32, None));
+    }
+
+    #[test]
+    fn the_legs_of_a_call_have_ports_of_one_thread() {
+        let mut ports = MediaPorts::default();
+        let pair = |thread, address, rtp| PortPair { thread, address, rtp };
+        ports.lent(vec![pair(0, 0, 10), pair(1, 0, 20), pair(1, 1, 22), pair(0, 1, 12), pair(1, 0, 24)]);
+        let (first, second) = (|address: u16| address == 0, |address: u16| address == 1);
+        assert_eq!(ports.take_legs(2, first, second), None, "no thread has two of both");
+        let taken = ports.take_legs(1, first, second).expect("thread 0 has both");
+        assert_eq!((taken.near, taken.far), (vec![pair(0, 0, 10)], vec![pair(0, 1, 12)]));
+        let taken = ports.take_legs(1, first, first).expect("thread 1 has two");
+        assert_eq!((taken.near, taken.far), (vec![pair(1, 0, 20)], vec![pair(1, 0, 24)]));
+        assert_eq!(ports.take(|_| true), Some(pair(1, 1, 22)), "a refusal has taken none");
     }
 
     #[test]

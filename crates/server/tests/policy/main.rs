@@ -3,10 +3,11 @@
 mod answers;
 mod bans;
 mod bounds;
+mod bridges;
 mod calls;
-mod endpoint_quality;
 mod endpoints;
 mod gone;
+mod media_quality;
 mod pings;
 mod registrations;
 mod relaying;

@@ -85,7 +85,7 @@ fn drawn(random: &mut Entropy, n: u32) -> (&'static str, &'static str, String) {
     (source, from, text)
 }
 
-fn explained(site: &Site, source: &str, text: &str) -> Explained {
+pub(crate) fn explained(site: &Site, source: &str, text: &str) -> Explained {
     let remote = source.parse().expect("an address");
     let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None };
     let explained = site.engines[0].explain(site.now, &arrival, text.as_bytes(), false, &|_, _| None);

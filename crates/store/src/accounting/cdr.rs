@@ -73,6 +73,8 @@ pub struct Cdr {
     pub ended_by: String,
     /// Encodings in the answer of the callee, separated by commas.
     pub codecs: String,
+    /// Call-ID of the call that this server has made to the callee; empty: the parties have one dialog.
+    pub far_call_id: String,
     /// Additional fields from the settings: name and value.
     pub fields: Vec<(String, String)>,
     /// Quality of the media of caller and callee, as far as the media pass this server.
@@ -235,7 +237,7 @@ pub(super) fn maybe(number: Option<u64>) -> Value<'static> {
     number.map_or(Value::Null, Value::Number)
 }
 
-const CDR: [Column<Cdr>; 22] = [
+const CDR: [Column<Cdr>; 23] = [
     column("identity", ValueKind::Text, |cdr| text(&cdr.identity)),
     column("call_id", ValueKind::Text, |cdr| text(&cdr.call_id)),
     column("setup_at", ValueKind::Number, |cdr| Value::Number(cdr.setup)),
@@ -261,6 +263,7 @@ const CDR: [Column<Cdr>; 22] = [
     column("cause", ValueKind::Number, |cdr| Value::Number(cdr.cause.into())),
     column("ended_by", ValueKind::Text, |cdr| text(&cdr.ended_by)),
     column("codecs", ValueKind::Text, |cdr| text(&cdr.codecs)),
+    column("far_call_id", ValueKind::Text, |cdr| text(&cdr.far_call_id)),
     column("fields", ValueKind::Fields, |cdr| Value::Fields(&cdr.fields)),
 ];
 

@@ -65,6 +65,9 @@ fn table(call: &Call) -> String {
     row("caller", &printable(&call.caller));
     row("callee", &printable(&call.callee));
     row("Call-ID", &printable(&call.call_id));
+    if !call.far_call_id.is_empty() {
+        row("far leg", &printable(&call.far_call_id));
+    }
     row("begun", &format!("{} ago", duration(call.seconds as u64)));
     for dialog in &call.dialogs {
         let state = match dialog.answered_seconds {

@@ -1,5 +1,7 @@
 //! Events of the bridge for its owner.
 
+use serde::{Deserialize, Serialize};
+
 use super::pair::Side;
 use crate::b2bua::negotiation::BridgedStream;
 use crate::slots::ids;
@@ -10,7 +12,7 @@ ids! {
 }
 
 /// Event of a pair.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BridgeEvent {
     /// The streams of the call are other ones than before.
     SessionChanged {
@@ -33,6 +35,13 @@ pub enum BridgeEvent {
         /// URI of the first Contact.
         target: Vec<u8>,
     },
+    /// Another party has taken the place of one side (RFC 3891), whose call is being ended: its events are of no pair from now on.
+    Replaced {
+        /// Pair with another call.
+        pair: PairKey,
+        /// Side of the new party.
+        side: Side,
+    },
     /// Both calls are over.
     Ended {
         /// Key, which finds nothing from now on.
@@ -42,8 +51,33 @@ pub enum BridgeEvent {
     },
 }
 
+impl BridgeEvent {
+    /// Returns the pair of the event.
+    pub const fn pair(&self) -> PairKey {
+        match *self {
+            Self::SessionChanged { pair, .. }
+            | Self::Answered { pair }
+            | Self::Redirected { pair, .. }
+            | Self::Replaced { pair, .. }
+            | Self::Ended { pair, .. } => pair,
+        }
+    }
+
+    /// Returns the event with another key of its pair.
+    pub(super) fn of(mut self, key: PairKey) -> Self {
+        match &mut self {
+            Self::SessionChanged { pair, .. }
+            | Self::Answered { pair }
+            | Self::Redirected { pair, .. }
+            | Self::Replaced { pair, .. }
+            | Self::Ended { pair, .. } => *pair = key,
+        }
+        self
+    }
+}
+
 /// Cause of the end of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BridgeEnd {
     /// [`super::Bridge::end`].
     Owner,
@@ -51,6 +85,8 @@ pub enum BridgeEnd {
     Side(Side),
     /// The far side did not answer the INVITE, or a side did not answer a change of the session, in time.
     TimedOut,
+    /// Only one of the two calls moved with the pair.
+    Torn,
     /// The bridge refused the INVITE or an offer with this status; a side that was up got BYE.
     Refused(u16),
 }

@@ -9,7 +9,13 @@ use crate::user_agent::Ending;
 impl Pair {
     /// Handles the end of a call.
     pub(super) fn ended(&mut self, cx: &mut Context<'_, '_>, side: Side, by: Ending, facts: &Facts) {
+        if self.is_replacing(side) {
+            return self.newcomer_ended(cx, side);
+        }
         self.forget_call(cx, side);
+        if self.stays(cx, side, by) {
+            return;
+        }
         let own: &[u8] = match by {
             Ending::Local | Ending::Remote | Ending::Cancelled => b"",
             Ending::NoAck | Ending::Expired | Ending::Fault(_) => b"Reason: SIP;cause=408\r\n",
@@ -35,6 +41,7 @@ impl Pair {
         self.exchange = None;
         self.waiting.clear();
         self.drop_carried(cx);
+        self.release_replaced(cx, headers);
         if let Some(call) = self.near.call {
             if !self.invite.is_answered {
                 cx.agent.reject_with(cx.round, call, status, headers);

@@ -2,11 +2,13 @@
 
 use strowger_message::Name;
 
+use crate::user_agent::Capabilities;
+
 /// Settings of a [`super::Bridge`].
 #[derive(Clone, Debug)]
 pub struct BridgeSettings {
-    /// Header fields that pass from the messages of one side to those of the other: from the INVITE, final responses, CANCEL
-    /// and BYE. Retry-After passes without comment and parameters, Reason without text, Warning without agent and text, since
+    /// Header fields that pass from the messages of one side to those of the other: from the INVITE, REFER, final responses,
+    /// CANCEL and BYE. Retry-After passes without comment and parameters, Reason without text, Warning without agent and text, since
     /// those may name a host. Others pass as they are: Privacy, P-Asserted-Identity. Header fields of the dialog and of the body
     /// must not be listed. Default: Reason, Retry-After, Warning.
     pub passed: Vec<Name>,
@@ -20,5 +22,16 @@ pub struct BridgeSettings {
 impl Default for BridgeSettings {
     fn default() -> Self {
         Self { passed: vec![Name::Reason, Name::RetryAfter, Name::Warning], answer: 32_000, ringing: 181_000 }
+    }
+}
+
+/// Returns the capabilities of a user agent for a bridge: those of a telephone, with transfers (RFC 3515, RFC 3891). Requests of unknown
+/// methods are carried over if [`UserAgentSettings::other_methods`](crate::user_agent::UserAgentSettings::other_methods) is set.
+pub fn capabilities() -> Capabilities {
+    let telephone = Capabilities::default();
+    Capabilities {
+        allow: [&telephone.allow[..], b", REFER, NOTIFY"].concat(),
+        supported: [&telephone.supported[..], b", replaces"].concat(),
+        ..telephone
     }
 }

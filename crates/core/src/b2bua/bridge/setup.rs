@@ -10,12 +10,22 @@ use crate::user_agent::{Content, Invite};
 /// Header line of a request that may be sent again soon.
 pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
 
+/// Returns the status by which the near INVITE is refused after the refusal of the far one with this status.
+pub const fn near_status(status: u16) -> u16 {
+    match status {
+        300..=399 => 480,
+        401 | 407 => 403,
+        503 => 500,
+        _ => status,
+    }
+}
+
 impl Pair {
     /// Makes the far call.
     pub(super) fn start(&mut self, cx: &mut Context<'_, '_>, invite: &Facts, offer: &[u8], far: &Invite<'_>) {
         self.invite.has_offer = !offer.is_empty();
         if invite.has_replaces {
-            // RFC 3891 section 3: no dialog of ours is found by it.
+            // RFC 3891 section 3: the owner has found no dialog.
             return self.release(cx, BridgeEnd::Refused(481), 481, b"");
         }
         let description = if self.invite.has_offer { self.offer(Side::Near, offer) } else { Ok(Vec::new()) };
@@ -42,7 +52,7 @@ impl Pair {
     fn call_far(&mut self, cx: &mut Context<'_, '_>, far: &Invite<'_>, offer: &[u8]) {
         let headers = [far.headers, &self.invite.passed[..]].concat();
         let mut capabilities = far.capabilities.unwrap_or_else(|| &cx.agent.settings().capabilities).clone();
-        let may_answer = self.invite.has_offer || self.invite.is_reliable && self.near.updates;
+        let may_answer = self.invite.has_offer || self.invite.is_reliable && self.near.can_update();
         if !may_answer {
             // A reliable response would have an offer, whose answer the near side could not give before the 200.
             let options = capabilities.supported.split(|&b| b == b',').map(<[u8]>::trim_ascii);
@@ -245,13 +255,7 @@ impl Pair {
     /// Handles the final refusal of the far INVITE.
     pub(super) fn failed(&mut self, cx: &mut Context<'_, '_>, status: u16, facts: &Facts) {
         self.forget_call(cx, Side::Far);
-        let status = match status {
-            300..=399 => 480,
-            401 | 407 => 403,
-            503 => 500,
-            _ => status,
-        };
-        self.release(cx, BridgeEnd::Side(Side::Far), status, &facts.passed);
+        self.release(cx, BridgeEnd::Side(Side::Far), near_status(status), &facts.passed);
     }
 
     /// Handles a redirection of the far INVITE: the owner decides.

@@ -106,6 +106,20 @@ impl LegState {
         }
     }
 
+    /// Pairs the streams as they were paired in an earlier state of this leg, since the leg that was to replace the other one has not.
+    pub fn pair_as(&mut self, before: &Self) {
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            slot.other = before.slots.get(place).and_then(|slot| slot.other);
+        }
+    }
+
+    /// Returns the state for a new peer that takes the place of the old one (RFC 3891): nothing is agreed with it, and the origin of our
+    /// descriptions goes on.
+    #[must_use]
+    pub fn for_new_peer(&self) -> Self {
+        Self { version: self.version, ..Self::new(self.session_id, self.address) }
+    }
+
     /// Returns the outstanding offer of the peer, else the last one if we answered it: the offer that an answer is for.
     pub(super) fn offer_to_answer(&self) -> Option<Box<[u8]>> {
         let answered = || (!self.has_offered && !self.remote.is_empty()).then(|| self.remote.clone());

@@ -2,6 +2,7 @@
 
 use super::rig::*;
 
+use strowger_core::b2bua::bridge::capabilities;
 use strowger_core::entropy::Entropy;
 use strowger_core::user_agent::{CallKey, Event, Reliability, SessionTimerSettings};
 use strowger_message::Method;
@@ -16,6 +17,10 @@ impl Drop for Named {
         }
     }
 }
+
+const REFER: &[u8] = b"Refer-To: <sip:carol@example.org>\r\n";
+
+const NOTIFY: &[u8] = b"Event: refer\r\nSubscription-State: terminated;reason=noresource\r\n";
 
 /// Calls of a phone.
 fn calls(b2b: &Bridged, n: usize) -> Vec<CallKey> {
@@ -57,7 +62,7 @@ fn react(b2b: &mut Bridged, n: usize, event: Event, random: &mut Entropy) {
     }
 }
 
-/// With random steps of both sides, on a good network or one with loss, duplication and delay: the caller has one final response,
+/// With random steps of both sides, on a good network or one with loss, duplication and delay, and a bridge that moves: the caller has one final response,
 /// both legs end, no state is left, and no side learns of the other.
 #[test]
 fn both_legs_end_in_any_weather() {
@@ -69,10 +74,12 @@ fn both_legs_end_in_any_weather() {
         key[..2].copy_from_slice(&seed.to_be_bytes());
         let mut random = Entropy::new(key);
         let mut settings = [quiet(), quiet(), quiet()];
+        settings[BRIDGE].capabilities = capabilities();
         for (n, settings) in settings.iter_mut().enumerate() {
             let is = |odds: u64, random: &mut Entropy| random.u64().is_multiple_of(odds);
             settings.reliability = if is(2, &mut random) { Reliability::Supported } else { Reliability::Required };
             settings.trying = is(2, &mut random);
+            settings.other_methods = n != BRIDGE;
             let timer = SessionTimerSettings { interval: 90, refreshes: is(2, &mut random), ..Default::default() };
             settings.capabilities.session_timer = is(2, &mut random).then_some(timer);
             if n != BRIDGE && is(3, &mut random) {
@@ -93,6 +100,9 @@ fn both_legs_end_in_any_weather() {
         let mut taken = [0; 3];
         for step in 0..30 {
             b2b.run(random.u64() % 1_000);
+            if random.u64().is_multiple_of(8) {
+                b2b.moves();
+            }
             for n in [NEAR, FAR] {
                 let heard: Vec<Event> = b2b.net.phones[n].heard.iter().skip(taken[n]).map(|h| h.event).collect();
                 taken[n] += heard.len();
@@ -112,6 +122,10 @@ fn both_legs_end_in_any_weather() {
                 4 => drop(b2b.net.with(n, |a, round| a.update(round, call, body))),
                 5 => drop(b2b.net.with(n, |a, round| a.request_within(round, call, Method::Info, b"", b""))),
                 6 if step > 15 => b2b.net.with(n, |a, round| a.hang_up(round, call)),
+                8 | 9 => {
+                    let (method, lines) = [(Method::Refer, REFER), (Method::Notify, NOTIFY)][random.u64() as usize % 2];
+                    drop(b2b.net.with(n, |a, round| a.request_within(round, call, method, lines, b"")));
+                }
                 7 if step > 20 && n == FAR => b2b.net.with(n, |a, round| a.reject(round, call, 486)),
                 _ => (),
             }

@@ -94,6 +94,27 @@ fn another_codec_is_offered_by_an_update() {
     ends(b2b, near);
 }
 
+/// RFC 3311 section 5.2: an UPDATE of the near side crosses that of the bridge; both are refused, and the bridge offers once more.
+#[test]
+fn an_update_that_crosses_ours_delays_it() {
+    let (mut b2b, near) = forked(true, &sdp(NEAR, 1, "0 8", "sendrecv"));
+    place(&mut b2b, "one", 183, "", Some(("0", 7_000)));
+    let offer = sdp(NEAR, 2, "0", "sendonly");
+    b2b.net.with(NEAR, |agent, round| agent.update(round, near, &offer)).expect("no other change");
+    place(&mut b2b, "two", 183, "", Some(("8", 7_002)));
+    assert_eq!(b2b.count("0>1 491 UPDATE"), 1, "{:?}", b2b.net.log);
+    b2b.heard(NEAR, |event| matches!(event, Event::Unchanged { status: 491, .. }));
+    b2b.run(2_100);
+    assert_eq!(b2b.count("1>0 UPDATE"), 2, "{:?}", b2b.net.log);
+    let offered = b2b.heard(NEAR, |event| matches!(event, Event::Offered { update: true, .. }));
+    assert!(text(&offered.body).contains(" RTP/AVP 8\r\n"));
+    let answer = sdp(NEAR, 3, "8", "sendrecv");
+    b2b.net.with(NEAR, |agent, round| agent.answer_update(round, near, &answer));
+    b2b.run(50);
+    assert_eq!(far_port(&b2b), Some(7_002));
+    ends(b2b, near);
+}
+
 /// RFC 3261 section 13.2.1: without 100rel the 200 repeats the first answer; the other one is offered after the ACK.
 #[test]
 fn another_codec_is_offered_after_the_ack() {

@@ -5,5 +5,8 @@ mod changes;
 mod chaos;
 mod forks;
 mod late_offers;
+mod moves;
+mod renewals;
 mod requests;
 mod rig;
+mod transfers;

@@ -1,5 +1,6 @@
-//! Quality of the media of calls that the server answers itself: in records, metrics, and for operators.
+//! Quality of the media of calls that pass the server: in records, metrics, and for operators.
 
+use crate::bridges;
 use crate::endpoints::{answered, echo, hung_up, record};
 use crate::site::*;
 use std::time::Duration;
@@ -29,7 +30,7 @@ fn faulty_stream() -> StreamReport {
 #[test]
 fn the_record_has_the_quality_of_the_media_of_the_caller() {
     let site = echo("", "");
-    site.set_stream_report(faulty_stream());
+    site.set_stream_reports(faulty_stream(), None);
     let expected = MediaQuality {
         packets: 100,
         lost: 1,
@@ -55,7 +56,7 @@ fn the_record_has_the_quality_of_the_media_of_the_caller() {
     assert_eq!((counts.media_stream_reordered, counts.media_stream_doubled), (4, 2));
 
     // A call without media has no figures.
-    site.set_stream_report(StreamReport::default());
+    site.set_stream_reports(StreamReport::default(), None);
     let (phone, call, ok) = answered(&site);
     assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
     assert_eq!((record(&site).media, site.counts().media_streams), ([None; 2], 2));
@@ -66,13 +67,13 @@ fn an_operator_sees_the_quality_of_a_call_that_goes_on() {
     let site = echo("", "");
     let (phone, call, ok) = answered(&site);
     let id = site.calls()[0].id;
-    site.set_stream_report(faulty_stream());
+    site.set_stream_reports(faulty_stream(), None);
     let media = |view: Option<CallView>| view.expect("the call goes on").media;
     let shown = site.show_call(id).expect("the call goes on");
     assert_eq!((shown.media[0].map(|media| media.lost), shown.media[1], shown.awaits_media), (Some(1), None, false));
     // A second later the media thread is asked again.
     let worse = faulty_stream();
-    site.set_stream_report(StreamReport { figures: Figures { lost: 2, ..worse.figures }, ..worse });
+    site.set_stream_reports(StreamReport { figures: Figures { lost: 2, ..worse.figures }, ..worse }, None);
     assert_eq!(media(site.show_call(id))[0].map(|media| media.lost), Some(1));
     site.wait(Duration::from_secs(1));
     assert_eq!(media(site.show_call(id))[0].map(|media| media.lost), Some(2));
@@ -84,10 +85,27 @@ fn an_operator_sees_the_quality_of_a_call_that_goes_on() {
 #[test]
 fn the_quality_of_the_media_follows_a_call_to_its_next_shard() {
     let site = echo("", "");
-    site.set_stream_report(faulty_stream());
+    site.set_stream_reports(faulty_stream(), None);
     let (phone, call, ok) = answered(&site);
     site.settle();
     site.move_calls();
     assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
     assert!(record(&site).media[0].is_some_and(|media| media.score == Some(433)));
+}
+
+#[test]
+fn the_record_of_a_bridged_call_has_the_media_of_both_parties() {
+    let site = bridges::bridge("", "");
+    let bob = bridges::registered(&site);
+    let worse = faulty_stream();
+    let worse = StreamReport { figures: Figures { lost: 10, ..worse.figures }, ..worse };
+    site.set_stream_reports(faulty_stream(), Some(worse));
+    let call = bridges::answered(&site, &bob);
+    site.settle();
+    let shown = site.show_call(site.calls()[0].id).expect("the call goes on");
+    let lost = |media: [Option<MediaQuality>; 2]| media.map(|media| media.map(|media| media.lost));
+    assert_eq!(lost(shown.media), [Some(1), Some(10)]);
+    call.end();
+    assert_eq!(lost(bridges::record(&site).media), [Some(1), Some(10)]);
+    assert_eq!((site.counts().media_streams, site.counts().media_stream_lost), (2, 11));
 }

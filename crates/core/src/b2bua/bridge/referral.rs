@@ -1,0 +1,107 @@
+//! Refer-To as it goes to the other side: a dialog that its Replaces names gets the name by which its other party knows it.
+
+use strowger_message::header::Replaces;
+use strowger_message::uri::sip::unescaped;
+use strowger_message::{Index, Limits, Message, Name, NameAddr, SipUri, Uri};
+
+use super::Bridge;
+use super::pair::Side;
+use super::passed_headers::write_line;
+use crate::slots::Id;
+use crate::user_agent::{DialogName, UserAgent};
+
+/// Reference of a REFER (RFC 3515).
+#[derive(Debug)]
+pub(super) struct Referral {
+    /// Refer-To line for the other side.
+    pub(super) line: Vec<u8>,
+    /// Pair and side whose dialog its Replaces names.
+    pub(super) named: Option<(Id, Side)>,
+}
+
+impl Bridge {
+    /// Reads the REFER of the last event, in a call of the pair `id`.
+    ///
+    /// # Errors
+    /// Status that refuses it. 400: there is no Refer-To that can be read, or more than one. 403: it asks for a request other than INVITE,
+    /// or for this call itself. 481: the other call of the pair that it names is not up.
+    pub(super) fn referral(&self, agent: &UserAgent, id: Id) -> Result<Referral, u16> {
+        let mut index = Index::new();
+        index.parse(agent.message(), &Limits::UNLIMITED).map_err(|_| 400u16)?;
+        let message = Message::new(agent.message(), &index);
+        let mut values = message.headers(Name::ReferTo);
+        let (Some(value), None) = (values.next(), values.next()) else { return Err(400) };
+        let address = NameAddr::parse(value).map_err(|_| 400u16)?;
+        let mut line = Vec::new();
+        write_line(b"Refer-To", value, &mut line);
+        let Uri::Sip(uri) = address.uri else { return Ok(Referral { line, named: None }) };
+        if uri.params.method().is_some_and(|method| !method.eq_ignore_ascii_case(b"INVITE")) {
+            return Err(403);
+        }
+        let Some((_, text)) = uri.header_pairs().find(|(name, _)| is_replaces(name)) else {
+            return Ok(Referral { line, named: None });
+        };
+        let text: Vec<u8> = unescaped(text).collect();
+        let replaces = Replaces::parse(&text).map_err(|_| 400u16)?;
+        let named = agent.call_of(&name_of(&replaces)).and_then(|call| self.index.calls.get(&call).copied());
+        // Another call of the transferor, which does not pass through this bridge.
+        let Some((other, side)) = named else { return Ok(Referral { line, named: None }) };
+        if other == id {
+            return Err(403);
+        }
+        let beyond = self.pairs.get(other).and_then(|pair| pair.call(side.other()));
+        let name = beyond.and_then(|call| agent.dialog_name(call)).ok_or(481u16)?;
+        let mut uri_text = Vec::new();
+        write_uri(&uri, &name.reversed(), replaces.early_only, &mut uri_text);
+        line.clear();
+        write_line(b"Refer-To", &uri_text, &mut line);
+        Ok(Referral { line, named: Some((other, side)) })
+    }
+}
+
+/// Returns the dialog that Replaces names, as the receiver of the INVITE knows it (RFC 3891 section 3).
+pub(super) fn name_of(replaces: &Replaces<'_>) -> DialogName {
+    DialogName {
+        call_id: replaces.call_id.text.to_vec(),
+        local_tag: replaces.to_tag.to_vec(),
+        remote_tag: replaces.from_tag.to_vec(),
+    }
+}
+
+fn is_replaces(name: &[u8]) -> bool {
+    unescaped(name).map(|b| b.to_ascii_lowercase()).eq(*b"replaces")
+}
+
+/// Writes the URI in brackets, with a Replaces of this dialog, which has the name by which the party of the URI knows it.
+fn write_uri(uri: &SipUri<'_>, name: &DialogName, is_early_only: bool, out: &mut Vec<u8>) {
+    out.push(b'<');
+    SipUri { headers: b"", ..*uri }.write(out);
+    let mut mark = b'?';
+    for (header, value) in uri.header_pairs().filter(|(header, _)| !is_replaces(header)) {
+        out.push(mark);
+        out.extend_from_slice(header);
+        out.push(b'=');
+        out.extend_from_slice(value);
+        mark = b'&';
+    }
+    out.push(mark);
+    out.extend_from_slice(b"Replaces=");
+    let mut text = Vec::new();
+    let mut replaces = Replaces::new(&name.call_id, &name.local_tag, &name.remote_tag);
+    replaces.early_only = is_early_only;
+    replaces.write(&mut text);
+    escape(&text, out);
+    out.push(b'>');
+}
+
+/// Writes the value of a header in a URI (RFC 3261 section 25.1, hvalue).
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &b in text {
+        if b.is_ascii_alphanumeric() || b"-_.!~*'()[]/?:+$".contains(&b) {
+            out.push(b);
+        } else {
+            out.extend_from_slice(&[b'%', DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]]);
+        }
+    }
+}

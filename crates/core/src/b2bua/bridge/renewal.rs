@@ -1,0 +1,89 @@
+//! Sides that are out of step: an offer is made again, or repeats the description of the other side.
+
+use super::Context;
+use super::exchange::{Exchange, Reply};
+use super::pair::{NO_DIALOG, Pair, Side, Stage};
+use crate::user_agent::NotNow;
+
+/// Milliseconds until the next attempt of a renewal that crosses another change of the same leg.
+const BUSY_WAIT: u64 = 2_000;
+
+impl Pair {
+    /// Handles the CANCEL of a re-INVITE: the one that was passed on is cancelled too (RFC 3261 section 9.1).
+    pub(super) fn withdrawn(&mut self, cx: &mut Context<'_, '_>, side: Side) {
+        let is_open = match self.exchange {
+            Some(Exchange::Asked { by, .. }) => by == side,
+            Some(Exchange::Offered { from, reply: Reply::Answer, .. }) => from == side,
+            _ => false,
+        };
+        if !is_open {
+            return;
+        }
+        self.leg_mut(side).media.state.refuse_offer();
+        self.exchange = Some(Exchange::Withdrawn { by: side, until: cx.round.now.mono + cx.settings.answer });
+        if let Some(call) = self.call(side.other()) {
+            cx.agent.withdraw(cx.round, call);
+        }
+    }
+
+    /// Makes an offer again by a re-INVITE, since the side has refused the UPDATE as an unknown method. Returns false if no re-INVITE can
+    /// be sent now.
+    pub(super) fn offer_again(&mut self, cx: &mut Context<'_, '_>, side: Side) -> bool {
+        let leg = self.leg_mut(side);
+        leg.refuses_updates = true;
+        let offer = leg.media.state.sent().to_vec();
+        if self.is_early() {
+            if let Some(Exchange::Offered { reply: Reply::Nothing(_), .. }) = self.exchange {
+                // The near side has the description of another dialog until a re-INVITE follows the ACK.
+                self.forks.described = Some(NO_DIALOG);
+            }
+            return false;
+        }
+        let is_sent = self.send_offer(cx, side, &offer, false).is_ok();
+        if let Some(exchange) = self.exchange.as_mut().filter(|_| is_sent) {
+            *exchange.until_mut() = cx.round.now.mono + cx.settings.ringing;
+        }
+        is_sent
+    }
+
+    /// Offers a side the agreed description of the other side, if it has another one.
+    pub(super) fn renew(&mut self, cx: &mut Context<'_, '_>, side: Side) {
+        if self.exchange.is_some() || !self.waiting.is_empty() {
+            self.renewal = Some((side, cx.round.now.mono + BUSY_WAIT));
+            return;
+        }
+        match self.forks.current {
+            Some(number) if side == Side::Near => self.renew_near(cx, number),
+            _ if self.stage == Stage::Up => {
+                if let Some(offer) = self.renewed_offer(side) {
+                    self.send_renewal(cx, side, &offer, Reply::Renewal);
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Offers the near side the description of a dialog of the far side, if the near side has another one.
+    pub(super) fn renew_near(&mut self, cx: &mut Context<'_, '_>, number: u16) {
+        if self.is_early() && !self.can_update_near() {
+            return;
+        }
+        self.forks.described = Some(number);
+        match self.renewed_offer(Side::Near) {
+            Some(offer) => self.send_renewal(cx, Side::Near, &offer, Reply::Nothing(number)),
+            None => self.tell_streams(cx),
+        }
+    }
+
+    fn send_renewal(&mut self, cx: &mut Context<'_, '_>, to: Side, offer: &[u8], reply: Reply) {
+        let now = cx.round.now.mono;
+        match self.send_offer(cx, to, offer, self.is_early()) {
+            Ok(()) => {
+                let until = now + cx.settings.ringing;
+                self.exchange = Some(Exchange::Offered { from: to.other(), reply, until });
+            }
+            Err(NotNow::Pending) => self.renewal = Some((to, now + BUSY_WAIT)),
+            Err(NotNow::NoDialog) => (),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Bridged calls: this server has one call with the caller (near) and one with the callee (far), and carries the media between them (B2BUA).
+//!
+//! [`strowger_core::b2bua::bridge`] joins the two calls of the user agent; this module owns what is around them:
+//!
+//! 1. The rules bridge an INVITE. The engine takes media ports for both legs and gives the INVITE to the user agent, which makes the far call. The
+//!    far INVITE takes the way of every request from routing on, with the decision of the near one ([`crate::far_leg`]); there it enters the table of
+//!    calls (`beginning.rs`). The far side learns no name and no address of the near one (`far_request.rs`).
+//! 2. Events of both calls go to the bridge. Its sessions become orders to the media thread, ends of legs become notices for the table
+//!    (`agent_events.rs`, `session.rs`).
+//! 3. The table ends a call by orders about its parties, the media thread by an event (`orders.rs`).
+//!
+//! Near and far Call-ID are in one bucket, so that both calls, their pair and its session move together (`moves.rs`).
+
+mod agent_events;
+mod beginning;
+mod far_request;
+mod moves;
+mod orders;
+mod session;
+
+pub use self::moves::BridgedRecord;
+pub(crate) use self::session::is_translated;
+
+use self::beginning::Beginning;
+use crate::media_sessions::MediaSession;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use strowger_core::b2bua::bridge::{Bridge, BridgeSettings, PairKey, Side};
+use strowger_core::b2bua::negotiation::BridgedStream;
+use strowger_core::notice::Party;
+use strowger_core::user_agent::{CallKey, RequestKey};
+use strowger_media::session::SessionKey;
+use strowger_message::Name;
+
+/// Leg of a bridged call.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct BridgedLeg {
+    /// Source of its signalling, if its party is behind NAT.
+    nat: Option<IpAddr>,
+    /// Context of the BYE to its party that the table of calls has ordered.
+    bye: Option<u64>,
+    /// OPTIONS to its party that the table has ordered, and its context.
+    question: Option<(RequestKey, u64)>,
+}
+
+/// Bridged call.
+#[derive(Debug, Serialize, Deserialize)]
+struct BridgedCall {
+    /// Call-ID of the far call.
+    far_call_id: Vec<u8>,
+    /// Key in the table of calls; `None` before the far INVITE has entered it.
+    key: Option<u64>,
+    near: BridgedLeg,
+    far: BridgedLeg,
+    /// Set once the callee has answered.
+    is_answered: bool,
+    /// Party whose leg ended first, or that fell silent, and the Q.850 cause.
+    ended: Option<(Party, Option<u16>)>,
+    session: MediaSession,
+    /// Position among the near ports of each stream, by its place in the descriptions of the near leg.
+    near_places: Vec<u8>,
+    /// Streams as agreed last.
+    streams: Vec<Option<BridgedStream>>,
+}
+
+impl BridgedCall {
+    fn leg_mut(&mut self, side: Side) -> &mut BridgedLeg {
+        match side {
+            Side::Near => &mut self.near,
+            Side::Far => &mut self.far,
+        }
+    }
+}
+
+/// Returns the party of a leg.
+const fn party_of(side: Side) -> Party {
+    match side {
+        Side::Near => Party::Caller,
+        Side::Far => Party::Callee,
+    }
+}
+
+/// Returns the leg of a party.
+const fn side_of(party: Party) -> Side {
+    match party {
+        Party::Caller => Side::Near,
+        Party::Callee => Side::Far,
+    }
+}
+
+/// Bridged calls of one shard.
+#[derive(Debug)]
+pub(crate) struct Bridges {
+    bridge: Bridge,
+    calls: BTreeMap<PairKey, BridgedCall>,
+    /// Pairs by the calls of the user agent that have not ended.
+    legs: BTreeMap<CallKey, (PairKey, Side)>,
+    /// Pairs by their keys in the table of calls.
+    keys: BTreeMap<u64, PairKey>,
+    /// Pairs by their sessions.
+    sessions: BTreeMap<u64, PairKey>,
+    beginning: Option<Box<Beginning>>,
+}
+
+impl Default for Bridges {
+    fn default() -> Self {
+        let mut settings = BridgeSettings::default();
+        // RFC 3323: a wish of the caller, without an address.
+        settings.passed.push(Name::Privacy);
+        Self {
+            bridge: Bridge::new(settings),
+            calls: BTreeMap::new(),
+            legs: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            beginning: None,
+        }
+    }
+}
+
+impl Bridges {
+    /// Returns the number of bridged calls.
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns the moment of the next timer.
+    pub(crate) fn deadline(&mut self) -> Option<u64> {
+        self.bridge.deadline()
+    }
+
+    /// Returns the pair of a session.
+    pub(crate) fn pair_of_session(&self, session: SessionKey) -> Option<PairKey> {
+        self.sessions.get(&session.0).copied()
+    }
+
+    /// Returns the session of the call with this key in the table of calls.
+    pub(crate) fn session_of_call(&self, key: u64) -> Option<&MediaSession> {
+        self.calls.get(self.keys.get(&key)?).map(|call| &call.session)
+    }
+
+    fn insert(&mut self, pair: PairKey, call: BridgedCall) {
+        self.sessions.insert(call.session.key, pair);
+        self.keys.extend(call.key.map(|key| (key, pair)));
+        let (near, far) = self.bridge.calls(pair).unwrap_or_default();
+        for (leg, side) in [(near, Side::Near), (far, Side::Far)] {
+            self.legs.extend(leg.map(|leg| (leg, (pair, side))));
+        }
+        self.calls.insert(pair, call);
+    }
+
+    fn remove(&mut self, pair: PairKey) -> Option<BridgedCall> {
+        let call = self.calls.remove(&pair)?;
+        self.sessions.remove(&call.session.key);
+        if let Some(key) = call.key.filter(|key| self.keys.get(key) == Some(&pair)) {
+            self.keys.remove(&key);
+        }
+        Some(call)
+    }
+}

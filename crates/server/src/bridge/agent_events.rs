@@ -1,0 +1,119 @@
+//! Events of the user agent about the calls of pairs, and events of the bridge.
+
+use super::party_of;
+use crate::endpoint::cause_of_bye;
+use crate::engine::{Engine, status_code};
+use strowger_core::b2bua::bridge::{BridgeEvent, PairKey, Side};
+use strowger_core::notice::{Notice, NoticeEvent, Party};
+use strowger_core::user_agent::{Ending, Event};
+use strowger_core::{Now, Outbox};
+
+impl Engine {
+    /// Gives an event of the user agent to the bridge. Returns false if the event is of no pair, or left to the owner.
+    pub(crate) fn take_bridged_event(&mut self, now: Now, event: &Event, out: &mut Outbox) -> bool {
+        if self.bridges.calls.is_empty() {
+            return false;
+        }
+        let leg = event.call().and_then(|call| self.bridged_leg(call));
+        if let Some((pair, side)) = leg {
+            self.learn_key(pair);
+            self.note_source(event, (pair, side));
+        }
+        let Self { stack, bridges, .. } = self;
+        let is_handled = stack.with_agent(now, out, |agent, round| bridges.bridge.handle(agent, round, event));
+        if let (Some(leg), Some(call)) = (leg, event.call())
+            && matches!(event, Event::Ended { .. } | Event::Failed { .. } | Event::Redirected { .. })
+        {
+            self.bridges.legs.remove(&call);
+            if let Event::Ended { by, .. } = *event {
+                self.leg_ended(now, leg, by, out);
+            }
+        }
+        self.take_bridge_events(now, out);
+        is_handled
+    }
+
+    /// Runs the timers of the bridge.
+    pub(crate) fn poll_bridges(&mut self, now: Now, out: &mut Outbox) {
+        let Self { stack, bridges, .. } = self;
+        stack.with_agent(now, out, |agent, round| bridges.bridge.poll(agent, round));
+        self.take_bridge_events(now, out);
+    }
+
+    /// Handles the events of the bridge since the last call.
+    pub(super) fn take_bridge_events(&mut self, now: Now, out: &mut Outbox) {
+        while let Some(event) = self.bridges.bridge.event() {
+            match event {
+                BridgeEvent::SessionChanged { pair, streams } => self.session_changed(pair, streams),
+                BridgeEvent::Answered { pair } => {
+                    if let Some(call) = self.bridges.calls.get_mut(&pair) {
+                        call.is_answered = true;
+                    }
+                }
+                // The proxy follows redirections by the rules of the call: this one has no rule.
+                BridgeEvent::Redirected { pair, .. } => self.end_pair(now, pair, (480, b""), out),
+                BridgeEvent::Ended { pair, .. } => self.pair_ended(pair),
+            }
+        }
+    }
+
+    /// Notes the key of a call once its far INVITE has entered the table of calls.
+    fn learn_key(&mut self, pair: PairKey) {
+        let Some(call) = self.bridges.calls.get_mut(&pair).filter(|call| call.key.is_none()) else { return };
+        let context = self.far_legs.context(&call.far_call_id);
+        call.key = context.and_then(|context| self.calls.key_of(context));
+        call.session.call = call.key;
+        if let Some(key) = call.key {
+            self.bridges.keys.insert(key, pair);
+        }
+    }
+
+    /// Reports the end of a leg to the table of calls: as the result of its order, or as the end of the call by a party.
+    fn leg_ended(&mut self, now: Now, (pair, side): (PairKey, Side), by: Ending, out: &mut Outbox) {
+        let message = self.stack.agent.message();
+        let (status, cause) = (status_code(message), cause_of_bye(message));
+        let Some(call) = self.bridges.calls.get_mut(&pair) else { return };
+        let bye = call.leg_mut(side).bye.take();
+        let (party, cause) = (party_of(side), if by == Ending::Remote { cause } else { None });
+        let (first, of_first) = *call.ended.get_or_insert((party, cause));
+        self.close_bridged_media(pair);
+        match bye {
+            // Without a response the BYE has timed out.
+            Some(bye) if by == Ending::Local => self.report_own(bye, status.unwrap_or(408)),
+            // The party has ended the dialog as well.
+            Some(bye) => self.report_own(bye, 200),
+            None => {
+                self.report_hang_up(now, pair, (first, of_first), out);
+                if first != party {
+                    // A 2xx may have crossed the CANCEL of the other leg, so that the table learns of this end alone.
+                    self.report_hang_up(now, pair, (party, cause), out);
+                }
+            }
+        }
+    }
+
+    /// Reports that a party has ended a call. It has no effect on a call that was not answered.
+    pub(super) fn report_hang_up(
+        &mut self,
+        now: Now,
+        pair: PairKey,
+        (by, cause): (Party, Option<u16>),
+        out: &mut Outbox,
+    ) {
+        let Some(call) = self.bridges.calls.get(&pair) else { return };
+        if let Some(context) = self.far_legs.context(&call.far_call_id) {
+            self.take_notice(now, &Notice { context, event: NoticeEvent::HungUp { by, cause } }, out);
+        }
+    }
+
+    /// Forgets a pair whose calls are both over.
+    fn pair_ended(&mut self, pair: PairKey) {
+        let Some(mut call) = self.bridges.remove(pair) else { return };
+        let close = call.session.close();
+        self.close_session(close);
+        self.far_legs.remove(&call.far_call_id);
+        for bye in [call.near.bye, call.far.bye].into_iter().flatten() {
+            self.report_own(bye, 481);
+        }
+    }
+}

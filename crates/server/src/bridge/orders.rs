@@ -1,0 +1,102 @@
+//! Ends of bridged calls by this server: by the table of calls, and by the media thread.
+
+use super::{party_of, side_of};
+use crate::engine::Engine;
+use crate::media_sessions::SILENT;
+use strowger_calls::OwnRequest;
+use strowger_core::b2bua::bridge::{PairKey, Side};
+use strowger_core::notice::Party;
+use strowger_core::user_agent::{CallKey, RequestKey};
+use strowger_core::{Now, Outbox};
+use strowger_media::session::Side as SessionSide;
+use strowger_message::Method;
+
+/// Reason of the BYEs of an end that the table of calls has ordered: normal, unspecified.
+const ORDERED: &[u8] = b"Reason: Q.850;cause=31\r\n";
+
+impl Engine {
+    /// Carries out an order of the table of calls about the call with this key. `context`: context of the notice about the result. Returns false
+    /// if no bridged call has the key.
+    pub(crate) fn order_bridge(
+        &mut self,
+        now: Now,
+        (key, context): (u64, u64),
+        (party, kind): (Party, OwnRequest),
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(pair) = self.bridges.keys.get(&key).copied() else { return false };
+        let side = side_of(party);
+        match (self.call_of_leg(pair, side), kind) {
+            (Some(_), OwnRequest::Bye) => {
+                if let Some(call) = self.bridges.calls.get_mut(&pair) {
+                    call.leg_mut(side).bye = Some(context);
+                }
+                self.end_pair(now, pair, (480, ORDERED), out);
+            }
+            (Some(leg), OwnRequest::Question) => self.ask_leg(now, (pair, side, leg), context, out),
+            // The leg is over, and its party knows.
+            (None, OwnRequest::Bye) => self.report_own(context, 200),
+            (None, OwnRequest::Question) => self.report_own(context, 481),
+        }
+        true
+    }
+
+    /// Returns the call of a leg that has not ended.
+    fn call_of_leg(&self, pair: PairKey, side: Side) -> Option<CallKey> {
+        let (near, far) = self.bridges.bridge.calls(pair)?;
+        match side {
+            Side::Near => near,
+            Side::Far => far,
+        }
+    }
+
+    /// Asks the party of a leg whether its dialog still exists.
+    fn ask_leg(&mut self, now: Now, (pair, side, leg): (PairKey, Side, CallKey), context: u64, out: &mut Outbox) {
+        let asked =
+            self.stack.with_agent(now, out, |agent, round| agent.request_within(round, leg, Method::Options, b"", b""));
+        match (asked, self.bridges.calls.get_mut(&pair)) {
+            (Ok(request), Some(call)) => call.leg_mut(side).question = Some((request, context)),
+            _ => self.report_own(context, 481),
+        }
+    }
+
+    /// Takes the context of an OPTIONS that the table of calls has ordered.
+    pub(crate) fn take_bridged_question(&mut self, request: RequestKey) -> Option<u64> {
+        let legs = self.bridges.calls.values_mut().flat_map(|call| [&mut call.near, &mut call.far]);
+        let mut questions = legs.map(|leg| &mut leg.question);
+        let question = questions.find(|question| question.is_some_and(|(asked, _)| asked == request))?;
+        question.take().map(|(_, context)| context)
+    }
+
+    /// Ends a bridged call that rings, by an order of the table of calls. `context`: that of its INVITE.
+    pub(crate) fn bridge_cancel(&mut self, now: Now, context: u64, out: &mut Outbox) {
+        let is_meant = |call_id: &[u8]| self.far_legs.context(call_id) == Some(context);
+        let pair = self.bridges.calls.iter().find(|(_, call)| is_meant(&call.far_call_id)).map(|(pair, _)| *pair);
+        if let Some(pair) = pair {
+            self.end_pair(now, pair, (487, b""), out);
+        }
+    }
+
+    /// Ends both calls of a pair. `status` refuses the caller if it has no final response yet; `reason`: header lines of the BYEs.
+    pub(super) fn end_pair(&mut self, now: Now, pair: PairKey, (status, reason): (u16, &[u8]), out: &mut Outbox) {
+        let Self { stack, bridges, .. } = self;
+        stack.with_agent(now, out, |agent, round| bridges.bridge.end(agent, round, pair, status, reason));
+        self.close_bridged_media(pair);
+        self.take_bridge_events(now, out);
+    }
+
+    /// Ends an answered call because no media come from a side. Before the answer a side may be silent.
+    pub(crate) fn end_silent(&mut self, now: Now, pair: PairKey, side: SessionSide, out: &mut Outbox) {
+        let side = match side {
+            SessionSide::Near => Side::Near,
+            SessionSide::Far => Side::Far,
+        };
+        let Some(call) = self.bridges.calls.get_mut(&pair).filter(|call| call.is_answered) else { return };
+        let end = (party_of(side), Some(SILENT.cause));
+        if call.ended.is_none() {
+            call.ended = Some(end);
+            self.end_pair(now, pair, (480, SILENT.reason), out);
+            self.report_hang_up(now, pair, end, out);
+        }
+    }
+}
