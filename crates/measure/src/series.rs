@@ -47,8 +47,8 @@ impl Row {
     }
 
     /// Appends a later row, so that both become one row of a longer time. Counts, rates, ratios, means, deviations,
-    /// minima and maxima are those of the longer time. A percentile is the worse of the two, which is a bound, because
-    /// rows keep no histograms: of times the greater, of scores the lesser. `scratch`: any page, whose content is lost.
+    /// minima and maxima are those of the longer time. Rows keep no histograms, so a percentile is the worse of the two,
+    /// which is a bound: the greater time, the lesser score. `scratch`: any page, whose content is lost.
     pub fn append(&mut self, later: &Self, scratch: &mut Page) {
         let (mine, theirs) = (std::mem::take(&mut self.values), &later.values);
         let mut values = Vec::with_capacity(mine.len());

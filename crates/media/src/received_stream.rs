@@ -140,7 +140,7 @@ impl ReceivedStream {
         }
     }
 
-    /// Counts the encoding of a packet. The encoding of the stream is that of most packets.
+    /// Counts the encoding of a packet. Most packets determine the encoding of the stream.
     pub const fn note_encoding(&mut self, encoding: SpeechEncoding) {
         self.encodings.packet(encoding);
     }

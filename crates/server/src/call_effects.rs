@@ -137,8 +137,8 @@ impl Engine {
         self.calls.list_calls(now, from, most, party)
     }
 
-    /// Returns the tracked call with this id. If its media go on, it has the quality that their media thread has reported within a second;
-    /// otherwise the thread is asked, and the owner may call again.
+    /// Returns the tracked call with this id. If its media session is open, the view has the report of the last second. Without one the
+    /// media thread is asked, and the owner may call again.
     pub fn show_call(&mut self, now: Now, id: u64) -> Option<CallView> {
         let mut view = self.calls.show_call(now, id)?;
         let session = self.endpoints.session_of_call(id).or_else(|| self.bridges.session_of_call(id));

@@ -93,19 +93,19 @@ strowger_metrics::metrics! {
     call_time: Counter in Seconds as "call_seconds";
     /// Media streams of ended sessions, one for each peer that had an address for media.
     media_streams: Counter;
-    /// Of those streams: streams of a codec that has a MOS by the E-model (ITU-T G.107), by their loss alone.
+    /// Ended media streams with a MOS by the E-model (ITU-T G.107), which has constants for their codec. The loss alone determines it.
     media_streams_rated: Counter;
-    /// Of the streams with a MOS: those below 3.6, which dissatisfies many users (ITU-T G.109).
+    /// Ended media streams with a MOS below 3.6, which dissatisfies many users (ITU-T G.109).
     media_streams_poor: Counter;
-    /// Sum of the MOS of these streams, in hundredths.
+    /// Sum of the MOS of ended media streams, in hundredths.
     media_mos: Counter as "media_mos_hundredths";
-    /// Packets of these streams that came, duplicates included.
+    /// Packets of ended media streams that came, duplicates included.
     media_stream_packets: Counter;
-    /// Packets of these streams that never came, by their sequence numbers.
+    /// Packets of ended media streams that never came, by their sequence numbers.
     media_stream_lost: Counter as "media_stream_packets_lost";
-    /// Packets of these streams that came after one with a higher sequence number.
+    /// Packets of ended media streams that came after one with a higher sequence number.
     media_stream_reordered: Counter as "media_stream_packets_reordered";
-    /// Packets of these streams that came before.
+    /// Packets of ended media streams that came before.
     media_stream_doubled: Counter as "media_stream_packets_doubled";
     /// 2xx responses to INVITEs that were dropped: their call has as many answered dialogs as one may have, or this server could not end their dialog.
     answers_dropped: Counter;
@@ -141,7 +141,7 @@ impl Counts {
     }
 }
 
-/// Durations that one shard measured, in microseconds; those of signalling are exact to the millisecond.
+/// Durations that one shard measured, in microseconds. Durations of signalling are exact to the millisecond.
 #[derive(Debug, Default)]
 pub struct Durations {
     /// Set-up time of calls. [`Durations::TABLE`] describes all fields.

@@ -134,7 +134,7 @@ impl MediaSession {
         Some(Effect::Media { thread: self.ports.thread(), order })
     }
 
-    /// Returns the key and the media thread of a session that goes on.
+    /// Returns the key and the media thread of an open session.
     pub(crate) fn open(&self) -> Option<(SessionKey, u16)> {
         let thread = self.ports.thread().filter(|_| self.is_open && !self.is_closed)?;
         Some((SessionKey(self.key), thread))

@@ -113,7 +113,7 @@ fn documents_and_failed_calls_are_reported_live_and_from_the_log() {
 #[test]
 fn scores_show_the_worst_streams() {
     let mut run = measured::run("west", 2, 1, None);
-    // Of two hundred streams four are bad. Scores are recorded in thousandths.
+    // Four of two hundred streams are bad. Scores are recorded in thousandths.
     for stream in 0..200 {
         let (rating, score) = if stream < 4 { (45_800, 2_360) } else { (93_200, 4_409) };
         run.totals.record(Delay::MediaRating, rating);

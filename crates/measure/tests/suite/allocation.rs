@@ -13,7 +13,7 @@ fn media() -> HeardMedia {
     HeardMedia { streams: vec![HeardStream { packets: 50, quality, ..HeardStream::default() }], is_silent: false }
 }
 
-/// Records a second of calls, some of which take long and some of which fail. `media`: those of each call.
+/// Records a second of calls, some of which take long and some of which fail. `media`: media of each call.
 fn second(recorder: &mut ShardRecorder, second: u64, media: &HeardMedia) {
     for n in 0..1_000u64 {
         let at = second * 1_000_000 + n * 900;

@@ -158,7 +158,7 @@ pub enum SessionEvent {
         /// Cause.
         end: SessionEnd,
     },
-    /// Reports of a session that goes on, by [`SessionOrder::Report`]; none if there is no such session.
+    /// Reports of an open session, by [`SessionOrder::Report`]; none if there is no such session.
     Reported {
         /// Session.
         key: SessionKey,

@@ -52,6 +52,8 @@ impl Engine {
                 }
                 // The proxy follows redirections by the rules of the call: this one has no rule.
                 BridgeEvent::Redirected { pair, .. } => self.end_pair(now, pair, (480, b""), out),
+                // No INVITE takes the place of a party: it may come to another shard than that of the call.
+                BridgeEvent::Replaced { .. } => (),
                 BridgeEvent::Ended { pair, .. } => self.pair_ended(pair),
             }
         }
@@ -77,6 +79,10 @@ impl Engine {
         let (party, cause) = (party_of(side), if by == Ending::Remote { cause } else { None });
         let (first, of_first) = *call.ended.get_or_insert((party, cause));
         self.close_bridged_media(pair);
+        if self.bridges.bridge.is_alone(pair) {
+            // The other party is in a transfer. The call ends with its leg.
+            return;
+        }
         match bye {
             // Without a response the BYE has timed out.
             Some(bye) if by == Ending::Local => self.report_own(bye, status.unwrap_or(408)),

@@ -181,7 +181,7 @@ fn near_places(offer: Option<&[u8]>, policy: &LegPolicy, ports: usize) -> Vec<u8
 
 /// Returns the capabilities in the calls of a pair: the requests of one party go to the other one.
 fn capabilities(settings: &UserAgentSettings) -> Capabilities {
-    Capabilities { allow: Capabilities::default().allow, ..settings.capabilities.clone() }
+    Capabilities { allow: bridge::capabilities().allow, ..settings.capabilities.clone() }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ type Reports = [(StreamReport, Option<StreamReport>)];
 /// Mean opinion score in hundredths below which many users are dissatisfied (ITU-T G.109, R below 70).
 const POOR: u64 = 360;
 
-/// Returns the quality of the media of caller and callee: that of the first stream of each side that was agreed on.
+/// Returns the quality of the media of caller and callee. The first agreed stream of each side determines it.
 pub(super) fn party_media(reports: &Reports) -> PartyMedia {
     let near = reports.iter().find_map(|(near, _)| quality(near));
     let far = reports.iter().find_map(|(_, far)| quality(far.as_ref()?));

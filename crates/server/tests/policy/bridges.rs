@@ -390,9 +390,37 @@ fn requests_within_the_call_are_answered_by_the_other_side() {
         call.bob.respond(&carried, 202, "");
         assert_eq!(call.alice.answer().status(), 202, "{method}");
     }
-    let refusal = call.alice.ask(&call.of_alice("REFER", 5));
+    let refusal = call.alice.ask(&call.of_alice("SUBSCRIBE", 5));
     assert!(refusal.status() == 405 && refusal.one("Allow").contains("INVITE"), "{}", refusal.0);
     call.end();
+}
+
+#[test]
+fn a_callee_that_is_referred_stays_up_until_the_outcome() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    let (key, _) = set(&site);
+    let refer = Call { lines: "Refer-To: <sip:carol@example.org>\n".into(), ..call.of_alice("REFER", 1) };
+    call.alice.send(&call.alice.text(&refer));
+    let carried = gets(call.bob, "REFER");
+    assert_eq!(carried.one("Refer-To"), "<sip:carol@example.org>");
+    call.bob.respond(&carried, 202, "");
+    assert_eq!(call.alice.answer().status(), 202);
+    assert_eq!(call.alice.ask(&call.of_alice("BYE", 2)).status(), 200);
+    assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+    call.bob.hears_nothing();
+    assert_eq!(site.calls().len(), 1);
+    let lines = "Event: refer\nSubscription-State: terminated;reason=noresource\nContent-Type: message/sipfrag\n";
+    let notify = call.bob.text(&Call { lines: lines.into(), ..call.of_bob("NOTIFY") });
+    let outcome = "Content-Length: 16\r\n\r\nSIP/2.0 200 OK\r\n";
+    call.bob.send(&notify.replace("Content-Length: 0\r\n\r\n", outcome));
+    let [first, second] = [call.bob.next(), call.bob.next()];
+    let (answer, bye) = if first.status() == 0 { (second, first) } else { (first, second) };
+    assert_eq!((answer.status(), bye.method()), (200, "BYE"), "{} {}", answer.0, bye.0);
+    call.bob.respond(&bye, 200, "");
+    let record = record(&site);
+    assert_eq!((&*record.outcome, &*record.ended_by), ("answered", "caller"));
 }
 
 #[test]

@@ -124,7 +124,7 @@ use crate::Round;
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, Timers};
 use crate::user_agent::{CallKey, Event, Invite, RequestKey, UserAgent};
-use pair::Pair;
+use pair::{Pair, Stage};
 use passed_headers::Facts;
 
 /// Pairs of calls of one user agent.
@@ -182,6 +182,11 @@ impl Bridge {
     /// Returns the keys of the near and the far call of a pair; `None` for a call that is over.
     pub fn calls(&self, pair: PairKey) -> Option<(Option<CallKey>, Option<CallKey>)> {
         self.pairs.get(pair.0).map(|pair| (pair.near.call, pair.far.call))
+    }
+
+    /// Tells whether one side of a pair has hung up, and the other one stays up for the outcome of a transfer.
+    pub fn is_alone(&self, pair: PairKey) -> bool {
+        self.pairs.get(pair.0).is_some_and(|pair| matches!(pair.stage, Stage::Alone { .. }))
     }
 
     /// Joins an incoming call, after its [`Event::Invited`], with a new far call. If its offer cannot be passed on, or an address
