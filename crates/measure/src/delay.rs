@@ -79,7 +79,7 @@ table! {
     MediaDeviation = "media.deviation", "Mean deviation of arrivals", "Mean Jitter of earlier Wireshark",
         "The mean difference of the time between two packets of a received stream from that between their timestamps; one value a stream.";
     MediaRating = "media.rating", "Transmission rating R", "ITU-T G.107",
-        "The E-model's rating of a received stream of sound, 0 to 100, from its loss alone: no delay, which one end cannot measure, and the impairment of G.711 with concealment (Ie 0, Bpl 25.1), or of G.729A (Ie 11, Bpl 19); one value a stream.";
+        "The E-model's rating of a received stream of sound, 0 to 100, from its loss alone: no delay, which one end cannot measure, and the impairment of the codec of most of its packets, G.711 with concealment (Ie 0, Bpl 25.1) or G.729A (Ie 11, Bpl 19); one value a stream. A stream of another codec has none.";
     MediaScore = "media.mos", "Mean opinion score", "ITU-T G.107 annex B",
         "The mean opinion score of media.rating, 1 to 4.5; one value a stream.";
 }

@@ -359,6 +359,24 @@ mod tests {
     }
 
     #[test]
+    fn the_quality_is_that_of_the_codec_of_most_packets() {
+        let rating = |types: [u8; 5]| {
+            let ear = Ear::of_call(true, MANY);
+            let text = b"a=rtpmap:96 opus/48000/2\na=rtpmap:97 CN/8000\na=rtpmap:98 PCMA/8000\n";
+            ear.describe(&Description::read(text, b"audio").formats);
+            for (place, payload_type) in (0..5_u16).zip(types) {
+                let bytes = packet(5, place, payload_type, 160 * u32::from(place));
+                assert!(ear.streams().datagram(u64::from(place) * 20_000, &bytes, address(1)));
+            }
+            all_taken(&ear, None).streams[0].quality.map(|quality| quality.rating.round())
+        };
+        assert_eq!((rating([0; 5]), rating([18; 5]), rating([98; 5])), (Some(93.0), Some(82.0), Some(93.0)));
+        // Comfort noise by its number and by its own name; a codec without constants.
+        assert_eq!((rating([18, 13, 13, 97, 97]), rating([13, 97, 97, 13, 13])), (Some(82.0), None));
+        assert_eq!((rating([96; 5]), rating([96, 96, 96, 0, 0]), rating([0, 0, 0, 96, 96])), (None, None, Some(93.0)));
+    }
+
+    #[test]
     fn a_stream_of_an_earlier_call_is_not_heard() {
         let ear = Ear::common(true, MANY);
         let peer = address(1);

@@ -5,7 +5,7 @@
 
 use super::formats::{Format, Formats};
 use strowger_measure::{HeardStream, Quality};
-use strowger_media::quality::{Impairment, mean_opinion_score};
+use strowger_media::quality::{SpeechEncoding, SpeechQuality};
 use strowger_media::received_stream::ReceivedStream;
 use strowger_media::rtp::Header;
 use strowger_media::sequence::PacketOrder;
@@ -25,12 +25,6 @@ const REGULAR: u64 = 1_000_000;
 
 /// Packet interval of a stream without two consecutive packets, microseconds.
 const USUAL_INTERVAL: u64 = 20_000;
-
-/// Payload type of G729 (RFC 3551 section 6).
-const G729: u8 = 18;
-
-/// Payload types of comfort noise (RFC 3389, and the number reserved for its drafts), after which silence is no fault.
-const COMFORT_NOISE: [u8; 2] = [13, 19];
 
 /// Moment up to which a stream should have continued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +62,8 @@ pub(super) struct Stream {
     /// Longest silence at an end, microseconds, and the packets missing there.
     silence: u64,
     missing: u64,
-    /// Last payload type that is no telephone event.
-    payload_type: Option<u8>,
+    /// True once a packet came that is no telephone event.
+    has_media: bool,
     /// True once a call has taken its figures; later packets are of no call.
     pub(super) is_taken: bool,
     /// True if this process may have lost packets of it.
@@ -88,7 +82,7 @@ impl Stream {
             intervals: (0, 0),
             silence: 0,
             missing: 0,
-            payload_type: None,
+            has_media: false,
             is_taken: false,
             is_damaged: false,
         }
@@ -104,12 +98,13 @@ impl Stream {
         if self.is_taken {
             return;
         }
-        let format = formats.of(header.payload_type);
+        let (format, encoding) = (formats.of(header.payload_type), formats.encoding(header.payload_type));
         match format {
             Format::Events => self.received.leave_untimed(header.payload_type),
             Format::Clock(rate) => {
                 self.received.set_clock_rate(rate);
-                self.payload_type = Some(header.payload_type);
+                self.received.note_encoding(encoding);
+                self.has_media = true;
             }
         }
         let order = self.received.packet(now, header);
@@ -119,7 +114,8 @@ impl Stream {
                 self.intervals = (self.intervals.0 + interval, self.intervals.1 + 1 + u64::from(missing));
             }
         }
-        let may_pause = format == Format::Events || COMFORT_NOISE.contains(&header.payload_type);
+        // Silence after digits and comfort noise is no fault.
+        let may_pause = format == Format::Events || encoding == SpeechEncoding::ComfortNoise;
         self.awaited = (!may_pause).then_some(now);
         self.judged = now;
     }
@@ -183,10 +179,8 @@ impl Stream {
             return;
         }
         let (expected, lost) = (figures.expected + self.missing, figures.lost + self.missing);
-        let loss = lost as f64 / expected.max(1) as f64;
-        let impairment = if self.payload_type == Some(G729) { Impairment::G729 } else { Impairment::G711 };
         // The delay from mouth to ear is not known at one end.
-        let rating = impairment.rating(loss, 0.0);
+        let quality = SpeechQuality::of(figures.encoding, lost, expected).filter(|_| is_audio);
         into.early += u64::from(self.missing > 0);
         into.streams.push(HeardStream {
             packets: figures.packets,
@@ -198,7 +192,7 @@ impl Stream {
             jitter: figures.mean_jitter,
             max_jitter: figures.largest_jitter,
             deviation: figures.mean_deviation,
-            quality: is_audio.then(|| Quality { rating, score: mean_opinion_score(rating) }),
+            quality: quality.map(|SpeechQuality { rating, score }| Quality { rating, score }),
         });
     }
 }
@@ -206,11 +200,11 @@ impl Stream {
 /// Returns the arrival of the last packet of the stream that came last, microseconds. Streams before it were replaced by it, so that their
 /// end is no fault. Streams of telephone events end with their digits.
 pub(super) fn latest(streams: &[&mut Stream]) -> Option<u64> {
-    let candidates = streams.iter().filter(|stream| !stream.is_taken && stream.payload_type.is_some());
+    let candidates = streams.iter().filter(|stream| !stream.is_taken && stream.has_media);
     candidates.map(|stream| stream.judged).max()
 }
 
 /// Returns whether a stream is the one of [`latest`].
 pub(super) fn is_latest(stream: &Stream, latest: Option<u64>) -> bool {
-    latest == Some(stream.judged) && stream.payload_type.is_some()
+    latest == Some(stream.judged) && stream.has_media
 }
