@@ -138,7 +138,7 @@
 //! | periodic work on one beat | `clock.rs`, `beat` |
 //! | metrics of the network side | `counters.rs` |
 //! | media threads: packets, orders, timers | `media/thread.rs`, `receive`, `obey`; `media/handle.rs`, `MediaHandle` |
-//! | ports of media | `media/ports.rs`, `lend` |
+//! | ports of media | `media/ports.rs`, `lend`; `media/lending.rs`, `Lendings` |
 //! | a look at the sockets of media once in a millisecond | `media/pace.rs`, `Pace` |
 //! | unread relay and echo, for comparison | `floor.rs`, `relay`; `floor/exchange.rs` |
 

@@ -4,6 +4,7 @@
 //! [`SessionOrder`], and takes [`SessionEvent`]s. A session keeps its thread: that of its ports.
 
 mod handle;
+mod lending;
 mod pace;
 mod ports;
 mod sessions;

@@ -194,6 +194,18 @@ fn ports_are_lent_until_none_is_left() {
 }
 
 #[test]
+fn a_large_order_for_ports_has_one_answer() {
+    let mut bench = Bench::start(&settings(10, 20_000..=20_199));
+    // Two orders at once: each is answered with its own ports.
+    bench.order(1, 0, SessionOrder::Lend { shard: 1, pairs: 30 });
+    assert_eq!(bench.lend(0, 0, 50).len(), 50);
+    let SessionEvent::Lent { shard: 1, ports } = bench.event(1) else { panic!("no ports") };
+    assert_eq!(ports.len(), 30);
+    // The rest of the range.
+    assert_eq!((bench.lend(0, 0, 50).len(), bench.threads.figures()[0].pairs), (20, 100));
+}
+
+#[test]
 fn threads_and_addresses_share_the_ports() {
     let mut settings = MediaSettings { threads: 2, ..settings(3, 20_000..=20_007) };
     settings.addresses.push(IpAddr::from([127, 0, 43, 4]));

@@ -1,6 +1,7 @@
 //! Media thread: sockets, sessions, timers.
 
 use super::handle::push;
+use super::lending::Lendings;
 use super::pace::Pace;
 use super::ports::{BoundLeg, Ports, named};
 use super::sessions::{Sessions, Slot};
@@ -72,6 +73,7 @@ pub(super) struct MediaThread {
     links: Vec<ShardLink>,
     sessions: Sessions,
     ports: Ports,
+    lendings: Lendings,
     timers: Timers,
     epoll: Epoll,
     /// Readable after the bell was rung.
@@ -104,6 +106,7 @@ impl MediaThread {
             links,
             sessions: Sessions::default(),
             ports: Ports::new(index, settings),
+            lendings: Lendings::default(),
             timers: Timers::default(),
             epoll,
             woken,
@@ -126,6 +129,7 @@ impl MediaThread {
                 return;
             }
             self.take_orders();
+            self.lend();
             self.poll_sessions();
             self.pass_events();
             let found = self.wait(&mut events);
@@ -146,7 +150,9 @@ impl MediaThread {
         let bell = &self.entry.bell;
         bell.mark_asleep();
         // An order that came before the mark did not ring.
-        let has_work = self.entry.stopping.load(Acquire) || self.links.iter().any(ShardLink::has_work);
+        let has_work = self.entry.stopping.load(Acquire)
+            || !self.lendings.is_empty()
+            || self.links.iter().any(ShardLink::has_work);
         let timeout = match self.timers.next() {
             _ if has_work => 0,
             // Late by less than a millisecond, and never early.
@@ -226,13 +232,21 @@ impl MediaThread {
         match order {
             SessionOrder::Set { key, streams } => self.set(shard, key, streams),
             SessionOrder::Close { key } => self.close(shard, key),
-            SessionOrder::Lend { shard: borrower, pairs } => {
-                let ports = self.ports.lend(usize::from(pairs));
-                self.links[shard].waiting.push_back(SessionEvent::Lent { shard: borrower, ports });
-            }
+            SessionOrder::Lend { shard: borrower, pairs } => self.lendings.add(shard, borrower, pairs),
             SessionOrder::Return(ports) => ports.into_iter().for_each(|ports| self.ports.close(ports)),
         }
         self.entry.counters.sessions.set(self.sessions.len() as u64);
+        self.entry.counters.pairs.set(self.ports.len() as u64);
+    }
+
+    /// Binds some of the ports for which shards have asked.
+    fn lend(&mut self) {
+        if self.lendings.is_empty() {
+            return;
+        }
+        if let Some((shard, event)) = self.lendings.step(&mut self.ports) {
+            self.links[shard].waiting.push_back(event);
+        }
         self.entry.counters.pairs.set(self.ports.len() as u64);
     }
 

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use strowger_media::session::{PortPair, SessionOrder};
 
-/// Largest number of pairs that a shard asks for, or gives back, at once.
-const BLOCK: usize = 32;
+/// Largest stock: lending takes a message to the media thread and back, in which a burst of 200 calls with two pairs each may come.
+const LARGEST_BLOCK: usize = 420;
 
-/// Smallest number: lending takes a message to the media thread and back, in which further calls may come.
+/// Smallest stock.
 const SMALLEST_BLOCK: usize = 4;
 
-/// Largest number of free pairs of a family of addresses below which the shard asks for more.
-const FEW: usize = 8;
+/// Largest number of pairs that are given back at once: closing them holds the media thread up.
+const GIVEN_BACK: usize = 32;
 
 /// Free ports of a shard.
 #[derive(Debug, Default)]
@@ -22,20 +22,21 @@ pub(super) struct MediaPorts {
     has_asked: bool,
 }
 
-/// Block of ports for which a shard asks: small if there are few ports, because a port that one shard has is no port for
-/// the others.
+/// Stock of free pairs of a family of addresses: a shard with less asks for as many again, so that one answer fills the stock after a burst that
+/// has emptied it. The stocks of all shards together are at most an eighth of the pairs, because a pair that one shard has is no pair for the
+/// others; with what a shard gets above its stock, it is a quarter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block(usize);
 
 impl Block {
-    /// Returns the block for this number of pairs and of shards.
+    /// Returns the stock for this number of pairs and of shards.
     pub(super) fn of(pairs: usize, shards: usize) -> Self {
-        Self((pairs / (4 * shards.max(1))).clamp(SMALLEST_BLOCK, BLOCK))
+        Self((pairs / (8 * shards.max(1))).clamp(SMALLEST_BLOCK, LARGEST_BLOCK))
     }
 }
 
 impl MediaPorts {
-    /// Returns the order for more ports if few of a family of addresses are free, or the order that gives some of many
+    /// Returns the order for more ports if the stock of a family of addresses is not full, or the order that gives some of many
     /// back. `families`: tell whether the media address at a place of the configuration is one of theirs.
     pub(super) fn balance(
         &mut self,
@@ -44,10 +45,10 @@ impl MediaPorts {
         families: &[&dyn Fn(u16) -> bool],
     ) -> Option<SessionOrder> {
         if self.free.len() > 3 * block * families.len() {
-            return Some(SessionOrder::Return(self.free.drain(..block).collect()));
+            return Some(SessionOrder::Return(self.free.drain(..block.min(GIVEN_BACK)).collect()));
         }
         let is_few = |is_of: &&dyn Fn(u16) -> bool| {
-            self.free.iter().filter(|ports| is_of(ports.address)).take(FEW).count() < block.min(FEW)
+            self.free.iter().filter(|ports| is_of(ports.address)).take(block).count() < block
         };
         let asks = !self.has_asked && families.iter().any(is_few);
         self.has_asked |= asks;
@@ -83,8 +84,8 @@ mod tests {
     #[test]
     fn a_shard_asks_once_and_in_time() {
         let mut ports = MediaPorts::default();
-        let balance = |ports: &mut MediaPorts| ports.balance(3, Block::of(8_192, 4), &[&|_| true]);
-        let asked = Some(SessionOrder::Lend { shard: 3, pairs: 32 });
+        let balance = |ports: &mut MediaPorts| ports.balance(3, Block::of(256, 4), &[&|_| true]);
+        let asked = Some(SessionOrder::Lend { shard: 3, pairs: 8 });
         assert_eq!([balance(&mut ports), balance(&mut ports)], [asked.clone(), None]);
         ports.lent(pairs(9));
         assert_eq!(balance(&mut ports), None);
@@ -98,15 +99,38 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_of_bridged_calls_finds_ports_before_any_answer() {
+        let mut ports = MediaPorts::default();
+        let block = Block::of(8_192, 2);
+        for _ in 0..2 {
+            // Between two bursts there is one answer.
+            let Some(SessionOrder::Lend { pairs: wanted, .. }) = ports.balance(0, block, &[&|_| true]) else {
+                panic!("the stock is not full")
+            };
+            ports.lent(pairs(wanted));
+            let mut questions = 0;
+            for call in 0..200 {
+                questions += usize::from(ports.balance(0, block, &[&|_| true]).is_some());
+                assert!(ports.take(|_| true).is_some() && ports.take(|_| true).is_some(), "call {call}");
+            }
+            assert_eq!(questions, 1);
+            ports.lent(Vec::new());
+        }
+    }
+
+    #[test]
     fn a_pair_rests_before_its_next_call_and_a_surplus_goes_back() {
         let mut ports = MediaPorts::default();
         ports.lent(pairs(2));
         let first = ports.take(|_| true).expect("two are free");
         ports.put_back(first);
         assert_ne!(ports.take(|_| true), Some(first));
-        ports.lent(pairs(97));
-        let block = Block::of(8_192, 4);
-        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("98 are free") };
+        let block = Block::of(8_192, 16);
+        assert_eq!(block.0, 64);
+        ports.lent(pairs(3 * 64 + 32));
+        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("225 are free") };
+        assert_eq!(back.len(), 32);
+        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("193 are free") };
         assert_eq!((back.len(), ports.balance(0, block, &[&|_| true])), (32, None));
     }
 
@@ -114,7 +138,7 @@ mod tests {
     fn a_shard_asks_if_one_family_has_few() {
         let mut ports = MediaPorts::default();
         let balance = |ports: &mut MediaPorts| {
-            ports.balance(0, Block::of(8_192, 1), &[&|address| address == 0, &|address| address == 1])
+            ports.balance(0, Block::of(64, 1), &[&|address| address == 0, &|address| address == 1])
         };
         ports.lent(pairs(32));
         for _ in 0..8 {
@@ -123,7 +147,7 @@ mod tests {
         }
         assert_eq!(balance(&mut ports), None);
         assert!(ports.take(|address| address == 1).is_some());
-        assert_eq!(balance(&mut ports), Some(SessionOrder::Lend { shard: 0, pairs: 32 }));
+        assert_eq!(balance(&mut ports), Some(SessionOrder::Lend { shard: 0, pairs: 8 }));
     }
 
     #[test]
@@ -135,6 +159,7 @@ mod tests {
         ports.lent(pairs(13));
         let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("13 are free") };
         assert_eq!((back.len(), ports.balance(0, block, &[&|_| true])), (4, None));
-        assert_eq!([Block::of(0, 0).0, Block::of(1, 64).0, Block::of(8_192, 4).0], [4, 4, 32]);
+        let blocks = [(0, 0), (1, 64), (8_192, 1), (8_192, 4), (8_192, 16), (60_000, 1)];
+        assert_eq!(blocks.map(|(pairs, shards)| Block::of(pairs, shards).0), [4, 4, 420, 256, 64, 420]);
     }
 }
