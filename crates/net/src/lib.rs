@@ -168,7 +168,6 @@ mod buffer_pool;
 mod connection;
 mod directory;
 mod dispatcher;
-mod epoll;
 mod extension;
 mod failure;
 mod gso;

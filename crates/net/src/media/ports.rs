@@ -1,7 +1,7 @@
 //! Ports of media: bound pairs of sockets, lent to shards.
 
 use super::MediaSettings;
-use crate::epoll::Epoll;
+use crate::ready_set::ReadySet;
 use crate::{dedicated, socket_option, timestamp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
@@ -167,26 +167,26 @@ impl Ports {
     ///
     /// # Errors
     /// The kernel has no room to watch the sockets.
-    pub(super) fn attach(&mut self, place: usize, leg: BoundLeg, epoll: &Epoll) -> io::Result<()> {
+    pub(super) fn attach(&mut self, place: usize, leg: BoundLeg, watched: &ReadySet) -> io::Result<()> {
         let Some(Some(pair)) = self.bound.get_mut(place) else { return Ok(()) };
         if pair.leg.replace(leg).is_none() {
             for is_rtcp in [false, true] {
                 let socket = pair.socket(is_rtcp);
                 remove_stale(socket);
-                epoll.add(socket.as_fd(), name(place, is_rtcp))?;
+                watched.add(socket.as_fd(), name(place, is_rtcp))?;
             }
         }
         Ok(())
     }
 
     /// Takes a pair from a leg of this session, if it has the pair.
-    pub(super) fn detach(&mut self, place: usize, session: u32, epoll: &Epoll) {
+    pub(super) fn detach(&mut self, place: usize, session: u32, watched: &ReadySet) {
         let Some(Some(pair)) = self.bound.get_mut(place) else { return };
         if pair.leg.is_some_and(|leg| leg.session == session) {
             pair.leg = None;
             for is_rtcp in [false, true] {
                 // It is not watched if there was no room.
-                let _ = epoll.remove(pair.socket(is_rtcp).as_fd());
+                watched.remove(pair.socket(is_rtcp).as_fd());
             }
         }
     }

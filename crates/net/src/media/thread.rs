@@ -7,11 +7,11 @@ use super::ports::{BoundLeg, Ports, named};
 use super::sessions::{Sessions, Slot};
 use super::timers::Timers;
 use super::{Entry, MediaSettings, Transfer, Wake};
+use crate::arrival_clock::ArrivalClock;
 use crate::batch::Receiver;
 use crate::clock;
-use crate::epoll::{Epoll, NO_EVENT};
+use crate::ready_set::{NO_EVENT, ReadySet};
 use crate::ring::{Consumer, Producer};
-use crate::timestamp::{ClockReading, Clocks};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -75,10 +75,10 @@ pub(super) struct MediaThread {
     ports: Ports,
     lendings: Lendings,
     timers: Timers,
-    epoll: Epoll,
+    watched: ReadySet,
     /// Readable after the bell was rung.
     woken: UnixStream,
-    clocks: Clocks,
+    clock: ArrivalClock,
     pace: Pace,
     out: SessionOutput,
     random: Entropy,
@@ -95,11 +95,11 @@ impl MediaThread {
         random: Entropy,
         wake: Wake,
     ) -> io::Result<Self> {
-        let epoll = Epoll::new()?;
+        let watched = ReadySet::new()?;
         let (woken, waking) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         waking.set_nonblocking(true)?;
-        epoll.add(woken.as_fd(), BELL)?;
+        watched.add(woken.as_fd(), BELL)?;
         entry.bell.set_waker(&Waker::from(Arc::new(WakePipe(waking))));
         Ok(Self {
             entry,
@@ -108,9 +108,9 @@ impl MediaThread {
             ports: Ports::new(index, settings),
             lendings: Lendings::default(),
             timers: Timers::default(),
-            epoll,
+            watched,
             woken,
-            clocks: Clocks::default(),
+            clock: ArrivalClock::new(),
             pace: Pace::default(),
             out: SessionOutput::default(),
             random,
@@ -133,12 +133,12 @@ impl MediaThread {
             self.poll_sessions();
             self.pass_events();
             let found = self.wait(&mut events);
-            let reading = self.clocks.read();
+            self.clock.read();
             self.entry.counters.looks.one();
             for event in &events[..found] {
-                self.receive(event.u64, reading, &mut receiver);
+                self.receive(event.u64, &mut receiver);
             }
-            let next = self.pace.next_look(reading.now, found);
+            let next = self.pace.next_look(self.clock.now(), found);
             if let Some(next) = next.filter(|_| found < EVENTS) {
                 std::thread::sleep(Duration::from_micros(next.saturating_sub(clock::micros())));
             }
@@ -160,13 +160,13 @@ impl MediaThread {
             None => -1,
         };
         // A signal ends the wait.
-        let found = self.epoll.wait(events, timeout).unwrap_or(0);
+        let found = self.watched.wait_events(events, timeout).unwrap_or(0);
         bell.mark_awake();
         found
     }
 
     /// Takes one datagram of a ready socket.
-    fn receive(&mut self, name: u64, reading: ClockReading, receiver: &mut Receiver) {
+    fn receive(&mut self, name: u64, receiver: &mut Receiver) {
         if name == BELL {
             while (&self.woken).read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
             return;
@@ -185,7 +185,8 @@ impl MediaThread {
         }
         let Some(BoundLeg { session, stream, side }) = pair.leg else { return };
         let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return };
-        let now = reading.time_of(datagram.ancillary.stamp);
+        self.clock.advance();
+        let now = self.clock.arrival(datagram.ancillary.stamp);
         let shard = slot.shard;
         slot.session.packet(now, LegPort { stream, side, is_rtcp }, datagram.source, datagram.bytes, &mut self.out);
         self.send(shard);
@@ -277,11 +278,11 @@ impl MediaThread {
             self.timers.add(at, number);
         }
         for place in before.into_iter().filter(|place| legs.iter().all(|(kept, ..)| kept != place)) {
-            self.ports.detach(place, number, &self.epoll);
+            self.ports.detach(place, number, &self.watched);
         }
         for (place, stream, side) in legs {
             let leg = BoundLeg { session: number, stream, side };
-            if let Err(error) = self.ports.attach(place, leg, &self.epoll) {
+            if let Err(error) = self.ports.attach(place, leg, &self.watched) {
                 tracing::warn!(%error, "ports of media not watched");
             }
         }
@@ -309,7 +310,7 @@ impl MediaThread {
                 slot.session.close(moment(), &mut self.out);
                 self.send(shard);
                 for place in slot.places {
-                    self.ports.detach(place, number, &self.epoll);
+                    self.ports.detach(place, number, &self.watched);
                 }
             }
             // The shard waits for the event all the same.
