@@ -7,14 +7,16 @@
 //! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of other
 //! sources are counted and dropped, and nothing is sent there.
 //!
-//! *Who is sent to*: an echo sends nothing to a host before a packet from there, RTCP included, and never more media than came. A relay sends
-//! to the described address at once, since a peer may only listen; reports go to the host of the media, or to an address from which RTCP came.
+//! *Who is sent to*: a description may name any host. An echo sends nothing to a host before a packet from there, RTCP included, and never more
+//! media than came. A relay sends to the described address at once, since a peer may only listen or wait for the first packet, if its order says
+//! that the address is the peer's own or one that the peer may name ([`StreamPeer::may_send_first`]); otherwise it waits as an echo does. A host
+//! from which nothing has come gets at most 250 packets a second. Reports go to the host of the media, or to an address from which RTCP came.
 
-mod echo_rate;
 mod latch;
 mod leg;
 mod order;
 mod output;
+mod packet_rate;
 #[cfg(test)]
 mod tests;
 
@@ -24,12 +26,12 @@ pub use order::{
     PayloadFormat, PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
     StreamPeer, StreamReport,
 };
-pub use output::{OutgoingPacket, SessionOutput};
+pub use output::{DropReason, OutgoingPacket, SessionOutput};
 
 use crate::Moment;
 use crate::rtcp::is_rtcp;
-use echo_rate::EchoRate;
 use leg::Leg;
+use packet_rate::PacketRate;
 
 /// Session of a call.
 ///
@@ -48,6 +50,7 @@ use leg::Leg;
 ///     formats: vec![PayloadFormat { payload_type: 0, other: None, clock_rate: 8_000, is_event: false }],
 ///     sends: true,
 ///     receives: true,
+///     may_send_first: false,
 /// };
 /// let echo = StreamOrder { kind: StreamKind::Echo, near, far: None };
 /// // A real caller has random numbers.
@@ -208,14 +211,14 @@ struct Stream {
     near: Leg,
     far: Option<Leg>,
     /// Rate of an echo.
-    rate: EchoRate,
+    rate: PacketRate,
 }
 
 impl Stream {
     fn new(now: u64, order: StreamOrder, random: &mut impl FnMut() -> u32) -> Self {
         let StreamOrder { kind, near, far } = order;
         let near = Leg::new(now, near, random);
-        Self { kind, near, far: far.map(|peer| Leg::new(now, peer, random)), rate: EchoRate::default() }
+        Self { kind, near, far: far.map(|peer| Leg::new(now, peer, random)), rate: PacketRate::default() }
     }
 
     fn set(
@@ -254,14 +257,16 @@ impl Stream {
             (Side::Far, None) => return false,
         };
         if at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram) {
-            leg.receive_rtcp(now, at.is_rtcp, from, datagram);
+            leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
             return false;
         }
         let was_heard = leg.is_heard();
-        if let Some(accepted) = leg.receive(now, from, datagram) {
+        if let Some(accepted) = leg.receive(now, from, datagram, out) {
             match (self.kind, accepted.format.other) {
                 // The peer is an echo too (RFC 3550 section 8.2): it returns the packets as they are, or without end.
-                (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => leg.drop_packet(),
+                (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => {
+                    leg.drop_packet(DropReason::Rate, out);
+                }
                 (StreamKind::Echo, other) => {
                     let payload_type = other.unwrap_or(accepted.format.payload_type);
                     leg.send(now, &accepted, payload_type, out);
@@ -272,7 +277,7 @@ impl Stream {
                     }
                 }
                 // The other side did not agree on the format.
-                (StreamKind::Relay, None) => leg.drop_packet(),
+                (StreamKind::Relay, None) => leg.drop_packet(DropReason::Format, out),
             }
         }
         !was_heard && leg.is_heard()

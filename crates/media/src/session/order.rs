@@ -60,6 +60,9 @@ pub struct StreamPeer {
     pub sends: bool,
     /// Set if the peer receives.
     pub receives: bool,
+    /// Set if media may go to the described address before a packet has come from there: it is the source of the peer's signalling, or an address
+    /// that the peer may name. An echo sends nothing first, whatever this says.
+    pub may_send_first: bool,
 }
 
 /// Use of a stream.

@@ -112,6 +112,7 @@ impl Phone {
             formats: vec![PayloadFormat { payload_type, other: Some(other), clock_rate: 8_000, is_event: false }],
             sends: true,
             receives: true,
+            may_send_first: true,
         }
     }
 }

@@ -117,7 +117,8 @@ impl EndpointSession {
                 |source: &IpAddr| rtp.is_some_and(|rtp| rtp.ip() != *source && is_private(rtp.ip(), *source));
             let behind_nat = nat.filter(is_hidden);
             let formats = formats.into_iter().map(format).collect();
-            let near = StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives };
+            // An echo sends nothing first.
+            let near = StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives, may_send_first: false };
             StreamOrder { kind: StreamKind::Echo, near, far: None }
         };
         let streams = streams.into_iter().map(|stream| stream.map(order)).collect();
