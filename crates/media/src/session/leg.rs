@@ -25,6 +25,8 @@ pub(super) struct Leg {
     received: ReceivedStream,
     relabel: Relabel,
     sent_stream: SentStream,
+    /// Datagrams that were taken unread.
+    unread: u64,
     /// Packets towards the peer.
     sent: u64,
     /// Packets of other sources and of unknown payload types, and those that an echo does not send back.
@@ -58,6 +60,7 @@ impl Leg {
             received: ReceivedStream::new(clock_rate),
             relabel: Relabel::new(random(), random() as u16, random(), clock_rate),
             sent_stream: SentStream::new(clock_rate),
+            unread: 0,
             sent: 0,
             dropped: 0,
             seen: None,
@@ -177,6 +180,74 @@ impl Leg {
         goes_on.then_some(Accepted { packet, format, is_restart: order == PacketOrder::Restart })
     }
 
+    /// Takes a datagram that arrived at `now`, in microseconds, without a look at its bytes. `is_rtcp`: tells whether it is RTCP by its port or by its
+    /// type. Returns whether it may go on.
+    pub(super) fn receive_unread(
+        &mut self,
+        now: u64,
+        (is_rtcp_port, is_rtcp): (bool, bool),
+        from: SocketAddr,
+        out: &mut SessionOutput,
+    ) -> bool {
+        if !is_rtcp_port {
+            self.seen = Some(from);
+        }
+        let is_multiplexed = self.is_multiplexed();
+        let latch = if is_rtcp_port { &mut self.rtcp } else { &mut self.rtp };
+        if is_rtcp_port && is_multiplexed || !latch.accept(now, from) {
+            self.drop_packet(DropReason::Source, out);
+            return false;
+        }
+        self.last = self.last.max(now);
+        self.is_heard |= !is_rtcp;
+        self.unread += 1;
+        // A peer that only receives reports all the same.
+        let goes_on = self.peer.sends || is_rtcp;
+        if !goes_on {
+            out.count_dropped(DropReason::Hold);
+        }
+        goes_on
+    }
+
+    /// Sends a datagram of the other leg to the peer as it is, at `now`, in microseconds.
+    pub(super) fn forward(&mut self, now: u64, is_rtcp: bool, datagram: &[u8], out: &mut SessionOutput) {
+        let target = match is_rtcp {
+            true => self.admit_rtcp(now, out),
+            false => self.admit(now, out),
+        };
+        let Some(to) = target else { return };
+        let start = out.bytes.len();
+        out.bytes.extend_from_slice(datagram);
+        self.sent += 1;
+        if !is_rtcp {
+            self.rtp.note_media();
+        }
+        out.push(start, self.peer.ports, is_rtcp && !self.is_multiplexed(), to);
+    }
+
+    /// Returns the target of RTCP of the other leg at `now`, in microseconds; without one, counts the packet as dropped.
+    fn admit_rtcp(&mut self, now: u64, out: &mut SessionOutput) -> Option<SocketAddr> {
+        let refusal = match self.rtcp_target() {
+            Some(to) if self.has_heard(to.ip()) || self.rtp.admits_first(now) => return Some(to),
+            Some(_) => DropReason::Rate,
+            None => DropReason::Unproven,
+        };
+        out.count_dropped(refusal);
+        None
+    }
+
+    /// Returns the target of RTCP, reports included. A description may name any host: one to which no media go gets none, unless it has sent some.
+    fn rtcp_target(&self) -> Option<SocketAddr> {
+        let latch = if self.is_multiplexed() { &self.rtp } else { &self.rtcp };
+        let is_described = self.peer.rtp.is_some() && self.peer.rtcp.is_some();
+        let to = latch.target().filter(|_| is_described)?;
+        let has_media = self.rtp.is_in_use() && self.rtp.target().is_some_and(|media| media.ip() == to.ip());
+        if !has_media && !latch.is_in_use() {
+            return None;
+        }
+        Some(to)
+    }
+
     /// Returns the target of a packet to the peer at `now`, in microseconds; without one, counts the packet as dropped.
     fn admit(&mut self, now: u64, out: &mut SessionOutput) -> Option<SocketAddr> {
         // A description may name any host.
@@ -264,24 +335,16 @@ impl Leg {
         }
     }
 
-    /// Sends a BYE. A leg that has sent nothing sends none (RFC 3550 section 6.3.7).
+    /// Sends a BYE. A leg that has sent no RTP and no report sends none (RFC 3550 section 6.3.7).
     pub(super) fn say_goodbye(&mut self, now: Moment, name: &[u8], out: &mut SessionOutput) {
-        if self.sent > 0 || self.has_reported {
+        if self.sent_stream.packets() > 0 || self.has_reported {
             self.report(now, name, true, out);
         }
     }
 
     /// Sends a compound packet: report, description, and as the last one of the leg BYE.
     fn report(&mut self, now: Moment, name: &[u8], is_last: bool, out: &mut SessionOutput) {
-        let is_rtcp_port = !self.is_multiplexed();
-        let latch = if is_rtcp_port { &self.rtcp } else { &self.rtp };
-        let is_described = self.peer.rtp.is_some() && self.peer.rtcp.is_some();
-        let Some(to) = latch.target().filter(|_| is_described) else { return };
-        // A description may name any host. One to which no media go gets no reports, unless it has sent some.
-        let has_media = self.rtp.is_in_use() && self.rtp.target().is_some_and(|media| media.ip() == to.ip());
-        if !has_media && !latch.is_in_use() {
-            return;
-        }
+        let Some(to) = self.rtcp_target() else { return };
         let start = out.bytes.len();
         let source = self.relabel.source();
         let block = self.received.report_block(now.mono);
@@ -295,7 +358,7 @@ impl Leg {
             writer.goodbye(&[source], b"");
         }
         self.has_reported = true;
-        out.push(start, self.peer.ports, is_rtcp_port, to);
+        out.push(start, self.peer.ports, !self.is_multiplexed(), to);
     }
 
     /// Returns the report about the peer's packets so far.
@@ -303,6 +366,7 @@ impl Leg {
         StreamReport {
             figures: self.received.figures(),
             dropped: self.dropped,
+            unread: self.unread,
             sent: self.sent,
             expected: self.peer.rtp,
             seen: self.seen,

@@ -160,14 +160,15 @@ impl Session {
 
     /// Returns the time at which [`Session::poll`] has work, in microseconds. Packets may only delay it.
     pub fn deadline(&self) -> Option<u64> {
-        let reports = self.streams.iter().flatten().flat_map(Stream::legs).filter_map(|(_, leg)| leg.deadline());
+        let of_rtp = self.streams.iter().flatten().filter(|stream| stream.kind.is_rtp());
+        let reports = of_rtp.flat_map(Stream::legs).filter_map(|(_, leg)| leg.deadline());
         let ends = [Side::Near, Side::Far].into_iter().filter_map(|side| self.silence_ends(side));
         reports.chain(ends).min()
     }
 
     /// Sends due reports, and finds silent peers.
     pub fn poll(&mut self, now: Moment, random: &mut impl FnMut() -> u32, out: &mut SessionOutput) {
-        for stream in self.streams.iter_mut().flatten() {
+        for stream in self.streams.iter_mut().flatten().filter(|stream| stream.kind.is_rtp()) {
             for (leg, name) in stream.legs_mut().zip(&self.names) {
                 leg.poll(now, name, random, out);
             }
@@ -183,8 +184,7 @@ impl Session {
     /// Returns the time at which the silence of a side is too long: that of all its peers that send and receive.
     fn silence_ends(&self, side: Side) -> Option<u64> {
         let timeout = self.timeout.filter(|_| !self.is_silent)?;
-        let legs = self.streams.iter().flatten().flat_map(Stream::legs);
-        let last = legs.filter(|(of, leg)| *of == side && leg.is_expected()).map(|(_, leg)| leg.last()).max();
+        let last = self.streams.iter().flatten().filter_map(|stream| stream.last(side)).max();
         last.map(|last| last.saturating_add(timeout))
     }
 
@@ -229,6 +229,9 @@ impl Stream {
         random: &mut impl FnMut() -> u32,
         out: &mut SessionOutput,
     ) {
+        if !order.kind.is_rtp() {
+            self.say_goodbye(now, names, out);
+        }
         self.kind = order.kind;
         let is_near_other = self.near.set(now, order.near, &names[0], random, out);
         let is_far_other = match (&mut self.far, order.far) {
@@ -256,11 +259,19 @@ impl Stream {
             (Side::Far, Some(far)) => (far, Some(&mut self.near)),
             (Side::Far, None) => return false,
         };
-        if at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram) {
+        let (is_rtcp, was_heard) = (at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram), leg.is_heard());
+        if self.kind == StreamKind::Unread {
+            if leg.receive_unread(now, (at.is_rtcp, is_rtcp), from, out)
+                && let Some(other) = other
+            {
+                other.forward(now, is_rtcp, datagram, out);
+            }
+            return !was_heard && leg.is_heard();
+        }
+        if is_rtcp {
             leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
             return false;
         }
-        let was_heard = leg.is_heard();
         if let Some(accepted) = leg.receive(now, from, datagram, out) {
             match (self.kind, accepted.format.other) {
                 // The peer is an echo too (RFC 3550 section 8.2): it returns the packets as they are, or without end.
@@ -271,13 +282,13 @@ impl Stream {
                     let payload_type = other.unwrap_or(accepted.format.payload_type);
                     leg.send(now, &accepted, payload_type, out);
                 }
-                (StreamKind::Relay, Some(payload_type)) => {
+                (StreamKind::Relay | StreamKind::Unread, Some(payload_type)) => {
                     if let Some(other) = other {
                         other.send(now, &accepted, payload_type, out);
                     }
                 }
                 // The other side did not agree on the format.
-                (StreamKind::Relay, None) => leg.drop_packet(DropReason::Format, out),
+                (StreamKind::Relay | StreamKind::Unread, None) => leg.drop_packet(DropReason::Format, out),
             }
         }
         !was_heard && leg.is_heard()
@@ -292,7 +303,20 @@ impl Stream {
         std::iter::once(&mut self.near).chain(self.far.as_mut())
     }
 
+    /// Returns the time of the last packet of a side in microseconds; `None` if none is expected. A fax that receives a page sends nothing for minutes,
+    /// so datagrams of either side count if they are unread.
+    fn last(&self, side: Side) -> Option<u64> {
+        let (_, leg) = self.legs().find(|(of, _)| *of == side).filter(|(_, leg)| leg.is_expected())?;
+        match self.kind {
+            StreamKind::Unread => self.legs().map(|(_, leg)| leg.last()).max(),
+            StreamKind::Relay | StreamKind::Echo => Some(leg.last()),
+        }
+    }
+
     fn say_goodbye(&mut self, now: Moment, names: &[CanonicalName; 2], out: &mut SessionOutput) {
+        if !self.kind.is_rtp() {
+            return;
+        }
         for (leg, name) in self.legs_mut().zip(names) {
             leg.say_goodbye(now, name, out);
         }
