@@ -4,11 +4,12 @@ use crate::settings;
 use crate::shard::{Input, Shard};
 use anyhow::Context;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 use strowger_config::Config;
 use strowger_core::entropy::Entropy;
 use strowger_media::session::{PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side};
-use strowger_net::Handle;
 use strowger_net::media::{MediaHandle, MediaThreads};
+use strowger_net::{Handle, clock};
 
 /// Links of all shards. Each shard takes its own.
 #[derive(Default)]
@@ -46,6 +47,20 @@ pub(crate) fn start(
         .context("media cannot be received at `media.addresses`")?;
     let links = handles.into_iter().map(|handle| Some(MediaLink { handle, next: 0 })).collect();
     Ok((Some(threads), MediaLinks { links: Mutex::new(links), shards: weak }))
+}
+
+/// Interval between two looks after the media threads.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// Looks after the media threads.
+pub(crate) async fn keep_up(handle: Handle<Shard>, threads: Weak<MediaThreads>) {
+    loop {
+        clock::beat(UPKEEP).await;
+        // Without it calls have no media, and others get no ports.
+        if threads.upgrade().is_some_and(|threads| !threads.are_running()) {
+            handle.fail("a media thread ended");
+        }
+    }
 }
 
 impl MediaLinks {

@@ -6,22 +6,22 @@
 //!
 //! [`StreamPeer::may_send_first`]: strowger_media::session::StreamPeer::may_send_first
 
-use crate::decider::Decider;
+use crate::policy::Policy;
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::routing::Scope;
 use strowger_core::{ListenerId, Target, Transport};
 
-impl Decider<'_> {
+impl Policy {
     /// Tells whether media may go to the address of a description before a packet has come from there. `source`: source address of the message with
-    /// the description; `sender`: scope of its sender ([`Policy::scope_of_sender`](crate::policy::Policy)).
+    /// the description; `sender`: scope of its sender ([`Policy::scope_of_sender`]).
     #[cfg_attr(not(test), allow(dead_code, reason = "an echo sends nothing first; relayed streams ask"))]
     pub(crate) fn may_send_media(&self, sender: Scope, source: IpAddr, media: SocketAddr) -> bool {
-        let identity = self.policy.router.identity();
+        let identity = self.router.identity();
         if media.port() == 0 || identity.machine().is_service(&media) || identity.listens(Transport::Udp, &media) {
             return false;
         }
         media.ip().to_canonical() == source.to_canonical()
-            || self.policy.may_name(sender, &Target::new(Transport::Udp, ListenerId(0), media))
+            || self.may_name(sender, &Target::new(Transport::Udp, ListenerId(0), media))
     }
 }
 
@@ -34,9 +34,8 @@ mod tests {
     fn may(settings: &str, source: &str, media: &str) -> bool {
         let engine = engine_of("domains = [\"example.org\"]\n", settings);
         let source: IpAddr = source.parse().expect("an address");
-        let decider = engine.decider();
-        let sender = decider.policy.router.identity().machine().scope_of_sender(source);
-        decider.may_send_media(sender, source, media.parse().expect("an address"))
+        let sender = engine.policy.router.identity().machine().scope_of_sender(source);
+        engine.policy.may_send_media(sender, source, media.parse().expect("an address"))
     }
 
     #[test]

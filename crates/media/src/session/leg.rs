@@ -180,8 +180,8 @@ impl Leg {
         goes_on.then_some(Accepted { packet, format, is_restart: order == PacketOrder::Restart })
     }
 
-    /// Takes a datagram that arrived at `now`, in microseconds, without a look at its bytes. `is_rtcp`: tells whether it is RTCP by its port or by its
-    /// type. Returns whether it may go on.
+    /// Takes a datagram that arrived at `now`, in microseconds, without a look at its bytes. `is_rtcp`: set for RTCP, by the port or by the type.
+    /// Returns whether it may go on.
     pub(super) fn receive_unread(
         &mut self,
         now: u64,

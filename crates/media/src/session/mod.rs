@@ -303,8 +303,8 @@ impl Stream {
         std::iter::once(&mut self.near).chain(self.far.as_mut())
     }
 
-    /// Returns the time of the last packet of a side in microseconds; `None` if none is expected. A fax that receives a page sends nothing for minutes,
-    /// so datagrams of either side count if they are unread.
+    /// Returns the time of the last packet of a side in microseconds; `None` if none is expected. A fax that receives a page sends nothing for
+    /// minutes, so datagrams of either side count if they are unread.
     fn last(&self, side: Side) -> Option<u64> {
         let (_, leg) = self.legs().find(|(of, _)| *of == side).filter(|(_, leg)| leg.is_expected())?;
         match self.kind {

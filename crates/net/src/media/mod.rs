@@ -3,6 +3,7 @@
 //! [`MediaThreads::start`] starts the threads and returns a [`MediaHandle`] for each shard. The shard borrows ports, opens sessions on them by
 //! [`SessionOrder`], and takes [`SessionEvent`]s. A session keeps its thread: that of its ports.
 
+mod figures;
 mod handle;
 mod lending;
 mod pace;
@@ -13,10 +14,13 @@ mod tests;
 mod thread;
 mod timers;
 
+pub use figures::MediaFigures;
 pub use handle::MediaHandle;
 
 use crate::bell::Bell;
 use crate::ring::{Consumer, Producer, ring};
+use crate::turns::Turns;
+use figures::Counters;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -26,7 +30,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use strowger_core::entropy::Entropy;
 use strowger_media::session::{SessionEvent, SessionOrder};
-use strowger_metrics::Count;
 use thread::{MediaThread, ShardLink};
 
 /// Settings of the media threads.
@@ -58,39 +61,6 @@ impl MediaSettings {
     }
 }
 
-/// Figures of a media thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MediaFigures {
-    /// Datagrams received, also from sources that may not send.
-    pub received: u64,
-    /// Datagrams sent.
-    pub sent: u64,
-    /// Datagrams that the kernel did not take: no route, or no room.
-    pub unsent: u64,
-    /// Errors of receiving system calls.
-    pub receive_errors: u64,
-    /// Looks at the sockets.
-    pub looks: u64,
-    /// Events that wait because a ring to a shard is full.
-    pub events_waiting: u64,
-    /// Open sessions.
-    pub sessions: u64,
-    /// Bound pairs of ports, lent ones included.
-    pub pairs: u64,
-}
-
-#[derive(Default)]
-struct Counters {
-    received: Count,
-    sent: Count,
-    unsent: Count,
-    receive_errors: Count,
-    looks: Count,
-    events_waiting: Count,
-    sessions: Count,
-    pairs: Count,
-}
-
 /// Part of a media thread that other threads see.
 #[derive(Default)]
 struct Entry {
@@ -98,6 +68,8 @@ struct Entry {
     stopping: AtomicBool,
     /// Set once the thread obeys no order any more.
     has_ended: AtomicBool,
+    /// Times in which the thread did not look at its sockets.
+    turns: Turns,
     counters: Counters,
 }
 
@@ -121,6 +93,8 @@ type Wake = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// Running media threads. They end when this is dropped; sessions then end without a BYE.
 pub struct MediaThreads {
+    /// Pairs of ports of all addresses.
+    capacity: usize,
     entries: Vec<Arc<Entry>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -142,7 +116,7 @@ impl MediaThreads {
         }
         let wake: Wake = Arc::new(wake);
         let mut handles: Vec<MediaHandle> = (0..shards).map(MediaHandle::new).collect();
-        let mut started = Self { entries: Vec::new(), threads: Vec::new() };
+        let mut started = Self { capacity: settings.capacity(), entries: Vec::new(), threads: Vec::new() };
         for index in 0..settings.threads.max(1) {
             let entry = Arc::new(Entry::default());
             let mut links = Vec::with_capacity(shards);
@@ -171,22 +145,27 @@ impl MediaThreads {
         self.threads.iter().all(|thread| !thread.is_finished())
     }
 
-    /// Returns the figures of each thread.
+    /// Returns the first thread that has not looked at its sockets for this long although it had work, or has ended.
+    pub fn stuck(&self, patience: Duration) -> Option<usize> {
+        let is_stuck = |entry: &Arc<Entry>| entry.has_ended.load(Acquire) || entry.turns.current() > patience;
+        self.entries.iter().position(is_stuck)
+    }
+
+    /// Returns the figures of each thread. Free ports are of no thread.
     pub fn figures(&self) -> Vec<MediaFigures> {
-        let figures = |entry: &Arc<Entry>| {
-            let counters = &entry.counters;
-            MediaFigures {
-                received: counters.received.value(),
-                sent: counters.sent.value(),
-                unsent: counters.unsent.value(),
-                receive_errors: counters.receive_errors.value(),
-                looks: counters.looks.value(),
-                events_waiting: counters.events_waiting.value(),
-                sessions: counters.sessions.value(),
-                pairs: counters.pairs.value(),
-            }
+        let figures = |entry: &Arc<Entry>| MediaFigures {
+            longest_turn: entry.turns.longest().as_micros() as u64,
+            ..entry.counters.snapshot()
         };
         self.entries.iter().map(figures).collect()
+    }
+
+    /// Returns the figures of all threads together, with the free ports.
+    pub fn total(&self) -> MediaFigures {
+        let mut total = MediaFigures::default();
+        self.figures().into_iter().for_each(|figures| total += figures);
+        total.free = (self.capacity as u64).saturating_sub(total.used + total.lent);
+        total
     }
 }
 

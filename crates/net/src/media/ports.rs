@@ -31,6 +31,8 @@ pub(super) struct Ports {
     /// Bound pairs: those of the first address, then those of the next one.
     bound: Vec<Option<Box<BoundPair>>>,
     count: usize,
+    /// Bound pairs that have a leg.
+    used: usize,
     /// Set while no descriptor is left: each call asks for ports, and the log has one line.
     lacks_descriptors: bool,
 }
@@ -74,6 +76,7 @@ impl Ports {
             next: vec![0; addresses.len()],
             bound: (0..pairs * addresses.len()).map(|_| None).collect(),
             count: 0,
+            used: 0,
             lacks_descriptors: false,
             addresses,
         }
@@ -82,6 +85,11 @@ impl Ports {
     /// Returns the number of bound pairs.
     pub(super) const fn len(&self) -> usize {
         self.count
+    }
+
+    /// Returns the number of bound pairs that have a leg.
+    pub(super) const fn used(&self) -> usize {
+        self.used
     }
 
     /// Returns the place of a pair that this thread has bound.
@@ -159,8 +167,9 @@ impl Ports {
     /// Closes a pair. A leg that still has it loses it.
     pub(super) fn close(&mut self, ports: PortPair) {
         let Some(place) = self.place(ports) else { return };
-        self.bound[place] = None;
+        let had_leg = self.bound[place].take().is_some_and(|pair| pair.leg.is_some());
         self.count -= 1;
+        self.used -= usize::from(had_leg);
     }
 
     /// Gives the packets of a pair to a leg. Earlier datagrams are of an earlier call, and are removed.
@@ -170,6 +179,7 @@ impl Ports {
     pub(super) fn attach(&mut self, place: usize, leg: BoundLeg, watched: &ReadySet) -> io::Result<()> {
         let Some(Some(pair)) = self.bound.get_mut(place) else { return Ok(()) };
         if pair.leg.replace(leg).is_none() {
+            self.used += 1;
             for is_rtcp in [false, true] {
                 let socket = pair.socket(is_rtcp);
                 remove_stale(socket);
@@ -184,6 +194,7 @@ impl Ports {
         let Some(Some(pair)) = self.bound.get_mut(place) else { return };
         if pair.leg.is_some_and(|leg| leg.session == session) {
             pair.leg = None;
+            self.used -= 1;
             for is_rtcp in [false, true] {
                 // It is not watched if there was no room.
                 watched.remove(pair.socket(is_rtcp).as_fd());

@@ -155,8 +155,13 @@ fn packets_are_echoed_and_relayed() {
     let SessionEvent::Closed { key: SessionKey(2), streams } = bench.event(1) else { panic!("not closed") };
     let [(near, Some(far))] = &streams[..] else { panic!("{streams:?}") };
     assert_eq!((near.figures.packets, near.dropped, near.sent, far.sent), (2, 1, 0, 2));
-    let figures = bench.threads.figures()[0];
-    assert_eq!((figures.sessions, figures.pairs, figures.received, figures.sent, figures.unsent), (1, 3, 4, 3, 0));
+    let figures = bench.threads.total();
+    assert_eq!((figures.sessions, figures.received, figures.sent, figures.unsent), (1, 4, 3, 0));
+    assert_eq!((figures.used, figures.lent, figures.free, figures.threads), (1, 2, 7, 1));
+    // Headers of 12 bytes, and the sound.
+    assert_eq!((figures.received_bytes, figures.sent_bytes), (4 * 12 + 16, 3 * 12 + 11));
+    // The stranger's packet, and the callee that said nothing.
+    assert_eq!((figures.dropped_source, figures.unheard), (1, 1));
 
     // The ports have another session now, and packets in between are of neither.
     caller.send(at_caller, b"late");
@@ -191,7 +196,7 @@ fn ports_are_lent_until_none_is_left() {
     // A pair that is not lent is no pair to return.
     bench.order(0, 0, SessionOrder::Return(vec![PortPair { rtp: 20_001, ..lent[0] }, PortPair { rtp: 3, ..lent[0] }]));
     assert!(bench.lend(0, 0, 1).is_empty());
-    assert_eq!(bench.threads.figures()[0].pairs, 4);
+    assert_eq!(bench.threads.total().lent, 4);
 }
 
 #[test]
@@ -203,7 +208,7 @@ fn a_large_order_for_ports_has_one_answer() {
     let SessionEvent::Lent { shard: 1, ports } = bench.event(1) else { panic!("no ports") };
     assert_eq!(ports.len(), 30);
     // The rest of the range.
-    assert_eq!((bench.lend(0, 0, 50).len(), bench.threads.figures()[0].pairs), (20, 100));
+    assert_eq!((bench.lend(0, 0, 50).len(), bench.threads.total().lent), (20, 100));
 }
 
 #[test]
@@ -248,6 +253,29 @@ fn a_peer_that_is_gone_disturbs_no_other() {
 }
 
 #[test]
+fn a_packet_that_the_kernel_refuses_is_counted() {
+    let mut bench = Bench::start(&settings(11, 20_000..=20_019));
+    let (mut caller, callee) = (Phone::new(), Phone::new());
+    let lent = bench.lend(0, 0, 2);
+    let mut order = relay((&caller, lent[0]), (&callee, lent[1]));
+    // A broadcast, which this socket may not send.
+    order.far.as_mut().expect("a far side").rtp = Some(SocketAddr::from(([255, 255, 255, 255], 9)));
+    bench.set(0, 1, order);
+    caller.send(bench.at(lent[0]), b"anyone?");
+    assert!(matches!(bench.event(0), SessionEvent::Heard { .. }));
+    let figures = bench.threads.total();
+    assert_eq!((figures.received, figures.sent, figures.unsent), (1, 0, 1));
+}
+
+#[test]
+fn a_thread_that_ends_is_stuck() {
+    let bench = Bench::start(&settings(12, 20_000..=20_001));
+    assert_eq!(bench.threads.stuck(SOON), None);
+    bench.threads.entries[0].has_ended.store(true, Release);
+    assert_eq!(bench.threads.stuck(SOON), Some(0));
+}
+
+#[test]
 fn a_silent_peer_is_told_once() {
     let timeout = Some(Duration::from_millis(50));
     let mut bench = Bench::start(&MediaSettings { timeout, ..settings(6, 20_000..=20_003) });
@@ -265,6 +293,7 @@ fn a_silent_peer_is_told_once() {
 #[test]
 fn a_thread_that_has_ended_takes_no_order() {
     let Bench { threads, mut handles, .. } = Bench::start(&settings(8, 20_000..=20_001));
+    assert_eq!((threads.stuck(SOON), threads.are_running()), (None, true));
     drop(threads);
     let order = SessionOrder::Close { key: SessionKey(1) };
     assert_eq!(handles[0].order(0, order.clone()), Err(order));
@@ -279,9 +308,20 @@ fn many_orders_and_events_pass_full_rings() {
         // The events are not taken yet, so both rings fill up.
         handle.order(0, SessionOrder::Close { key: SessionKey(key) }).expect("an end is always taken");
     }
+    let (mut more, begun) = (0, std::time::Instant::now());
+    while bench.threads.total().events_waiting == 0 {
+        // An order passes those that wait on as well.
+        handle.order(0, SessionOrder::Close { key: SessionKey(SESSIONS) }).expect("an end is always taken");
+        assert!(begun.elapsed() < SOON);
+        more += 1;
+        std::thread::yield_now();
+    }
     for key in 0..SESSIONS {
         assert_eq!(bench.event(0), SessionEvent::Closed { key: SessionKey(key), streams: Vec::new() });
     }
+    for _ in 0..more {
+        assert!(matches!(bench.event(0), SessionEvent::Closed { key: SessionKey(SESSIONS), .. }));
+    }
     assert!(bench.lend(0, 0, 0).is_empty());
-    assert_eq!(bench.threads.figures()[0].events_waiting, 0);
+    assert_eq!(bench.threads.total().events_waiting, 0);
 }

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::ready_set::{NO_EVENT, ReadySet};
 use crate::ring::{Consumer, Producer};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -31,6 +31,9 @@ const EVENTS: usize = 256;
 
 /// Orders of one shard between two looks: packets do not wait for more.
 const ORDERS: usize = 64;
+
+/// Looks between two readings of the processor time of the thread: under load, a sixteenth of a second.
+const BUSY_LOOKS: u64 = 64;
 
 /// Name of the bell among the watched sockets.
 const BELL: u64 = u64::MAX;
@@ -124,6 +127,8 @@ impl MediaThread {
         let mut events = vec![NO_EVENT; EVENTS];
         // One datagram of each ready socket in turn: a flood at one port delays the others by one datagram each.
         let mut receiver = Receiver::new(1, true);
+        self.entry.turns.begin(clock::micros());
+        self.entry.counters.threads.set(1);
         loop {
             if self.entry.stopping.load(Acquire) {
                 return;
@@ -132,9 +137,11 @@ impl MediaThread {
             self.lend();
             self.poll_sessions();
             self.pass_events();
+            self.entry.turns.end();
             let found = self.wait(&mut events);
             self.clock.read();
-            self.entry.counters.looks.one();
+            self.entry.turns.begin(self.clock.now());
+            self.note_look();
             for event in &events[..found] {
                 self.receive(event.u64, &mut receiver);
             }
@@ -142,6 +149,15 @@ impl MediaThread {
             if let Some(next) = next.filter(|_| found < EVENTS) {
                 std::thread::sleep(Duration::from_micros(next.saturating_sub(clock::micros())));
             }
+        }
+    }
+
+    /// Counts a look at the sockets, and the processor time from time to time.
+    fn note_look(&self) {
+        let counters = &self.entry.counters;
+        counters.looks.one();
+        if counters.looks.value().is_multiple_of(BUSY_LOOKS) {
+            counters.busy.set(clock::processor_micros());
         }
     }
 
@@ -174,14 +190,13 @@ impl MediaThread {
         let (place, is_rtcp) = named(name);
         let Some(pair) = self.ports.at(place) else { return };
         match receiver.receive(pair.socket(is_rtcp).as_fd()) {
-            Ok(1..) => self.entry.counters.received.one(),
-            Ok(0) => return,
-            Err(error) => {
-                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
-                    self.entry.counters.receive_errors.one();
-                }
-                return;
+            Ok(1..) => {
+                let counters = &self.entry.counters;
+                counters.received.one();
+                counters.received_bytes.add(receiver.datagram(0).map_or(0, |datagram| datagram.bytes.len() as u64));
             }
+            // Nothing is left, or the next look tries again.
+            Ok(0) | Err(_) => return,
         }
         let Some(BoundLeg { session, stream, side }) = pair.leg else { return };
         let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return };
@@ -199,11 +214,15 @@ impl MediaThread {
             let pair = self.ports.place(packet.ports).and_then(|place| self.ports.at(place));
             let bytes = &self.out.bytes[packet.start..packet.end];
             match pair.map(|pair| pair.socket(packet.is_rtcp_port).send_to(bytes, packet.to)) {
-                Some(Ok(_)) => counters.sent.one(),
+                Some(Ok(length)) => {
+                    counters.sent.one();
+                    counters.sent_bytes.add(length as u64);
+                }
                 // Media cannot wait, and a lost packet is a lost packet.
                 Some(Err(_)) | None => counters.unsent.one(),
             }
         }
+        counters.add_dropped(&self.out.dropped);
         if !self.out.events.is_empty() {
             self.links[shard].waiting.extend(self.out.events.drain(..));
         }
@@ -237,7 +256,13 @@ impl MediaThread {
             SessionOrder::Return(ports) => ports.into_iter().for_each(|ports| self.ports.close(ports)),
         }
         self.entry.counters.sessions.set(self.sessions.len() as u64);
-        self.entry.counters.pairs.set(self.ports.len() as u64);
+        self.show_ports();
+    }
+
+    fn show_ports(&self) {
+        let used = self.ports.used();
+        self.entry.counters.used.set(used as u64);
+        self.entry.counters.lent.set((self.ports.len() - used) as u64);
     }
 
     /// Binds some of the ports for which shards have asked.
@@ -248,7 +273,7 @@ impl MediaThread {
         if let Some((shard, event)) = self.lendings.step(&mut self.ports) {
             self.links[shard].waiting.push_back(event);
         }
-        self.entry.counters.pairs.set(self.ports.len() as u64);
+        self.show_ports();
     }
 
     /// Opens or changes a session.
@@ -308,6 +333,7 @@ impl MediaThread {
         match self.sessions.remove(key) {
             Some((number, slot)) => {
                 slot.session.close(moment(), &mut self.out);
+                self.count_unheard();
                 self.send(shard);
                 for place in slot.places {
                     self.ports.detach(place, number, &self.watched);
@@ -315,6 +341,15 @@ impl MediaThread {
             }
             // The shard waits for the event all the same.
             None => self.links[shard].waiting.push_back(SessionEvent::Closed { key, streams: Vec::new() }),
+        }
+    }
+
+    /// Counts the peers of a session that ends from which nothing came.
+    fn count_unheard(&self) {
+        for event in &self.out.events {
+            let SessionEvent::Closed { streams, .. } = event else { continue };
+            let reports = streams.iter().flat_map(|(near, far)| std::iter::once(near).chain(far));
+            self.entry.counters.unheard.add(reports.filter(|report| report.is_silent()).count() as u64);
         }
     }
 
