@@ -98,8 +98,15 @@ fn lend(handle: &mut MediaHandle, woken: &Receiver<()>, pairs: u16) -> Vec<PortP
 /// thread, and its addresses towards the caller and towards the callee.
 fn relay(caller: SocketAddr, callee: SocketAddr) -> (MediaThreads, SocketAddr, SocketAddr) {
     let address = IpAddr::from([127, 0, 43, 9]);
-    let settings =
-        MediaSettings { addresses: vec![address], ports: 20_000..=20_003, dscp: 46, threads: 1, timeout: None };
+    let settings = MediaSettings {
+        addresses: vec![address],
+        ports: 20_000..=20_003,
+        dscp: 46,
+        threads: 1,
+        most_threads: 1,
+        most_pairs: usize::MAX,
+        timeout: None,
+    };
     let (waking, woken) = channel();
     let wake = move |_| {
         // After the session is open, the receiver may be gone.

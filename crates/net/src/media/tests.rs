@@ -22,7 +22,15 @@ struct Bench {
 }
 
 fn settings(host: u8, ports: RangeInclusive<u16>) -> MediaSettings {
-    MediaSettings { addresses: vec![IpAddr::from([127, 0, 43, host])], ports, dscp: 46, threads: 1, timeout: None }
+    MediaSettings {
+        addresses: vec![IpAddr::from([127, 0, 43, host])],
+        ports,
+        dscp: 46,
+        threads: 1,
+        most_threads: 1,
+        most_pairs: usize::MAX,
+        timeout: None,
+    }
 }
 
 impl Bench {
@@ -217,16 +225,64 @@ fn threads_and_addresses_share_the_ports() {
     settings.addresses.push(IpAddr::from([127, 0, 43, 4]));
     let mut bench = Bench::start(&settings);
     assert_eq!((bench.handles[0].threads(), bench.handles[1].shard()), (2, 1));
-    for thread in 0..2 {
-        let lent = bench.lend(0, thread, 9);
-        let rtp = 20_000 + 2 * thread;
-        let pair = |address, rtp| PortPair { thread, address, rtp };
-        assert_eq!(lent, [pair(0, rtp), pair(1, rtp), pair(0, rtp + 4), pair(1, rtp + 4)]);
-    }
+    let pair = |thread, address, rtp| PortPair { thread, address, rtp };
+    let first = bench.lend(0, 0, 3);
+    assert_eq!(first, [pair(0, 0, 20_000), pair(0, 1, 20_000), pair(0, 0, 20_002)]);
+    // Those that the first thread has not bound.
+    let rest = [(1, 20_002), (0, 20_004), (1, 20_004), (0, 20_006), (1, 20_006)];
+    let mut lent = bench.lend(1, 1, 9);
+    lent.sort_by_key(|ports| (ports.rtp, ports.address));
+    let mut expected = rest.map(|(address, rtp)| pair(1, address, rtp));
+    expected.sort_by_key(|ports| (ports.rtp, ports.address));
+    assert_eq!(lent, expected);
+    assert_eq!((bench.threads.total().free, bench.threads.total().lent), (0, 8));
+    // A pair that is given back may be of the other thread.
+    bench.order(0, 0, SessionOrder::Return(first));
+    assert!(bench.lend(0, 0, 0).is_empty());
+    assert_eq!(bench.lend(1, 1, 1).len(), 1);
     let lend = SessionOrder::Lend { shard: 0, pairs: 1 };
     assert_eq!(bench.handles[0].order(2, lend.clone()), Err(lend));
     let foreign = MediaSettings { addresses: vec![IpAddr::from([192, 0, 2, 1])], ..settings };
     assert!(MediaThreads::start(&foreign, 1, &Entropy::new([7; 32]), |_| ()).is_err());
+}
+
+#[test]
+fn ports_leave_descriptors_to_others() {
+    let mut bench = Bench::start(&MediaSettings { most_pairs: 3, ..settings(13, 20_000..=20_019) });
+    let lent = bench.lend(0, 0, 5);
+    assert_eq!((lent.len(), bench.lend(1, 0, 1).len(), bench.threads.total().free), (3, 0, 0));
+    bench.order(0, 0, SessionOrder::Return(lent));
+    assert!(bench.lend(0, 0, 0).is_empty());
+    assert_eq!(bench.lend(1, 0, 5).len(), 3);
+}
+
+#[test]
+fn a_further_thread_serves_new_sessions() {
+    let mut bench = Bench::start(&MediaSettings { most_threads: 2, ..settings(14, 20_000..=20_019) });
+    let mut phone = Phone::new();
+    let ports = bench.lend(0, 0, 1)[0];
+    bench.set(0, 1, echo(&phone, ports));
+    // The thread is busy for three seconds.
+    let (mut started, begun) = (Vec::new(), clock::micros());
+    bench.threads.running().measured = begun;
+    for second in 1..=4_u64 {
+        bench.threads.running().entries[0].counters.busy.set(second * 900_000);
+        let load = bench.threads.balance_at(begun + second * 1_000_000).expect("it can be started");
+        started.extend(load.map(|threads| (second, threads)));
+    }
+    assert_eq!((started, bench.handles[0].threads(), bench.handles[0].preferred()), (vec![(3, 2)], 2, 1));
+    // The session keeps its thread; the next one has the other.
+    phone.send(bench.at(ports), b"still");
+    assert_eq!(phone.hear().1, b"still");
+    let mut other = Phone::new();
+    let next = bench.lend(0, 1, 1)[0];
+    assert_eq!(next.thread, 1);
+    let order = SessionOrder::Set { key: SessionKey(2), streams: vec![Some(echo(&other, next))] };
+    bench.order(0, 1, order);
+    assert!(bench.lend(0, 1, 0).is_empty());
+    other.send(bench.at(next), b"hello");
+    assert_eq!(other.hear().1, b"hello");
+    assert!(bench.threads.are_running() && bench.threads.total().threads == 2);
 }
 
 #[test]
@@ -271,7 +327,7 @@ fn a_packet_that_the_kernel_refuses_is_counted() {
 fn a_thread_that_ends_is_stuck() {
     let bench = Bench::start(&settings(12, 20_000..=20_001));
     assert_eq!(bench.threads.stuck(SOON), None);
-    bench.threads.entries[0].has_ended.store(true, Release);
+    bench.threads.running().entries[0].has_ended.store(true, Release);
     assert_eq!(bench.threads.stuck(SOON), Some(0));
 }
 

@@ -6,7 +6,7 @@ use super::pace::Pace;
 use super::ports::{BoundLeg, Ports, named};
 use super::sessions::{Sessions, Slot};
 use super::timers::Timers;
-use super::{Entry, MediaSettings, Transfer, Wake};
+use super::{Entry, Transfer, Wake};
 use crate::arrival_clock::ArrivalClock;
 use crate::batch::Receiver;
 use crate::clock;
@@ -91,11 +91,11 @@ pub(super) struct MediaThread {
 
 impl MediaThread {
     pub(super) fn new(
-        index: u16,
-        settings: &MediaSettings,
         entry: Arc<Entry>,
         links: Vec<ShardLink>,
+        ports: Ports,
         random: Entropy,
+        timeout: Option<Duration>,
         wake: Wake,
     ) -> io::Result<Self> {
         let watched = ReadySet::new()?;
@@ -108,7 +108,7 @@ impl MediaThread {
             entry,
             links,
             sessions: Sessions::default(),
-            ports: Ports::new(index, settings),
+            ports,
             lendings: Lendings::default(),
             timers: Timers::default(),
             watched,
@@ -117,7 +117,7 @@ impl MediaThread {
             pace: Pace::default(),
             out: SessionOutput::default(),
             random,
-            timeout: settings.timeout.map(|timeout| timeout.as_micros() as u64),
+            timeout: timeout.map(|timeout| timeout.as_micros() as u64),
             wake,
         })
     }

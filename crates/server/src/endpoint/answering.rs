@@ -117,6 +117,7 @@ impl Engine {
             (false, _) => &families[1..],
         };
         let block = Block::of(media.calls(), self.shard.process_status.shards);
+        self.endpoints.ports.prefer(self.shard.media_threads.preferred);
         if let Some(order) = self.endpoints.ports.balance(self.shard.number, block, families) {
             self.effects.push(Effect::Media { thread: None, order });
         }

@@ -18,6 +18,8 @@ pub(super) struct MediaPorts {
     /// Pairs in the order of their return, so that a pair rests before its next call: late packets of the last call reach
     /// no call.
     free: VecDeque<PortPair>,
+    /// Media thread for new sessions.
+    thread: u16,
     /// Set while an order for more is open.
     has_asked: bool,
 }
@@ -36,8 +38,13 @@ impl Block {
 }
 
 impl MediaPorts {
-    /// Returns the order for more ports if the stock of a family of addresses is not full, or the order that gives some of many
-    /// back. `families`: tell whether the media address at a place of the configuration is one of theirs.
+    /// Sets the media thread for new sessions: the least busy one.
+    pub(super) fn prefer(&mut self, thread: u16) {
+        self.thread = thread;
+    }
+
+    /// Returns the order for more ports of the thread for new sessions if the stock of a family of addresses is not full, or the
+    /// order that gives some of many back. `families`: tell whether the media address at a place of the configuration is one of theirs.
     pub(super) fn balance(
         &mut self,
         shard: usize,
@@ -45,14 +52,28 @@ impl MediaPorts {
         families: &[&dyn Fn(u16) -> bool],
     ) -> Option<SessionOrder> {
         if self.free.len() > 3 * block * families.len() {
-            return Some(SessionOrder::Return(self.free.drain(..block.min(GIVEN_BACK)).collect()));
+            return Some(SessionOrder::Return(self.surplus(block.min(GIVEN_BACK))));
         }
         let is_few = |is_of: &&dyn Fn(u16) -> bool| {
-            self.free.iter().filter(|ports| is_of(ports.address)).take(block).count() < block
+            let is_meant = |ports: &&PortPair| ports.thread == self.thread && is_of(ports.address);
+            self.free.iter().filter(is_meant).take(block).count() < block
         };
         let asks = !self.has_asked && families.iter().any(is_few);
         self.has_asked |= asks;
         asks.then_some(SessionOrder::Lend { shard: shard as u16, pairs: block as u16 })
+    }
+
+    /// Removes so many free pairs, those of other media threads first.
+    fn surplus(&mut self, most: usize) -> Vec<PortPair> {
+        let mut surplus = Vec::with_capacity(most);
+        self.free.retain(|ports| {
+            let goes = ports.thread != self.thread && surplus.len() < most;
+            surplus.extend(goes.then_some(*ports));
+            !goes
+        });
+        let rest = (most - surplus.len()).min(self.free.len());
+        surplus.extend(self.free.drain(..rest));
+        surplus
     }
 
     /// Adds lent ports; none if no port is free in the process.
@@ -66,9 +87,12 @@ impl MediaPorts {
         self.free.push_back(ports);
     }
 
-    /// Takes a free pair. `fits`: tells whether the media address at this place of the configuration can be used.
+    /// Takes a free pair, if possible of the thread for new sessions. `fits`: tells whether the media address at this place of the configuration can
+    /// be used.
     pub(super) fn take(&mut self, fits: impl Fn(u16) -> bool) -> Option<PortPair> {
-        let place = self.free.iter().position(|ports| fits(ports.address))?;
+        let is_preferred = |ports: &PortPair| ports.thread == self.thread && fits(ports.address);
+        let preferred = self.free.iter().position(is_preferred);
+        let place = preferred.or_else(|| self.free.iter().position(|ports| fits(ports.address)))?;
         self.free.remove(place)
     }
 }
@@ -148,6 +172,28 @@ mod tests {
         assert_eq!(balance(&mut ports), None);
         assert!(ports.take(|address| address == 1).is_some());
         assert_eq!(balance(&mut ports), Some(SessionOrder::Lend { shard: 0, pairs: 8 }));
+    }
+
+    #[test]
+    fn free_ports_follow_the_thread_for_new_sessions() {
+        let mut ports = MediaPorts::default();
+        let block = Block::of(256, 4);
+        let balance = |ports: &mut MediaPorts| ports.balance(0, block, &[&|_| true]);
+        let of_second = |count: u16| {
+            (0..count).map(|n| PortPair { thread: 1, address: 0, rtp: 30_000 + 2 * n }).collect::<Vec<_>>()
+        };
+        ports.lent(pairs(16));
+        assert_eq!(balance(&mut ports), None);
+        ports.prefer(1);
+        assert_eq!(balance(&mut ports), Some(SessionOrder::Lend { shard: 0, pairs: 8 }));
+        // Until its ports are lent, those of the other thread serve.
+        assert_eq!(ports.take(|_| true).map(|pair| pair.thread), Some(0));
+        ports.lent(of_second(11));
+        assert_eq!(
+            (ports.take(|_| true).map(|pair| pair.thread), balance(&mut ports)),
+            (Some(1), Some(SessionOrder::Return(pairs(9)[1..].to_vec())))
+        );
+        assert_eq!((balance(&mut ports), ports.free.len()), (None, 17));
     }
 
     #[test]
