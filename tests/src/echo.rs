@@ -22,8 +22,13 @@ const RULE: &str = "[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"
 /// Returns the settings of a server with an echo, whose media are at these ports of an address. It ends a call after five
 /// seconds without media.
 pub fn setup(ip: &str, ports: &str) -> Setup {
+    with_echo(Setup::on(&[Transport::Udp]).open_registrar().with("server.shards = 1"), ip, ports)
+}
+
+/// Adds an echo as in [`setup`] to the settings of a server.
+pub fn with_echo(setup: Setup, ip: &str, ports: &str) -> Setup {
     let media = format!("media.addresses = [\"{ip}\"]\nmedia.ports = \"{ports}\"\nmedia.timeout = \"5s\"");
-    Setup::on(&[Transport::Udp]).open_registrar().with("server.shards = 1").with(&media).with(RULE)
+    setup.with(&media).with(RULE)
 }
 
 /// Returns a document of the generator that calls the echo, plays `sound.raw` for this time, and hangs up.
