@@ -25,7 +25,7 @@ pub fn setup(ip: &str, ports: &str) -> Setup {
     with_echo(Setup::on(&[Transport::Udp]).open_registrar().with("server.shards = 1"), ip, ports)
 }
 
-/// Adds an echo as [`setup`] has it.
+/// Adds an echo as in [`setup`] to the settings of a server.
 pub fn with_echo(setup: Setup, ip: &str, ports: &str) -> Setup {
     let media = format!("media.addresses = [\"{ip}\"]\nmedia.ports = \"{ports}\"\nmedia.timeout = \"5s\"");
     setup.with(&media).with(RULE)

@@ -89,7 +89,8 @@ section! {
         pub ports: PortRange = PortRange { first: 16_384, last: 32_767 }, ANY.fixed();
         /// Differentiated services code point of the sent packets (RFC 2474); 46: expedited forwarding.
         pub dscp: u8 = 46, Rule::number(0, 63).fixed();
-        /// Number of media threads; "auto": one.
+        /// Number of media threads; "auto": one, and a further one when all are more than 70 % busy for three seconds, up to the number of
+        /// processors.
         pub threads: Option<u16> = None, Rule::number(1, 64).or("auto").fixed();
         /// Time without a packet from a peer that may send, after which the call is ended; "never": the call goes on.
         pub timeout: Option<Duration> = Some(Duration::from_secs(60)), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400)).or("never").fixed();

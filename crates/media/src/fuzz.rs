@@ -180,12 +180,12 @@ fn fuzz_session(data: &[u8]) {
     };
     let (mut order, mut now, mut out) = (stream_order(*first, *second), 0_u64, SessionOutput::default());
     let mut session = Session::new(now, SessionKey(1), Some(20_000_000), vec![Some(order.clone())], &mut random);
-    let mut rest = script;
+    let (mut rest, mut heard) = (script, [false; 16]);
     while let [action, time, from, length, after @ ..] = rest {
         let (body, after) = after.split_at(after.len().min(usize::from(*length)));
         rest = after;
         now += u64::from(*time) * 20_000;
-        let from = SocketAddr::from(([192, 0, 2, from >> 4], 4_000 + u16::from(from & 15)));
+        let (host, from) = (*from >> 4, SocketAddr::from(([192, 0, 2, from >> 4], 4_000 + u16::from(from & 15))));
         let side = if action & 8 == 0 { Side::Near } else { Side::Far };
         let moment = Moment { mono: now, wall: now };
         out.clear();
@@ -193,7 +193,8 @@ fn fuzz_session(data: &[u8]) {
             0..=4 => {
                 let at = LegPort { stream: action >> 7, side, is_rtcp: action & 16 != 0 };
                 session.packet(now, at, from, body, &mut out);
-                check_answer(&order, side, from, &out);
+                heard[usize::from(host)] = true;
+                check_answer(&order, side, (from, &heard), &out);
             }
             5 => {
                 order = stream_order(*time, *length);
@@ -208,7 +209,7 @@ fn fuzz_session(data: &[u8]) {
             // No order names a host above 3.
             assert!(packet.to.ip() < IpAddr::from([192, 0, 2, 4]), "{packet:?}");
             let bytes = &out.bytes[packet.start..packet.end];
-            assert!(is_rtcp(bytes) || Packet::read(bytes).is_some());
+            assert!(order.kind == StreamKind::Unread || is_rtcp(bytes) || Packet::read(bytes).is_some());
         }
     }
     out.clear();
@@ -216,12 +217,13 @@ fn fuzz_session(data: &[u8]) {
     assert!(matches!(out.events[..], [SessionEvent::Closed { .. }]));
 }
 
-/// Checks what follows from one packet: at most one packet, to the other side, and none from another source or from a peer that may not send.
-fn check_answer(order: &StreamOrder, side: Side, from: SocketAddr, out: &SessionOutput) {
+/// Checks what follows from one packet: at most one packet, to the other side, and none from another source or from a peer that may not send, nor
+/// to a host that has sent nothing and may not be sent to first. `heard`: hosts from which packets have come.
+fn check_answer(order: &StreamOrder, side: Side, (from, heard): (SocketAddr, &[bool; 16]), out: &SessionOutput) {
     let (peer, other) = match (side, order.kind, &order.far) {
         (Side::Near, StreamKind::Echo, _) => (&order.near, &order.near),
-        (Side::Near, StreamKind::Relay, Some(far)) => (&order.near, far),
-        (Side::Far, StreamKind::Relay, Some(far)) => (far, &order.near),
+        (Side::Near, StreamKind::Relay | StreamKind::Unread, Some(far)) => (&order.near, far),
+        (Side::Far, StreamKind::Relay | StreamKind::Unread, Some(far)) => (far, &order.near),
         _ => {
             assert!(out.packets.is_empty());
             return;
@@ -230,8 +232,12 @@ fn check_answer(order: &StreamOrder, side: Side, from: SocketAddr, out: &Session
     // On hold by 0.0.0.0, an earlier order has the address.
     let is_named = peer.rtp.is_none() || Some(from.ip()) == peer.behind_nat.or_else(|| peer.rtp.map(|rtp| rtp.ip()));
     assert!(out.packets.len() <= 1);
-    assert!(out.packets.is_empty() || is_named && peer.sends && other.receives && out.packets[0].ports == other.ports);
+    // RTCP that passes unread knows no direction.
+    let may_pass = order.kind == StreamKind::Unread || peer.sends && other.receives;
+    assert!(out.packets.is_empty() || is_named && may_pass && out.packets[0].ports == other.ports);
     assert!(out.events.is_empty() || is_named);
+    let has_sent = |to: SocketAddr| matches!(to.ip(), IpAddr::V4(ip) if heard[usize::from(ip.octets()[3] & 15)]);
+    assert!(out.packets.iter().all(|packet| other.may_send_first || has_sent(packet.to)));
 }
 
 /// Makes an order of two bytes: hosts 0 to 3 of 192.0.2.0/24, ports 4000 to 4003.
@@ -247,10 +253,15 @@ fn stream_order(first: u8, second: u8) -> StreamOrder {
             formats: vec![format(0, Some(8), false), format(8, Some(0), false), format(101, None, true)],
             sends: bits & 64 == 0,
             receives: bits & 0x60 != 0x40,
+            may_send_first: bits & 8 == 0,
         }
     };
-    let kind = if first & second & 64 == 0 { StreamKind::Relay } else { StreamKind::Echo };
-    let far = (kind == StreamKind::Relay && second != 0).then(|| peer(second, 4));
+    let kind = match (first & second & 64 == 0, first ^ second) {
+        (true, other) if other & 12 == 12 => StreamKind::Unread,
+        (true, _) => StreamKind::Relay,
+        (false, _) => StreamKind::Echo,
+    };
+    let far = (kind != StreamKind::Echo && second != 0).then(|| peer(second, 4));
     StreamOrder { kind, near: peer(first, 0), far }
 }
 

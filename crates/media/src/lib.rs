@@ -66,7 +66,9 @@
 //! | R, MOS (ITU-T G.107); codec of a stream | `quality.rs`, `SpeechQuality`, `EncodingCounts` |
 //! | who may send, symmetric RTP, NAT (RFC 4961, RFC 7362) | `session/latch.rs`, `Latch` |
 //! | relay, echo, hold, silence | `session/mod.rs`, `packet`, `silence_ends` |
-//! | rate of an echo | `session/echo_rate.rs`, `EchoRate` |
+//! | fax and other datagrams | `session/leg.rs`, `receive_unread`, `forward` |
+//! | rate of an echo, and of packets to a host that has sent none | `session/packet_rate.rs`, `PacketRate` |
+//! | packets to a host before one has come from there | `session/leg.rs`, `admit` |
 //! | statistics, RTCP and BYE of a leg | `session/leg.rs`, `Leg` |
 //! | packet types, CNAME, BYE | `rtcp/read.rs`, `RtcpPacket`; `rtcp/write.rs`, `CompoundWriter` |
 //! | long events in segments, repeated ends (RFC 4733 section 2.5.1) | `telephone_event/sent.rs`, `SentEvent` |

@@ -48,6 +48,11 @@ impl Relabel {
         self.source
     }
 
+    /// Returns the ticks of the timestamps in a second.
+    pub const fn clock_rate(&self) -> u32 {
+        self.clock_rate
+    }
+
     /// Sets the ticks of later timestamps in a second, after a change of the codec. The next packet begins a source.
     pub const fn set_clock_rate(&mut self, clock_rate: u32) {
         self.clock_rate = clock_rate;

@@ -74,6 +74,7 @@ fn order(near: SocketAddr, far: Option<SocketAddr>) -> StreamOrder {
         formats: vec![PayloadFormat { payload_type: 0, other: Some(0), clock_rate: 8_000, is_event: false }],
         sends: true,
         receives: true,
+        may_send_first: true,
     };
     let kind = if far.is_some() { StreamKind::Relay } else { StreamKind::Echo };
     StreamOrder { kind, near: peer(near, 30_000), far: far.map(|far| peer(far, 30_002)) }

@@ -107,7 +107,8 @@
 //! # Media threads
 //!
 //! [`media::MediaThreads`] are threads apart from the shards, since sockets of media cannot move with a bucket and must not wait behind SIP. A thread
-//! owns bound ports and the sessions on them, lends ports to the shards, and obeys their orders. On the way of a packet there is no lock,
+//! owns bound ports and the sessions on them, lends ports to the shards, and obeys their orders. One thread starts, and a further one when all are more
+//! than 70 % busy; new sessions go to the least busy thread, and a session keeps its thread. On the way of a packet there is no lock,
 //! no allocation and no runtime: a socket is ready, the session decides, the packet leaves.
 //!
 //! # Where is ...?
@@ -138,7 +139,8 @@
 //! | periodic work on one beat | `clock.rs`, `beat` |
 //! | metrics of the network side | `counters.rs` |
 //! | media threads: packets, orders, timers | `media/thread.rs`, `receive`, `obey`; `media/handle.rs`, `MediaHandle` |
-//! | ports of media | `media/ports.rs`, `lend` |
+//! | ports of media; those that threads share | `media/ports.rs`, `lend`; `media/lending.rs`, `Lendings`; `media/port_table.rs`, `PortTable` |
+//! | media threads that start under load | `media/growth.rs`, `Growth` |
 //! | a look at the sockets of media once in a millisecond | `media/pace.rs`, `Pace` |
 //! | unread relay and echo, for comparison | `floor.rs`, `relay`; `floor/exchange.rs` |
 
@@ -168,7 +170,6 @@ mod buffer_pool;
 mod connection;
 mod directory;
 mod dispatcher;
-mod epoll;
 mod extension;
 mod failure;
 mod gso;

@@ -4,11 +4,13 @@ use crate::settings;
 use crate::shard::{Input, Shard};
 use anyhow::Context;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 use strowger_config::Config;
 use strowger_core::entropy::Entropy;
 use strowger_media::session::{PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side};
-use strowger_net::Handle;
 use strowger_net::media::{MediaHandle, MediaThreads};
+use strowger_net::{Handle, clock};
+use strowger_server::engine::MediaThreadStatus;
 
 /// Links of all shards. Each shard takes its own.
 #[derive(Default)]
@@ -21,8 +23,6 @@ pub(crate) struct MediaLinks {
 /// Link of one shard.
 pub(crate) struct MediaLink {
     handle: MediaHandle,
-    /// Thread that is asked for ports next.
-    next: usize,
 }
 
 /// Starts the media threads for at most `shards` shards; without `media.addresses` there are none.
@@ -44,8 +44,27 @@ pub(crate) fn start(
     };
     let (threads, handles) = MediaThreads::start(&settings, shards, entropy, wake)
         .context("media cannot be received at `media.addresses`")?;
-    let links = handles.into_iter().map(|handle| Some(MediaLink { handle, next: 0 })).collect();
+    let links = handles.into_iter().map(|handle| Some(MediaLink { handle })).collect();
     Ok((Some(threads), MediaLinks { links: Mutex::new(links), shards: weak }))
+}
+
+/// Interval between two looks after the media threads.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// Looks after the media threads: starts further ones under load, and ends the server if one has ended.
+pub(crate) async fn keep_up(handle: Handle<Shard>, threads: Weak<MediaThreads>) {
+    loop {
+        clock::beat(UPKEEP).await;
+        let Some(threads) = threads.upgrade() else { continue };
+        match threads.balance() {
+            Ok(started) => started.into_iter().for_each(|threads| tracing::info!(threads, "media thread added")),
+            Err(error) => tracing::warn!(%error, "number of media threads unchanged"),
+        }
+        // Without it calls have no media, and others get no ports.
+        if !threads.are_running() {
+            handle.fail("a media thread ended");
+        }
+    }
 }
 
 impl MediaLinks {
@@ -80,10 +99,7 @@ impl MediaLink {
             }
             other => other,
         };
-        let thread = thread.unwrap_or_else(|| {
-            self.next = (self.next + 1) % self.handle.threads().max(1);
-            self.next as u16
-        });
+        let thread = thread.unwrap_or_else(|| self.handle.preferred());
         match self.handle.order(thread, order).err()? {
             SessionOrder::Set { key, .. } => Some(SessionEvent::Silent { key, end: SessionEnd::Silence(Side::Near) }),
             SessionOrder::Report { key } => Some(SessionEvent::Reported { key, streams: Vec::new() }),
@@ -91,6 +107,11 @@ impl MediaLink {
             SessionOrder::Lend { shard, .. } => Some(SessionEvent::Lent { shard, ports: Vec::new() }),
             SessionOrder::Return(_) => None,
         }
+    }
+
+    /// Returns the state of the media threads for the engine.
+    pub(crate) fn status(&self) -> MediaThreadStatus {
+        MediaThreadStatus { running: self.handle.threads() as u16, preferred: self.handle.preferred() }
     }
 
     /// Gives ports back, each to its thread.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use strowger_backend::accounting::{Accounting, Figures};
 use strowger_metrics::{Exposition, Metric, Observed};
+use strowger_net::media::{MediaFigures, MediaThreads};
 use strowger_net::{Handle, Snapshot, clock};
 use strowger_server::counters::{Counts, Durations};
 use strowger_server::process_state::ProcessState;
@@ -238,6 +239,7 @@ pub fn table() -> impl Iterator<Item = &'static Metric> {
         OfAccounting::TABLE,
         OfKept::TABLE,
         OfCaches::TABLE,
+        MediaFigures::TABLE,
         OfShard::TABLE,
         Counts::TABLE,
         Snapshot::TABLE,
@@ -271,6 +273,7 @@ pub struct Metrics {
     handle: Handle<Shard>,
     caches: Arc<Caches>,
     writers: Writers,
+    media: Weak<MediaThreads>,
     /// Start of the process, in milliseconds since 1970.
     started: u64,
 }
@@ -281,9 +284,9 @@ impl Metrics {
         services: Arc<Services>,
         handle: Handle<Shard>,
         caches: Arc<Caches>,
-        writers: Writers,
+        (writers, media): (Writers, Weak<MediaThreads>),
     ) -> Self {
-        Self { shared, services, handle, caches, writers, started: clock::now().wall }
+        Self { shared, services, handle, caches, writers, media, started: clock::now().wall }
     }
 
     pub(crate) fn handle(&self) -> &Handle<Shard> {
@@ -306,6 +309,7 @@ impl Metrics {
             .chain(self.of_accounting().each())
             .chain(self.of_kept().each())
             .chain(of_caches(&self.caches).each())
+            .chain(self.of_media().each())
             .chain(self.shared.counts().each())
             .chain(self.handle.total().each());
         let of_all = all.filter(|(metric, _)| !metric.is_by_shard() && is_of_server(metric));
@@ -411,6 +415,11 @@ impl Metrics {
         OfKept { kept, bytes, pending, written, failures, is_down: u64::from(is_down) }
     }
 
+    /// Returns the figures of media; all are 0 if there are no media threads.
+    pub fn of_media(&self) -> MediaFigures {
+        self.media.upgrade().map(|threads| threads.total()).unwrap_or_default()
+    }
+
     /// Returns the writer of accounting, if there is one and the server is not ending.
     pub(crate) fn accounting(&self) -> Option<Arc<Accounting>> {
         self.writers.accounting.as_ref()?.upgrade()
@@ -454,6 +463,9 @@ impl Metrics {
         if self.caches.are_there() {
             of_caches(&self.caches).log(event);
         }
+        if self.media.strong_count() > 0 {
+            self.of_media().log(event);
+        }
     }
 
     /// Writes all metrics for Prometheus.
@@ -461,7 +473,7 @@ impl Metrics {
         let mut text = Exposition::default();
         let of_process = self.of_process().each().chain(self.process().each()).chain(self.lookups().each());
         let beside = self.of_accounting().each().chain(self.of_kept().each()).chain(of_caches(&self.caches).each());
-        for (metric, value) in of_process.chain(beside) {
+        for (metric, value) in of_process.chain(beside).chain(self.of_media().each()) {
             text.metric(metric, &[], value);
         }
         let of_shards = self.of_shards().into_iter().map(|(shard, values)| (shard, values.each().collect()));

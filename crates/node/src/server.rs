@@ -23,8 +23,8 @@ use crate::store::{self, Secret, Store};
 use crate::{preflight, random, settings, supervisor, upkeep};
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use strowger_backend::accounting::Accounting;
 use strowger_backend::sql::lease::Claim;
@@ -66,7 +66,7 @@ pub struct Server {
     /// Thread that counts calls together with other servers.
     _shared_counts: Option<SharedCounts>,
     /// Media threads; they end after the shards.
-    _media: Option<MediaThreads>,
+    _media: Option<Arc<MediaThreads>>,
 }
 
 impl Server {
@@ -170,8 +170,16 @@ impl Server {
         };
         let watch = upkeep::keep_up_writers(node.handle().clone(), writers.clone(), leases);
         node.handle().spawn("upkeep of what is written", watch);
-        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), writers);
-        let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
+        let media = media.map(Arc::new);
+        let of_media = media.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        if media.is_some() {
+            node.handle()
+                .spawn("the look after media threads", media::keep_up(node.handle().clone(), of_media.clone()));
+        }
+        let handle = node.handle().clone();
+        let metrics =
+            Metrics::new(shared.clone(), services.clone(), handle, caches.clone(), (writers, of_media.clone()));
+        let health = Arc::new(Health::new(node.handle().clone(), shared.clone(), of_media));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });
         node.handle().spawn("the watchdog", supervisor::keep_watchdog(health.clone()));

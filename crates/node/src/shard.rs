@@ -226,6 +226,9 @@ impl Shard {
     #[inline]
     fn drive<T>(&mut self, input: impl FnOnce(&mut Engine) -> T) -> T {
         self.engine.shard.process_status = process_status(&self.handle);
+        if let Some(media) = &self.media {
+            self.engine.shard.media_threads = media.status();
+        }
         let result = input(&mut self.engine);
         if !self.engine.effects.is_empty() {
             self.carry_out();

@@ -33,11 +33,19 @@ use strowger_core::user_agent::{CallKey, RequestKey};
 use strowger_media::session::SessionKey;
 use strowger_message::Name;
 
+/// Source of a description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct DescriptionSource {
+    address: IpAddr,
+    /// Set if the sender is behind NAT.
+    is_translated: bool,
+}
+
 /// Leg of a bridged call.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct BridgedLeg {
-    /// Source of its signalling, if its party is behind NAT.
-    nat: Option<IpAddr>,
+    /// Source of the last description of its party.
+    source: Option<DescriptionSource>,
     /// Context of the BYE to its party that the table of calls has ordered.
     bye: Option<u64>,
     /// OPTIONS to its party that the table has ordered, and its context.

@@ -15,7 +15,7 @@ mod reading;
 mod stack;
 mod unread;
 
-pub use crate::shard::{ProcessStatus, ShardState, Sinks};
+pub use crate::shard::{MediaThreadStatus, ProcessStatus, ShardState, Sinks};
 pub use crate::waiting::WaitingCounts;
 pub use moves::EngineRecord;
 
@@ -459,7 +459,7 @@ impl Engine {
         let policy = ActivePolicy::new(shared.policy());
         let config = &policy.config;
         let mut engine = Self {
-            shard: ShardState { number, process_status },
+            shard: ShardState { number, process_status, media_threads: MediaThreadStatus::default() },
             sinks: Sinks::default(),
             stack: Stack::new(&shared, &policy, number),
             calls: CallTable::new(

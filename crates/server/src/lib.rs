@@ -158,6 +158,7 @@
 //! | INVITEs that begin a call; requests within a dialog; removed users | `dialog_access.rs`; `removed_users.rs` |
 //! | proof of a dialog at a bound | `dialog_access.rs`, `proves_dialog` |
 //! | targets that a peer may name | `reach.rs`, `may_name` |
+//! | hosts to which media go before one has sent | `media_reach.rs`, `may_send_media` |
 //! | spelling of a user in credentials | `proof.rs`, `User`; `authentication.rs`, `account` |
 //! | change of the bindings under the lock of their partition | `binding_change.rs`, `BindingChange` |
 //! | credentials in a cache alone | `credentials.rs`; `registrant.rs` |
@@ -222,6 +223,7 @@ mod handling;
 mod identity;
 pub mod local_address;
 mod log_line_rate;
+mod media_reach;
 pub mod media_sessions;
 mod methods;
 mod number_translation;

@@ -154,7 +154,8 @@ impl MediaSession {
     }
 }
 
-/// Returns the peer of a stream as agreed with it. `nat`: source of the signalling of a peer behind NAT.
+/// Returns the peer of a stream as agreed with it, to whose address nothing goes before a packet has come from there. `nat`: source of the
+/// signalling of a peer behind NAT.
 pub(crate) fn stream_peer(ports: PortPair, stream: AgreedStream, nat: Option<IpAddr>) -> StreamPeer {
     let AgreedStream { rtp, rtcp, formats, sends, receives, .. } = stream;
     let is_hidden = |source: &IpAddr| rtp.is_some_and(|rtp| rtp.ip() != *source && is_private(rtp.ip(), *source));
@@ -166,7 +167,7 @@ pub(crate) fn stream_peer(ports: PortPair, stream: AgreedStream, nat: Option<IpA
         is_event,
     };
     let formats = formats.into_iter().map(format).collect();
-    StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives }
+    StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives, may_send_first: false }
 }
 
 /// Returns the offer of an INVITE. The user agent refuses bodies of other types.
@@ -297,6 +298,7 @@ impl Engine {
             (false, _) => &families[1..],
         };
         let block = Block::of(media.calls(), self.shard.process_status.shards);
+        self.media.ports.prefer(self.shard.media_threads.preferred);
         if let Some(order) = self.media.ports.balance(self.shard.number, block, families) {
             self.effects.push(Effect::Media { thread: None, order });
         }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::packet_rate::PacketRate;
+
 /// Silence of the accepted source, in microseconds, after which another port of its address is accepted. A NAT that forgets a port gives the peer
 /// another one, and the peer must be heard again within 3 s; the longer the silence, the harder is it for another host behind the same address to
 /// take the place of a peer that pauses.
@@ -22,13 +24,16 @@ pub(super) struct Latch {
     is_in_use: bool,
     /// Time of the last accepted packet, or before the first one that of the description, in microseconds.
     at: u64,
+    /// Rate of packets to the target before one has come from there. A new description does not renew it.
+    first: PacketRate,
 }
 
 impl Latch {
     /// Creates the latch of a description that came at `now`.
     pub(super) fn new(now: u64, described: Option<SocketAddr>, signalling: Option<IpAddr>) -> Self {
         let described = described.filter(is_unicast);
-        Self { described, signalling, source: None, is_symmetric: false, is_in_use: false, at: now }
+        let first = PacketRate::default();
+        Self { described, signalling, source: None, is_symmetric: false, is_in_use: false, at: now, first }
     }
 
     /// Takes a description, and forgets the accepted source if the description names another address. Returns whether it does. Without an address,
@@ -38,7 +43,7 @@ impl Latch {
         if described == self.described && signalling == self.signalling {
             return false;
         }
-        *self = Self::new(now, described, signalling);
+        *self = Self { first: self.first, ..Self::new(now, described, signalling) };
         true
     }
 
@@ -59,6 +64,16 @@ impl Latch {
             self.is_symmetric |= is_described;
         }
         is_accepted
+    }
+
+    /// Returns the accepted source: that of the last accepted packet since the description.
+    pub(super) const fn source(&self) -> Option<SocketAddr> {
+        self.source
+    }
+
+    /// Tells whether a packet may go at `now`, in microseconds, to a target from which none has come, and counts it.
+    pub(super) fn admits_first(&mut self, now: u64) -> bool {
+        self.first.admits(now)
     }
 
     /// Notes that media go to the target.

@@ -1,9 +1,9 @@
 //! Leg of a stream: the packets of one peer, and those to it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::latch::Latch;
-use super::{PayloadFormat, SessionOutput, StreamPeer, StreamReport};
+use super::{DropReason, PayloadFormat, SessionOutput, StreamPeer, StreamReport};
 use crate::Moment;
 use crate::quality::SpeechEncoding;
 use crate::received_stream::ReceivedStream;
@@ -26,8 +26,8 @@ pub(super) struct Leg {
     received: ReceivedStream,
     relabel: Relabel,
     sent_stream: SentStream,
-    /// Ticks in a second of the timestamps towards the peer.
-    clock_rate: u32,
+    /// Datagrams that were taken unread.
+    unread: u64,
     /// Packets towards the peer.
     sent: u64,
     /// Packets of other sources and of unknown payload types, and those that an echo does not send back.
@@ -61,7 +61,7 @@ impl Leg {
             received: ReceivedStream::new(clock_rate),
             relabel: Relabel::new(random(), random() as u16, random(), clock_rate),
             sent_stream: SentStream::new(clock_rate),
-            clock_rate,
+            unread: 0,
             sent: 0,
             dropped: 0,
             seen: None,
@@ -134,9 +134,10 @@ impl Leg {
         self.peer.rtcp.is_some() && self.peer.rtcp == self.peer.rtp
     }
 
-    /// Counts a dropped packet.
-    pub(super) const fn drop_packet(&mut self) {
+    /// Counts a dropped packet of the peer's ports.
+    pub(super) const fn drop_packet(&mut self, reason: DropReason, out: &mut SessionOutput) {
         self.dropped += 1;
+        out.count_dropped(reason);
     }
 
     /// Tells whether a packet has the SSRC of the packets to this peer.
@@ -145,16 +146,26 @@ impl Leg {
     }
 
     /// Takes a datagram at the port of RTP that arrived at `now`, in microseconds. Returns the packet if it may go on.
-    pub(super) fn receive<'a>(&mut self, now: u64, from: SocketAddr, datagram: &'a [u8]) -> Option<Accepted<'a>> {
+    pub(super) fn receive<'a>(
+        &mut self,
+        now: u64,
+        from: SocketAddr,
+        datagram: &'a [u8],
+        out: &mut SessionOutput,
+    ) -> Option<Accepted<'a>> {
         self.seen = Some(from);
-        let Some(packet) = Packet::read(datagram).filter(|_| self.rtp.accept(now, from)) else {
-            self.drop_packet();
+        let Some(packet) = Packet::read(datagram) else {
+            self.drop_packet(DropReason::Unreadable, out);
             return None;
         };
+        if !self.rtp.accept(now, from) {
+            self.drop_packet(DropReason::Source, out);
+            return None;
+        }
         self.last = self.last.max(now);
         let is_of = |format: &&PayloadFormat| format.payload_type == packet.header.payload_type;
         let Some(format) = self.peer.formats.iter().find(is_of).copied() else {
-            self.drop_packet();
+            self.drop_packet(DropReason::Format, out);
             return None;
         };
         self.is_heard = true;
@@ -165,15 +176,104 @@ impl Leg {
         let order = self.received.packet(now, &packet.header);
         // A packet of a jump is a stray until the next one follows it.
         let goes_on = self.peer.sends && order != PacketOrder::Jump;
+        if !goes_on {
+            out.count_dropped(if self.peer.sends { DropReason::Jump } else { DropReason::Hold });
+        }
         goes_on.then_some(Accepted { packet, format, is_restart: order == PacketOrder::Restart })
+    }
+
+    /// Takes a datagram that arrived at `now`, in microseconds, without a look at its bytes. `is_rtcp`: set for RTCP, by the port or by the type.
+    /// Returns whether it may go on.
+    pub(super) fn receive_unread(
+        &mut self,
+        now: u64,
+        (is_rtcp_port, is_rtcp): (bool, bool),
+        from: SocketAddr,
+        out: &mut SessionOutput,
+    ) -> bool {
+        if !is_rtcp_port {
+            self.seen = Some(from);
+        }
+        let is_multiplexed = self.is_multiplexed();
+        let latch = if is_rtcp_port { &mut self.rtcp } else { &mut self.rtp };
+        if is_rtcp_port && is_multiplexed || !latch.accept(now, from) {
+            self.drop_packet(DropReason::Source, out);
+            return false;
+        }
+        self.last = self.last.max(now);
+        self.is_heard |= !is_rtcp;
+        self.unread += 1;
+        // A peer that only receives reports all the same.
+        let goes_on = self.peer.sends || is_rtcp;
+        if !goes_on {
+            out.count_dropped(DropReason::Hold);
+        }
+        goes_on
+    }
+
+    /// Sends a datagram of the other leg to the peer as it is, at `now`, in microseconds.
+    pub(super) fn forward(&mut self, now: u64, is_rtcp: bool, datagram: &[u8], out: &mut SessionOutput) {
+        let target = match is_rtcp {
+            true => self.admit_rtcp(now, out),
+            false => self.admit(now, out),
+        };
+        let Some(to) = target else { return };
+        let start = out.bytes.len();
+        out.bytes.extend_from_slice(datagram);
+        self.sent += 1;
+        if !is_rtcp {
+            self.rtp.note_media();
+        }
+        out.push(start, self.peer.ports, is_rtcp && !self.is_multiplexed(), to);
+    }
+
+    /// Returns the target of RTCP of the other leg at `now`, in microseconds; without one, counts the packet as dropped.
+    fn admit_rtcp(&mut self, now: u64, out: &mut SessionOutput) -> Option<SocketAddr> {
+        let refusal = match self.rtcp_target() {
+            Some(to) if self.has_heard(to.ip()) || self.rtp.admits_first(now) => return Some(to),
+            Some(_) => DropReason::Rate,
+            None => DropReason::Unproven,
+        };
+        out.count_dropped(refusal);
+        None
+    }
+
+    /// Returns the target of RTCP, reports included. A description may name any host: one to which no media go gets none, unless it has sent some.
+    fn rtcp_target(&self) -> Option<SocketAddr> {
+        let latch = if self.is_multiplexed() { &self.rtp } else { &self.rtcp };
+        let is_described = self.peer.rtp.is_some() && self.peer.rtcp.is_some();
+        let to = latch.target().filter(|_| is_described)?;
+        let has_media = self.rtp.is_in_use() && self.rtp.target().is_some_and(|media| media.ip() == to.ip());
+        if !has_media && !latch.is_in_use() {
+            return None;
+        }
+        Some(to)
+    }
+
+    /// Returns the target of a packet to the peer at `now`, in microseconds; without one, counts the packet as dropped.
+    fn admit(&mut self, now: u64, out: &mut SessionOutput) -> Option<SocketAddr> {
+        // A description may name any host.
+        let refusal = match self.rtp.target() {
+            _ if !self.peer.receives || self.peer.rtp.is_none() => DropReason::Hold,
+            Some(to) if self.has_heard(to.ip()) => return Some(to),
+            Some(to) if self.peer.may_send_first && self.rtp.admits_first(now) => return Some(to),
+            Some(_) if self.peer.may_send_first => DropReason::Rate,
+            _ => DropReason::Unproven,
+        };
+        out.count_dropped(refusal);
+        None
+    }
+
+    /// Tells whether a packet has come from this host, to which packets to the peer go, since its description.
+    fn has_heard(&self, host: IpAddr) -> bool {
+        [&self.rtp, &self.rtcp].into_iter().any(|latch| latch.source().is_some_and(|source| source.ip() == host))
     }
 
     /// Sends a packet of the other leg, or of the same one, to the peer.
     pub(super) fn send(&mut self, now: u64, accepted: &Accepted<'_>, payload_type: u8, out: &mut SessionOutput) {
         let Accepted { packet, format, is_restart } = accepted;
-        let Some(to) = self.rtp.target().filter(|_| self.peer.receives && self.peer.rtp.is_some()) else { return };
-        if !format.is_event && format.clock_rate != self.clock_rate {
-            self.clock_rate = format.clock_rate;
+        let Some(to) = self.admit(now, out) else { return };
+        if !format.is_event && format.clock_rate != self.relabel.clock_rate() {
             self.relabel.set_clock_rate(format.clock_rate);
             self.sent_stream.set_clock_rate(format.clock_rate);
         }
@@ -189,15 +289,24 @@ impl Leg {
     }
 
     /// Takes a compound packet that arrived at `now`, in microseconds.
-    pub(super) fn receive_rtcp(&mut self, now: u64, is_rtcp_port: bool, from: SocketAddr, datagram: &[u8]) {
+    pub(super) fn receive_rtcp(
+        &mut self,
+        now: u64,
+        is_rtcp_port: bool,
+        from: SocketAddr,
+        datagram: &[u8],
+        out: &mut SessionOutput,
+    ) {
         if !is_rtcp_port {
             self.seen = Some(from);
         }
         let is_multiplexed = self.is_multiplexed();
+        if is_rtcp_port == is_multiplexed || !is_rtcp(datagram) {
+            return self.drop_packet(DropReason::Unreadable, out);
+        }
         let latch = if is_rtcp_port { &mut self.rtcp } else { &mut self.rtp };
-        if is_rtcp_port == is_multiplexed || !is_rtcp(datagram) || !latch.accept(now, from) {
-            self.drop_packet();
-            return;
+        if !latch.accept(now, from) {
+            return self.drop_packet(DropReason::Source, out);
         }
         self.last = self.last.max(now);
         for packet in rtcp::read(datagram).flatten() {
@@ -228,24 +337,16 @@ impl Leg {
         }
     }
 
-    /// Sends a BYE. A leg that has sent nothing sends none (RFC 3550 section 6.3.7).
+    /// Sends a BYE. A leg that has sent no RTP and no report sends none (RFC 3550 section 6.3.7).
     pub(super) fn say_goodbye(&mut self, now: Moment, name: &[u8], out: &mut SessionOutput) {
-        if self.sent > 0 || self.has_reported {
+        if self.sent_stream.packets() > 0 || self.has_reported {
             self.report(now, name, true, out);
         }
     }
 
     /// Sends a compound packet: report, description, and as the last one of the leg BYE.
     fn report(&mut self, now: Moment, name: &[u8], is_last: bool, out: &mut SessionOutput) {
-        let is_rtcp_port = !self.is_multiplexed();
-        let latch = if is_rtcp_port { &self.rtcp } else { &self.rtp };
-        let is_described = self.peer.rtp.is_some() && self.peer.rtcp.is_some();
-        let Some(to) = latch.target().filter(|_| is_described) else { return };
-        // A description may name any host. One to which no media go gets no reports, unless it has sent some.
-        let has_media = self.rtp.is_in_use() && self.rtp.target().is_some_and(|media| media.ip() == to.ip());
-        if !has_media && !latch.is_in_use() {
-            return;
-        }
+        let Some(to) = self.rtcp_target() else { return };
         let start = out.bytes.len();
         let source = self.relabel.source();
         let block = self.received.report_block(now.mono);
@@ -259,7 +360,7 @@ impl Leg {
             writer.goodbye(&[source], b"");
         }
         self.has_reported = true;
-        out.push(start, self.peer.ports, is_rtcp_port, to);
+        out.push(start, self.peer.ports, !self.is_multiplexed(), to);
     }
 
     /// Returns the report about the peer's packets so far.
@@ -267,6 +368,7 @@ impl Leg {
         StreamReport {
             figures: self.received.figures(),
             dropped: self.dropped,
+            unread: self.unread,
             sent: self.sent,
             expected: self.peer.rtp,
             seen: self.seen,

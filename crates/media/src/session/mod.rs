@@ -7,14 +7,16 @@
 //! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of other
 //! sources are counted and dropped, and nothing is sent there.
 //!
-//! *Who is sent to*: an echo sends nothing to a host before a packet from there, RTCP included, and never more media than came. A relay sends
-//! to the described address at once, since a peer may only listen; reports go to the host of the media, or to an address from which RTCP came.
+//! *Who is sent to*: a description may name any host. An echo sends nothing to a host before a packet from there, RTCP included, and never more
+//! media than came. A relay sends to the described address at once, since a peer may only listen or wait for the first packet, if its order says
+//! that the address is the peer's own or one that the peer may name ([`StreamPeer::may_send_first`]); otherwise it waits as an echo does. A host
+//! from which nothing has come gets at most 250 packets a second. Reports go to the host of the media, or to an address from which RTCP came.
 
-mod echo_rate;
 mod latch;
 mod leg;
 mod order;
 mod output;
+mod packet_rate;
 #[cfg(test)]
 mod tests;
 
@@ -24,12 +26,12 @@ pub use order::{
     PayloadFormat, PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
     StreamPeer, StreamReport,
 };
-pub use output::{OutgoingPacket, SessionOutput};
+pub use output::{DropReason, OutgoingPacket, SessionOutput};
 
 use crate::Moment;
 use crate::rtcp::is_rtcp;
-use echo_rate::EchoRate;
 use leg::Leg;
+use packet_rate::PacketRate;
 
 /// Session of a call.
 ///
@@ -48,6 +50,7 @@ use leg::Leg;
 ///     formats: vec![PayloadFormat { payload_type: 0, other: None, clock_rate: 8_000, is_event: false }],
 ///     sends: true,
 ///     receives: true,
+///     may_send_first: false,
 /// };
 /// let echo = StreamOrder { kind: StreamKind::Echo, near, far: None };
 /// // A real caller has random numbers.
@@ -157,14 +160,15 @@ impl Session {
 
     /// Returns the time at which [`Session::poll`] has work, in microseconds. Packets may only delay it.
     pub fn deadline(&self) -> Option<u64> {
-        let reports = self.streams.iter().flatten().flat_map(Stream::legs).filter_map(|(_, leg)| leg.deadline());
+        let of_rtp = self.streams.iter().flatten().filter(|stream| stream.kind.is_rtp());
+        let reports = of_rtp.flat_map(Stream::legs).filter_map(|(_, leg)| leg.deadline());
         let ends = [Side::Near, Side::Far].into_iter().filter_map(|side| self.silence_ends(side));
         reports.chain(ends).min()
     }
 
     /// Sends due reports, and finds silent peers.
     pub fn poll(&mut self, now: Moment, random: &mut impl FnMut() -> u32, out: &mut SessionOutput) {
-        for stream in self.streams.iter_mut().flatten() {
+        for stream in self.streams.iter_mut().flatten().filter(|stream| stream.kind.is_rtp()) {
             for (leg, name) in stream.legs_mut().zip(&self.names) {
                 leg.poll(now, name, random, out);
             }
@@ -180,8 +184,7 @@ impl Session {
     /// Returns the time at which the silence of a side is too long: that of all its peers that send and receive.
     fn silence_ends(&self, side: Side) -> Option<u64> {
         let timeout = self.timeout.filter(|_| !self.is_silent)?;
-        let legs = self.streams.iter().flatten().flat_map(Stream::legs);
-        let last = legs.filter(|(of, leg)| *of == side && leg.is_expected()).map(|(_, leg)| leg.last()).max();
+        let last = self.streams.iter().flatten().filter_map(|stream| stream.last(side)).max();
         last.map(|last| last.saturating_add(timeout))
     }
 
@@ -208,14 +211,14 @@ struct Stream {
     near: Leg,
     far: Option<Leg>,
     /// Rate of an echo.
-    rate: EchoRate,
+    rate: PacketRate,
 }
 
 impl Stream {
     fn new(now: u64, order: StreamOrder, random: &mut impl FnMut() -> u32) -> Self {
         let StreamOrder { kind, near, far } = order;
         let near = Leg::new(now, near, random);
-        Self { kind, near, far: far.map(|peer| Leg::new(now, peer, random)), rate: EchoRate::default() }
+        Self { kind, near, far: far.map(|peer| Leg::new(now, peer, random)), rate: PacketRate::default() }
     }
 
     fn set(
@@ -226,6 +229,9 @@ impl Stream {
         random: &mut impl FnMut() -> u32,
         out: &mut SessionOutput,
     ) {
+        if !order.kind.is_rtp() {
+            self.say_goodbye(now, names, out);
+        }
         self.kind = order.kind;
         let is_near_other = self.near.set(now, order.near, &names[0], random, out);
         let is_far_other = match (&mut self.far, order.far) {
@@ -253,26 +259,36 @@ impl Stream {
             (Side::Far, Some(far)) => (far, Some(&mut self.near)),
             (Side::Far, None) => return false,
         };
-        if at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram) {
-            leg.receive_rtcp(now, at.is_rtcp, from, datagram);
+        let (is_rtcp, was_heard) = (at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram), leg.is_heard());
+        if self.kind == StreamKind::Unread {
+            if leg.receive_unread(now, (at.is_rtcp, is_rtcp), from, out)
+                && let Some(other) = other
+            {
+                other.forward(now, is_rtcp, datagram, out);
+            }
+            return !was_heard && leg.is_heard();
+        }
+        if is_rtcp {
+            leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
             return false;
         }
-        let was_heard = leg.is_heard();
-        if let Some(accepted) = leg.receive(now, from, datagram) {
+        if let Some(accepted) = leg.receive(now, from, datagram, out) {
             match (self.kind, accepted.format.other) {
                 // The peer is an echo too (RFC 3550 section 8.2): it returns the packets as they are, or without end.
-                (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => leg.drop_packet(),
+                (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => {
+                    leg.drop_packet(DropReason::Rate, out);
+                }
                 (StreamKind::Echo, other) => {
                     let payload_type = other.unwrap_or(accepted.format.payload_type);
                     leg.send(now, &accepted, payload_type, out);
                 }
-                (StreamKind::Relay, Some(payload_type)) => {
+                (StreamKind::Relay | StreamKind::Unread, Some(payload_type)) => {
                     if let Some(other) = other {
                         other.send(now, &accepted, payload_type, out);
                     }
                 }
                 // The other side did not agree on the format.
-                (StreamKind::Relay, None) => leg.drop_packet(),
+                (StreamKind::Relay | StreamKind::Unread, None) => leg.drop_packet(DropReason::Format, out),
             }
         }
         !was_heard && leg.is_heard()
@@ -287,7 +303,20 @@ impl Stream {
         std::iter::once(&mut self.near).chain(self.far.as_mut())
     }
 
+    /// Returns the time of the last packet of a side in microseconds; `None` if none is expected. A fax that receives a page sends nothing for
+    /// minutes, so datagrams of either side count if they are unread.
+    fn last(&self, side: Side) -> Option<u64> {
+        let (_, leg) = self.legs().find(|(of, _)| *of == side).filter(|(_, leg)| leg.is_expected())?;
+        match self.kind {
+            StreamKind::Unread => self.legs().map(|(_, leg)| leg.last()).max(),
+            StreamKind::Relay | StreamKind::Echo => Some(leg.last()),
+        }
+    }
+
     fn say_goodbye(&mut self, now: Moment, names: &[CanonicalName; 2], out: &mut SessionOutput) {
+        if !self.kind.is_rtp() {
+            return;
+        }
         for (leg, name) in self.legs_mut().zip(names) {
             leg.say_goodbye(now, name, out);
         }

@@ -60,6 +60,9 @@ pub struct StreamPeer {
     pub sends: bool,
     /// Set if the peer receives.
     pub receives: bool,
+    /// Set if media may go to the described address before a packet has come from there: it is the source of the peer's signalling, or an address
+    /// that the peer may name. An echo sends nothing first, whatever this says.
+    pub may_send_first: bool,
 }
 
 /// Use of a stream.
@@ -69,6 +72,16 @@ pub enum StreamKind {
     Relay,
     /// Packets of the near side go back to it.
     Echo,
+    /// Datagrams of each side go to the other side as they are: fax by UDPTL (ITU-T T.38), encrypted RTP, anything else. No header is read, and
+    /// this server makes no report. Encrypted RTCP goes by the ports of RTCP, if the peers have described some.
+    Unread,
+}
+
+impl StreamKind {
+    /// Tells whether this server reads RTP, and takes part in RTCP.
+    pub(super) const fn is_rtp(self) -> bool {
+        !matches!(self, Self::Unread)
+    }
 }
 
 /// Stream of a session, as it is from now on.
@@ -120,6 +133,8 @@ pub struct StreamReport {
     pub figures: Figures,
     /// Packets that were dropped: from addresses that may not send, of unknown payload types, or beyond the rate of an echo.
     pub dropped: u64,
+    /// Datagrams that were taken unread; they are not in the statistics.
+    pub unread: u64,
     /// Packets sent to this peer.
     pub sent: u64,
     /// Address in the description.
@@ -128,6 +143,13 @@ pub struct StreamReport {
     pub seen: Option<SocketAddr>,
     /// Round-trip time by RTCP in microseconds.
     pub round_trip: Option<u64>,
+}
+
+impl StreamReport {
+    /// Tells whether no packet ever came from a peer that has described the stream: one-way audio, unless the peer had nothing to send.
+    pub const fn is_silent(&self) -> bool {
+        self.expected.is_some() && self.figures.packets == 0 && self.unread == 0
+    }
 }
 
 /// Cause of the end of a session that its shard did not order.

@@ -1,5 +1,8 @@
 //! Session: relay, echo, who may send, hold, RTCP, silence, changes.
 
+mod first_packets;
+mod unread;
+
 use super::*;
 use crate::quality::SpeechEncoding;
 use crate::rtcp::{CompoundWriter, RtcpPacket, read};
@@ -34,6 +37,7 @@ fn peer(port: u16, address: &str, formats: &[(u8, Option<u8>)]) -> StreamPeer {
         formats: formats.iter().map(format).collect(),
         sends: true,
         receives: true,
+        may_send_first: true,
     }
 }
 

@@ -22,7 +22,15 @@ struct Bench {
 }
 
 fn settings(host: u8, ports: RangeInclusive<u16>) -> MediaSettings {
-    MediaSettings { addresses: vec![IpAddr::from([127, 0, 43, host])], ports, dscp: 46, threads: 1, timeout: None }
+    MediaSettings {
+        addresses: vec![IpAddr::from([127, 0, 43, host])],
+        ports,
+        dscp: 46,
+        threads: 1,
+        most_threads: 1,
+        most_pairs: usize::MAX,
+        timeout: None,
+    }
 }
 
 impl Bench {
@@ -112,6 +120,7 @@ impl Phone {
             formats: vec![PayloadFormat { payload_type, other: Some(other), clock_rate: 8_000, is_event: false }],
             sends: true,
             receives: true,
+            may_send_first: true,
         }
     }
 }
@@ -159,8 +168,13 @@ fn packets_are_echoed_and_relayed() {
     assert_eq!(so_far, streams, "no packet has come since");
     bench.order(1, 0, SessionOrder::Report { key: SessionKey(2) });
     assert_eq!(bench.event(1), SessionEvent::Reported { key: SessionKey(2), streams: Vec::new() });
-    let figures = bench.threads.figures()[0];
-    assert_eq!((figures.sessions, figures.pairs, figures.received, figures.sent, figures.unsent), (1, 3, 4, 3, 0));
+    let figures = bench.threads.total();
+    assert_eq!((figures.sessions, figures.received, figures.sent, figures.unsent), (1, 4, 3, 0));
+    assert_eq!((figures.used, figures.lent, figures.free, figures.threads), (1, 2, 7, 1));
+    // Headers of 12 bytes, and the sound.
+    assert_eq!((figures.received_bytes, figures.sent_bytes), (4 * 12 + 16, 3 * 12 + 11));
+    // The stranger's packet, and the callee that said nothing.
+    assert_eq!((figures.dropped_source, figures.unheard), (1, 1));
 
     // The ports have another session now, and packets in between are of neither.
     caller.send(at_caller, b"late");
@@ -195,7 +209,19 @@ fn ports_are_lent_until_none_is_left() {
     // A pair that is not lent is no pair to return.
     bench.order(0, 0, SessionOrder::Return(vec![PortPair { rtp: 20_001, ..lent[0] }, PortPair { rtp: 3, ..lent[0] }]));
     assert!(bench.lend(0, 0, 1).is_empty());
-    assert_eq!(bench.threads.figures()[0].pairs, 4);
+    assert_eq!(bench.threads.total().lent, 4);
+}
+
+#[test]
+fn a_large_order_for_ports_has_one_answer() {
+    let mut bench = Bench::start(&settings(10, 20_000..=20_199));
+    // Two orders at once: each is answered with its own ports.
+    bench.order(1, 0, SessionOrder::Lend { shard: 1, pairs: 30 });
+    assert_eq!(bench.lend(0, 0, 50).len(), 50);
+    let SessionEvent::Lent { shard: 1, ports } = bench.event(1) else { panic!("no ports") };
+    assert_eq!(ports.len(), 30);
+    // The rest of the range.
+    assert_eq!((bench.lend(0, 0, 50).len(), bench.threads.total().lent), (20, 100));
 }
 
 #[test]
@@ -204,16 +230,64 @@ fn threads_and_addresses_share_the_ports() {
     settings.addresses.push(IpAddr::from([127, 0, 43, 4]));
     let mut bench = Bench::start(&settings);
     assert_eq!((bench.handles[0].threads(), bench.handles[1].shard()), (2, 1));
-    for thread in 0..2 {
-        let lent = bench.lend(0, thread, 9);
-        let rtp = 20_000 + 2 * thread;
-        let pair = |address, rtp| PortPair { thread, address, rtp };
-        assert_eq!(lent, [pair(0, rtp), pair(1, rtp), pair(0, rtp + 4), pair(1, rtp + 4)]);
-    }
+    let pair = |thread, address, rtp| PortPair { thread, address, rtp };
+    let first = bench.lend(0, 0, 3);
+    assert_eq!(first, [pair(0, 0, 20_000), pair(0, 1, 20_000), pair(0, 0, 20_002)]);
+    // Those that the first thread has not bound.
+    let rest = [(1, 20_002), (0, 20_004), (1, 20_004), (0, 20_006), (1, 20_006)];
+    let mut lent = bench.lend(1, 1, 9);
+    lent.sort_by_key(|ports| (ports.rtp, ports.address));
+    let mut expected = rest.map(|(address, rtp)| pair(1, address, rtp));
+    expected.sort_by_key(|ports| (ports.rtp, ports.address));
+    assert_eq!(lent, expected);
+    assert_eq!((bench.threads.total().free, bench.threads.total().lent), (0, 8));
+    // A pair that is given back may be of the other thread.
+    bench.order(0, 0, SessionOrder::Return(first));
+    assert!(bench.lend(0, 0, 0).is_empty());
+    assert_eq!(bench.lend(1, 1, 1).len(), 1);
     let lend = SessionOrder::Lend { shard: 0, pairs: 1 };
     assert_eq!(bench.handles[0].order(2, lend.clone()), Err(lend));
     let foreign = MediaSettings { addresses: vec![IpAddr::from([192, 0, 2, 1])], ..settings };
     assert!(MediaThreads::start(&foreign, 1, &Entropy::new([7; 32]), |_| ()).is_err());
+}
+
+#[test]
+fn ports_leave_descriptors_to_others() {
+    let mut bench = Bench::start(&MediaSettings { most_pairs: 3, ..settings(13, 20_000..=20_019) });
+    let lent = bench.lend(0, 0, 5);
+    assert_eq!((lent.len(), bench.lend(1, 0, 1).len(), bench.threads.total().free), (3, 0, 0));
+    bench.order(0, 0, SessionOrder::Return(lent));
+    assert!(bench.lend(0, 0, 0).is_empty());
+    assert_eq!(bench.lend(1, 0, 5).len(), 3);
+}
+
+#[test]
+fn a_further_thread_serves_new_sessions() {
+    let mut bench = Bench::start(&MediaSettings { most_threads: 2, ..settings(14, 20_000..=20_019) });
+    let mut phone = Phone::new();
+    let ports = bench.lend(0, 0, 1)[0];
+    bench.set(0, 1, echo(&phone, ports));
+    // The thread is busy for three seconds.
+    let (mut started, begun) = (Vec::new(), clock::micros());
+    bench.threads.running().measured = begun;
+    for second in 1..=4_u64 {
+        bench.threads.running().entries[0].counters.busy.set(second * 900_000);
+        let load = bench.threads.balance_at(begun + second * 1_000_000).expect("it can be started");
+        started.extend(load.map(|threads| (second, threads)));
+    }
+    assert_eq!((started, bench.handles[0].threads(), bench.handles[0].preferred()), (vec![(3, 2)], 2, 1));
+    // The session keeps its thread; the next one has the other.
+    phone.send(bench.at(ports), b"still");
+    assert_eq!(phone.hear().1, b"still");
+    let mut other = Phone::new();
+    let next = bench.lend(0, 1, 1)[0];
+    assert_eq!(next.thread, 1);
+    let order = SessionOrder::Set { key: SessionKey(2), streams: vec![Some(echo(&other, next))] };
+    bench.order(0, 1, order);
+    assert!(bench.lend(0, 1, 0).is_empty());
+    other.send(bench.at(next), b"hello");
+    assert_eq!(other.hear().1, b"hello");
+    assert!(bench.threads.are_running() && bench.threads.total().threads == 2);
 }
 
 #[test]
@@ -240,6 +314,29 @@ fn a_peer_that_is_gone_disturbs_no_other() {
 }
 
 #[test]
+fn a_packet_that_the_kernel_refuses_is_counted() {
+    let mut bench = Bench::start(&settings(11, 20_000..=20_019));
+    let (mut caller, callee) = (Phone::new(), Phone::new());
+    let lent = bench.lend(0, 0, 2);
+    let mut order = relay((&caller, lent[0]), (&callee, lent[1]));
+    // A broadcast, which this socket may not send.
+    order.far.as_mut().expect("a far side").rtp = Some(SocketAddr::from(([255, 255, 255, 255], 9)));
+    bench.set(0, 1, order);
+    caller.send(bench.at(lent[0]), b"anyone?");
+    assert!(matches!(bench.event(0), SessionEvent::Heard { .. }));
+    let figures = bench.threads.total();
+    assert_eq!((figures.received, figures.sent, figures.unsent), (1, 0, 1));
+}
+
+#[test]
+fn a_thread_that_ends_is_stuck() {
+    let bench = Bench::start(&settings(12, 20_000..=20_001));
+    assert_eq!(bench.threads.stuck(SOON), None);
+    bench.threads.running().entries[0].has_ended.store(true, Release);
+    assert_eq!(bench.threads.stuck(SOON), Some(0));
+}
+
+#[test]
 fn a_silent_peer_is_told_once() {
     let timeout = Some(Duration::from_millis(50));
     let mut bench = Bench::start(&MediaSettings { timeout, ..settings(6, 20_000..=20_003) });
@@ -257,6 +354,7 @@ fn a_silent_peer_is_told_once() {
 #[test]
 fn a_thread_that_has_ended_takes_no_order() {
     let Bench { threads, mut handles, .. } = Bench::start(&settings(8, 20_000..=20_001));
+    assert_eq!((threads.stuck(SOON), threads.are_running()), (None, true));
     drop(threads);
     let order = SessionOrder::Close { key: SessionKey(1) };
     assert_eq!(handles[0].order(0, order.clone()), Err(order));
@@ -271,9 +369,20 @@ fn many_orders_and_events_pass_full_rings() {
         // The events are not taken yet, so both rings fill up.
         handle.order(0, SessionOrder::Close { key: SessionKey(key) }).expect("an end is always taken");
     }
+    let (mut more, begun) = (0, std::time::Instant::now());
+    while bench.threads.total().events_waiting == 0 {
+        // An order passes those that wait on as well.
+        handle.order(0, SessionOrder::Close { key: SessionKey(SESSIONS) }).expect("an end is always taken");
+        assert!(begun.elapsed() < SOON);
+        more += 1;
+        std::thread::yield_now();
+    }
     for key in 0..SESSIONS {
         assert_eq!(bench.event(0), SessionEvent::Closed { key: SessionKey(key), streams: Vec::new() });
     }
+    for _ in 0..more {
+        assert!(matches!(bench.event(0), SessionEvent::Closed { key: SessionKey(SESSIONS), .. }));
+    }
     assert!(bench.lend(0, 0, 0).is_empty());
-    assert_eq!(bench.threads.figures()[0].events_waiting, 0);
+    assert_eq!(bench.threads.total().events_waiting, 0);
 }

@@ -1,18 +1,19 @@
 //! Media thread: sockets, sessions, timers.
 
 use super::handle::push;
+use super::lending::Lendings;
 use super::pace::Pace;
 use super::ports::{BoundLeg, Ports, named};
 use super::sessions::{Sessions, Slot};
 use super::timers::Timers;
-use super::{Entry, MediaSettings, Transfer, Wake};
+use super::{Entry, Transfer, Wake};
+use crate::arrival_clock::ArrivalClock;
 use crate::batch::Receiver;
 use crate::clock;
-use crate::epoll::{Epoll, NO_EVENT};
+use crate::ready_set::{NO_EVENT, ReadySet};
 use crate::ring::{Consumer, Producer};
-use crate::timestamp::{ClockReading, Clocks};
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -30,6 +31,9 @@ const EVENTS: usize = 256;
 
 /// Orders of one shard between two looks: packets do not wait for more.
 const ORDERS: usize = 64;
+
+/// Looks between two readings of the processor time of the thread: under load, a sixteenth of a second.
+const BUSY_LOOKS: u64 = 64;
 
 /// Name of the bell among the watched sockets.
 const BELL: u64 = u64::MAX;
@@ -72,11 +76,12 @@ pub(super) struct MediaThread {
     links: Vec<ShardLink>,
     sessions: Sessions,
     ports: Ports,
+    lendings: Lendings,
     timers: Timers,
-    epoll: Epoll,
+    watched: ReadySet,
     /// Readable after the bell was rung.
     woken: UnixStream,
-    clocks: Clocks,
+    clock: ArrivalClock,
     pace: Pace,
     out: SessionOutput,
     random: Entropy,
@@ -86,32 +91,33 @@ pub(super) struct MediaThread {
 
 impl MediaThread {
     pub(super) fn new(
-        index: u16,
-        settings: &MediaSettings,
         entry: Arc<Entry>,
         links: Vec<ShardLink>,
+        ports: Ports,
         random: Entropy,
+        timeout: Option<Duration>,
         wake: Wake,
     ) -> io::Result<Self> {
-        let epoll = Epoll::new()?;
+        let watched = ReadySet::new()?;
         let (woken, waking) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
         waking.set_nonblocking(true)?;
-        epoll.add(woken.as_fd(), BELL)?;
+        watched.add(woken.as_fd(), BELL)?;
         entry.bell.set_waker(&Waker::from(Arc::new(WakePipe(waking))));
         Ok(Self {
             entry,
             links,
             sessions: Sessions::default(),
-            ports: Ports::new(index, settings),
+            ports,
+            lendings: Lendings::default(),
             timers: Timers::default(),
-            epoll,
+            watched,
             woken,
-            clocks: Clocks::default(),
+            clock: ArrivalClock::new(),
             pace: Pace::default(),
             out: SessionOutput::default(),
             random,
-            timeout: settings.timeout.map(|timeout| timeout.as_micros() as u64),
+            timeout: timeout.map(|timeout| timeout.as_micros() as u64),
             wake,
         })
     }
@@ -121,23 +127,37 @@ impl MediaThread {
         let mut events = vec![NO_EVENT; EVENTS];
         // One datagram of each ready socket in turn: a flood at one port delays the others by one datagram each.
         let mut receiver = Receiver::new(1, true);
+        self.entry.turns.begin(clock::micros());
+        self.entry.counters.threads.set(1);
         loop {
             if self.entry.stopping.load(Acquire) {
                 return;
             }
             self.take_orders();
+            self.lend();
             self.poll_sessions();
             self.pass_events();
+            self.entry.turns.end();
             let found = self.wait(&mut events);
-            let reading = self.clocks.read();
-            self.entry.counters.looks.one();
+            self.clock.read();
+            self.entry.turns.begin(self.clock.now());
+            self.note_look();
             for event in &events[..found] {
-                self.receive(event.u64, reading, &mut receiver);
+                self.receive(event.u64, &mut receiver);
             }
-            let next = self.pace.next_look(reading.now, found);
+            let next = self.pace.next_look(self.clock.now(), found);
             if let Some(next) = next.filter(|_| found < EVENTS) {
                 std::thread::sleep(Duration::from_micros(next.saturating_sub(clock::micros())));
             }
+        }
+    }
+
+    /// Counts a look at the sockets, and the processor time from time to time.
+    fn note_look(&self) {
+        let counters = &self.entry.counters;
+        counters.looks.one();
+        if counters.looks.value().is_multiple_of(BUSY_LOOKS) {
+            counters.busy.set(clock::processor_micros());
         }
     }
 
@@ -146,7 +166,9 @@ impl MediaThread {
         let bell = &self.entry.bell;
         bell.mark_asleep();
         // An order that came before the mark did not ring.
-        let has_work = self.entry.stopping.load(Acquire) || self.links.iter().any(ShardLink::has_work);
+        let has_work = self.entry.stopping.load(Acquire)
+            || !self.lendings.is_empty()
+            || self.links.iter().any(ShardLink::has_work);
         let timeout = match self.timers.next() {
             _ if has_work => 0,
             // Late by less than a millisecond, and never early.
@@ -154,13 +176,13 @@ impl MediaThread {
             None => -1,
         };
         // A signal ends the wait.
-        let found = self.epoll.wait(events, timeout).unwrap_or(0);
+        let found = self.watched.wait_events(events, timeout).unwrap_or(0);
         bell.mark_awake();
         found
     }
 
     /// Takes one datagram of a ready socket.
-    fn receive(&mut self, name: u64, reading: ClockReading, receiver: &mut Receiver) {
+    fn receive(&mut self, name: u64, receiver: &mut Receiver) {
         if name == BELL {
             while (&self.woken).read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
             return;
@@ -168,18 +190,18 @@ impl MediaThread {
         let (place, is_rtcp) = named(name);
         let Some(pair) = self.ports.at(place) else { return };
         match receiver.receive(pair.socket(is_rtcp).as_fd()) {
-            Ok(1..) => self.entry.counters.received.one(),
-            Ok(0) => return,
-            Err(error) => {
-                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
-                    self.entry.counters.receive_errors.one();
-                }
-                return;
+            Ok(1..) => {
+                let counters = &self.entry.counters;
+                counters.received.one();
+                counters.received_bytes.add(receiver.datagram(0).map_or(0, |datagram| datagram.bytes.len() as u64));
             }
+            // Nothing is left, or the next look tries again.
+            Ok(0) | Err(_) => return,
         }
         let Some(BoundLeg { session, stream, side }) = pair.leg else { return };
         let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return };
-        let now = reading.time_of(datagram.ancillary.stamp);
+        self.clock.advance();
+        let now = self.clock.arrival(datagram.ancillary.stamp);
         let shard = slot.shard;
         slot.session.packet(now, LegPort { stream, side, is_rtcp }, datagram.source, datagram.bytes, &mut self.out);
         self.send(shard);
@@ -192,11 +214,15 @@ impl MediaThread {
             let pair = self.ports.place(packet.ports).and_then(|place| self.ports.at(place));
             let bytes = &self.out.bytes[packet.start..packet.end];
             match pair.map(|pair| pair.socket(packet.is_rtcp_port).send_to(bytes, packet.to)) {
-                Some(Ok(_)) => counters.sent.one(),
+                Some(Ok(length)) => {
+                    counters.sent.one();
+                    counters.sent_bytes.add(length as u64);
+                }
                 // Media cannot wait, and a lost packet is a lost packet.
                 Some(Err(_)) | None => counters.unsent.one(),
             }
         }
+        counters.add_dropped(&self.out.dropped);
         if !self.out.events.is_empty() {
             self.links[shard].waiting.extend(self.out.events.drain(..));
         }
@@ -227,14 +253,28 @@ impl MediaThread {
             SessionOrder::Set { key, streams } => self.set(shard, key, streams),
             SessionOrder::Report { key } => self.report(shard, key),
             SessionOrder::Close { key } => self.close(shard, key),
-            SessionOrder::Lend { shard: borrower, pairs } => {
-                let ports = self.ports.lend(usize::from(pairs));
-                self.links[shard].waiting.push_back(SessionEvent::Lent { shard: borrower, ports });
-            }
+            SessionOrder::Lend { shard: borrower, pairs } => self.lendings.add(shard, borrower, pairs),
             SessionOrder::Return(ports) => ports.into_iter().for_each(|ports| self.ports.close(ports)),
         }
         self.entry.counters.sessions.set(self.sessions.len() as u64);
-        self.entry.counters.pairs.set(self.ports.len() as u64);
+        self.show_ports();
+    }
+
+    fn show_ports(&self) {
+        let used = self.ports.used();
+        self.entry.counters.used.set(used as u64);
+        self.entry.counters.lent.set((self.ports.len() - used) as u64);
+    }
+
+    /// Binds some of the ports for which shards have asked.
+    fn lend(&mut self) {
+        if self.lendings.is_empty() {
+            return;
+        }
+        if let Some((shard, event)) = self.lendings.step(&mut self.ports) {
+            self.links[shard].waiting.push_back(event);
+        }
+        self.show_ports();
     }
 
     /// Opens or changes a session.
@@ -264,11 +304,11 @@ impl MediaThread {
             self.timers.add(at, number);
         }
         for place in before.into_iter().filter(|place| legs.iter().all(|(kept, ..)| kept != place)) {
-            self.ports.detach(place, number, &self.epoll);
+            self.ports.detach(place, number, &self.watched);
         }
         for (place, stream, side) in legs {
             let leg = BoundLeg { session: number, stream, side };
-            if let Err(error) = self.ports.attach(place, leg, &self.epoll) {
+            if let Err(error) = self.ports.attach(place, leg, &self.watched) {
                 tracing::warn!(%error, "ports of media not watched");
             }
         }
@@ -302,13 +342,23 @@ impl MediaThread {
         match self.sessions.remove(key) {
             Some((number, slot)) => {
                 slot.session.close(moment(), &mut self.out);
+                self.count_unheard();
                 self.send(shard);
                 for place in slot.places {
-                    self.ports.detach(place, number, &self.epoll);
+                    self.ports.detach(place, number, &self.watched);
                 }
             }
             // The shard waits for the event all the same.
             None => self.links[shard].waiting.push_back(SessionEvent::Closed { key, streams: Vec::new() }),
+        }
+    }
+
+    /// Counts the peers of a session that ends from which nothing came.
+    fn count_unheard(&self) {
+        for event in &self.out.events {
+            let SessionEvent::Closed { streams, .. } = event else { continue };
+            let reports = streams.iter().flat_map(|(near, far)| std::iter::once(near).chain(far));
+            self.entry.counters.unheard.add(reports.filter(|report| report.is_silent()).count() as u64);
         }
     }
 

@@ -87,7 +87,7 @@ impl Engine {
             ..Invite::new(&far_request.from, &far_request.to, Target::LOOPBACK, b"")
         };
         let call = bridge::BridgedCall { near, invite: &invite, far, near_media, far_media };
-        let nat = self.nat_source();
+        let source = self.source_of_description();
         let Self { stack, bridges, .. } = self;
         let pair = stack.with_agent(now, out, |agent, round| {
             agent.set_capabilities(near, capabilities.clone());
@@ -98,7 +98,7 @@ impl Engine {
             BridgedCall {
                 far_call_id,
                 key: None,
-                near: BridgedLeg { nat, ..BridgedLeg::default() },
+                near: BridgedLeg { source, ..BridgedLeg::default() },
                 far: BridgedLeg::default(),
                 is_answered: false,
                 ended: None,
@@ -159,18 +159,16 @@ fn leg_media(random: u64, policy: Arc<LegPolicy>, places: Vec<LocalStream>) -> O
 /// Returns for each stream of an offer the position of its ports among `ports` pairs: the streams that the policy may admit get them in order. Others
 /// are refused, and have any. Positions of later streams follow.
 fn near_places(offer: Option<&[u8]>, policy: &LegPolicy, ports: usize) -> Vec<u8> {
-    let is_admitted = |kind: &[u8]| {
-        let is_listed = policy.media_types.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(kind));
-        is_listed || kind.eq_ignore_ascii_case(b"audio")
-    };
+    let is_listed = |kind: &[u8]| policy.media_types.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(kind));
     let mut free = 0..ports as u8;
     let mut places = Vec::new();
     if let Some(offer) = offer.and_then(|offer| Sdp::parse(offer).ok()) {
         for section in offer.all_media().take(MAX_STREAMS) {
+            let is_plain =
+                |protocol: &[u8]| [&b"RTP/AVP"[..], b"RTP/AVPF"].iter().any(|name| protocol.eq_ignore_ascii_case(name));
             let has_ports = section.media().is_some_and(|media| {
-                let is_plain =
-                    [&b"RTP/AVP"[..], b"RTP/AVPF"].iter().any(|name| media.protocol.eq_ignore_ascii_case(name));
-                media.port != 0 && is_plain && is_admitted(media.kind)
+                let is_audio = media.kind.eq_ignore_ascii_case(b"audio");
+                media.port != 0 && if is_audio { is_plain(media.protocol) } else { is_listed(media.kind) }
             });
             places.push(has_ports.then(|| free.next()).flatten().unwrap_or(0));
         }

@@ -1,46 +1,60 @@
 //! Media session of a bridged call: streams between its two peers, and the sources of peers behind NAT.
 
-use super::BridgedCall;
+use super::{BridgedCall, BridgedLeg, DescriptionSource};
 use crate::engine::{Effect, Engine};
 use crate::media_sessions::stream_peer;
+use crate::policy::Policy;
 use std::net::IpAddr;
 use strowger_core::b2bua::bridge::{PairKey, Side};
-use strowger_core::b2bua::negotiation::{BridgedStream, StreamTransport};
+use strowger_core::b2bua::negotiation::{AgreedStream, BridgedStream, StreamTransport};
 use strowger_core::user_agent::{CallKey, Event};
-use strowger_media::session::{StreamKind, StreamOrder};
+use strowger_media::session::{PortPair, StreamKind, StreamOrder, StreamPeer};
 use strowger_message::{Index, Limits, Message, Name, Uri};
 
 impl BridgedCall {
     /// Returns the order that opens or changes the session; `None` after its end.
-    fn order(&mut self) -> Option<Effect> {
-        let streams = self.streams.iter().enumerate().map(|(place, stream)| self.stream_order(place, stream.as_ref()?));
-        let streams = streams.collect();
+    fn order(&mut self, policy: &Policy) -> Option<Effect> {
+        let order =
+            |(place, stream): (usize, &Option<BridgedStream>)| self.stream_order(policy, place, stream.as_ref()?);
+        let streams = self.streams.iter().enumerate().map(order).collect();
         self.session.set(streams)
     }
 
-    /// Returns the order about a stream; `None` for one whose packets are not carried.
-    fn stream_order(&self, place: usize, stream: &BridgedStream) -> Option<StreamOrder> {
+    /// Returns the order about a stream.
+    fn stream_order(&self, policy: &Policy, place: usize, stream: &BridgedStream) -> Option<StreamOrder> {
         let BridgedStream { near, far, far_place } = stream;
-        if near.transport != StreamTransport::Rtp {
-            return None;
-        }
+        let kind = match near.transport {
+            StreamTransport::Rtp => StreamKind::Relay,
+            StreamTransport::Datagram => StreamKind::Unread,
+        };
         let ports = &self.session.ports;
         let near_port = self.near_places.get(place).map_or(place, |position| usize::from(*position));
         let (near_port, far_port) = (*ports.near.get(near_port)?, *ports.far.get(*far_place)?);
-        Some(StreamOrder {
-            kind: StreamKind::Relay,
-            near: stream_peer(near_port, near.clone(), self.near.nat),
-            far: Some(stream_peer(far_port, far.clone(), self.far.nat)),
-        })
+        let far = self.far.peer(policy, far_port, far);
+        Some(StreamOrder { kind, near: self.near.peer(policy, near_port, near), far: Some(far) })
+    }
+}
+
+impl BridgedLeg {
+    /// Returns the peer of a stream.
+    fn peer(&self, policy: &Policy, ports: PortPair, stream: &AgreedStream) -> StreamPeer {
+        let nat = self.source.filter(|source| source.is_translated).map(|source| source.address);
+        let peer = stream_peer(ports, stream.clone(), nat);
+        let may_send_first = self.source.zip(peer.rtp).is_some_and(|(source, rtp)| {
+            let scope = policy.router.identity().machine().scope_of_sender(source.address);
+            policy.may_send_media(scope, source.address, rtp)
+        });
+        StreamPeer { may_send_first, ..peer }
     }
 }
 
 impl Engine {
     /// Takes the streams of a pair over, as both sides have agreed on them.
     pub(super) fn session_changed(&mut self, pair: PairKey, streams: Vec<Option<BridgedStream>>) {
-        let Some(call) = self.bridges.calls.get_mut(&pair) else { return };
+        let Self { bridges, policy, effects, .. } = self;
+        let Some(call) = bridges.calls.get_mut(&pair) else { return };
         call.streams = streams;
-        self.effects.extend(call.order());
+        effects.extend(call.order(policy));
     }
 
     /// Ends the media of a call at the first BYE, not at its response (RFC 3261 section 15.1.1).
@@ -62,30 +76,31 @@ impl Engine {
                 | Event::Offered { .. }
                 | Event::Changed { .. }
         );
-        let Some(nat) = is_description.then(|| self.described_nat()).flatten() else { return };
-        let Some(call) = self.bridges.calls.get_mut(&pair) else { return };
-        let before = std::mem::replace(&mut call.leg_mut(side).nat, nat);
-        if before != nat && !call.streams.is_empty() {
-            self.effects.extend(call.order());
+        let Some(source) = is_description.then(|| self.source_of_description()).flatten() else { return };
+        let Self { bridges, policy, effects, .. } = self;
+        let Some(call) = bridges.calls.get_mut(&pair) else { return };
+        let before = call.leg_mut(side).source.replace(source);
+        if before != Some(source) && !call.streams.is_empty() {
+            effects.extend(call.order(policy));
         }
     }
 
-    /// Returns the source of the last message of the user agent if its sender is behind NAT, and else `None` in place of the source; `None` if the
-    /// message has no description.
-    fn described_nat(&self) -> Option<Option<IpAddr>> {
-        let bytes = self.stack.agent.message();
+    /// Returns the source of the last message of the user agent; `None` if it has no description, or its sender is unknown.
+    pub(super) fn source_of_description(&self) -> Option<DescriptionSource> {
+        let agent = &self.stack.agent;
         let mut index = Index::new();
-        index.parse(bytes, &Limits::UNLIMITED).ok()?;
-        let message = Message::new(bytes, &index);
-        if message.body().is_empty() {
+        index.parse(agent.message(), &Limits::UNLIMITED).ok()?;
+        let message = Message::new(agent.message(), &index);
+        let address = agent.arrival()?.remote.ip().to_canonical();
+        if message.body().is_empty() || address.is_unspecified() {
             return None;
         }
         let is_far_response = !message.is_request() && !self.far_legs.source().is_loopback();
-        if message.is_request() || is_far_response {
-            return Some(self.nat_source());
-        }
-        let source = self.calls.responded().map(|source| source.ip().to_canonical());
-        Some(source.filter(|source| !source.is_unspecified() && is_translated(&message, *source)))
+        let is_translated = match message.is_request() || is_far_response {
+            true => self.nat_source().is_some(),
+            false => is_translated(&message, address),
+        };
+        Some(DescriptionSource { address, is_translated })
     }
 
     /// Tells whether a call of the user agent belongs to a pair, and to which leg of it.

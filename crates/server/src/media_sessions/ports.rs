@@ -4,14 +4,14 @@ use super::SessionPorts;
 use std::collections::VecDeque;
 use strowger_media::session::{PortPair, SessionOrder};
 
-/// Largest number of pairs that a shard asks for, or gives back, at once.
-const BLOCK: usize = 32;
+/// Largest stock: lending takes a message to the media thread and back, in which a burst of 200 calls with two pairs each may come.
+const LARGEST_BLOCK: usize = 420;
 
-/// Smallest number: lending takes a message to the media thread and back, in which further calls may come.
+/// Smallest stock.
 const SMALLEST_BLOCK: usize = 4;
 
-/// Largest number of free pairs of a family of addresses below which the shard asks for more.
-const FEW: usize = 8;
+/// Largest number of pairs that are given back at once: closing them holds the media thread up.
+const GIVEN_BACK: usize = 32;
 
 /// Free ports of a shard.
 #[derive(Debug, Default)]
@@ -19,25 +19,33 @@ pub(crate) struct MediaPorts {
     /// Pairs in the order of their return, so that a pair rests before its next call: late packets of the last call reach
     /// no call.
     free: VecDeque<PortPair>,
+    /// Media thread for new sessions.
+    thread: u16,
     /// Set while an order for more is open.
     has_asked: bool,
 }
 
-/// Block of ports for which a shard asks: small if there are few ports, because a port that one shard has is no port for
-/// the others.
+/// Stock of free pairs of a family of addresses: a shard with less asks for as many again, so that one answer fills the stock after a burst that
+/// has emptied it. The stocks of all shards together are at most an eighth of the pairs, because a pair that one shard has is no pair for the
+/// others; with what a shard gets above its stock, it is a quarter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block(usize);
 
 impl Block {
-    /// Returns the block for this number of pairs and of shards.
+    /// Returns the stock for this number of pairs and of shards.
     pub(super) fn of(pairs: usize, shards: usize) -> Self {
-        Self((pairs / (4 * shards.max(1))).clamp(SMALLEST_BLOCK, BLOCK))
+        Self((pairs / (8 * shards.max(1))).clamp(SMALLEST_BLOCK, LARGEST_BLOCK))
     }
 }
 
 impl MediaPorts {
-    /// Returns the order for more ports if few of a family of addresses are free, or the order that gives some of many
-    /// back. `families`: tell whether the media address at a place of the configuration is one of theirs.
+    /// Sets the media thread for new sessions: the least busy one.
+    pub(super) fn prefer(&mut self, thread: u16) {
+        self.thread = thread;
+    }
+
+    /// Returns the order for more ports of the thread for new sessions if the stock of a family of addresses is not full, or the
+    /// order that gives some of many back. `families`: tell whether the media address at a place of the configuration is one of theirs.
     pub(super) fn balance(
         &mut self,
         shard: usize,
@@ -45,14 +53,28 @@ impl MediaPorts {
         families: &[&dyn Fn(u16) -> bool],
     ) -> Option<SessionOrder> {
         if self.free.len() > 3 * block * families.len() {
-            return Some(SessionOrder::Return(self.free.drain(..block).collect()));
+            return Some(SessionOrder::Return(self.surplus(block.min(GIVEN_BACK))));
         }
         let is_few = |is_of: &&dyn Fn(u16) -> bool| {
-            self.free.iter().filter(|ports| is_of(ports.address)).take(FEW).count() < block.min(FEW)
+            let is_meant = |ports: &&PortPair| ports.thread == self.thread && is_of(ports.address);
+            self.free.iter().filter(is_meant).take(block).count() < block
         };
         let asks = !self.has_asked && families.iter().any(is_few);
         self.has_asked |= asks;
         asks.then_some(SessionOrder::Lend { shard: shard as u16, pairs: block as u16 })
+    }
+
+    /// Removes so many free pairs, those of other media threads first.
+    fn surplus(&mut self, most: usize) -> Vec<PortPair> {
+        let mut surplus = Vec::with_capacity(most);
+        self.free.retain(|ports| {
+            let goes = ports.thread != self.thread && surplus.len() < most;
+            surplus.extend(goes.then_some(*ports));
+            !goes
+        });
+        let rest = (most - surplus.len()).min(self.free.len());
+        surplus.extend(self.free.drain(..rest));
+        surplus
     }
 
     /// Adds lent ports; none if no port is free in the process.
@@ -66,21 +88,24 @@ impl MediaPorts {
         self.free.push_back(ports);
     }
 
-    /// Takes a free pair. `fits`: tells whether the media address at this place of the configuration can be used.
+    /// Takes a free pair, if possible of the thread for new sessions. `fits`: tells whether the media address at this place of the configuration can
+    /// be used.
     pub(crate) fn take(&mut self, fits: impl Fn(u16) -> bool) -> Option<PortPair> {
-        let place = self.free.iter().position(|ports| fits(ports.address))?;
+        let is_preferred = |ports: &PortPair| ports.thread == self.thread && fits(ports.address);
+        let preferred = self.free.iter().position(is_preferred);
+        let place = preferred.or_else(|| self.free.iter().position(|ports| fits(ports.address)))?;
         self.free.remove(place)
     }
 
-    /// Takes this number of free pairs for each leg of a bridged call, all of one media thread. `near` and `far`: tell whether the media
-    /// address at this place of the configuration can be used for the leg.
+    /// Takes this number of free pairs for each leg of a bridged call, all of one media thread, if possible of that for new sessions. `near` and
+    /// `far`: tell whether the media address at this place of the configuration can be used for the leg.
     pub(crate) fn take_legs(
         &mut self,
         streams: usize,
         near: impl Fn(u16) -> bool,
         far: impl Fn(u16) -> bool,
     ) -> Option<SessionPorts> {
-        let mut threads: Vec<u16> = Vec::new();
+        let mut threads = vec![self.thread];
         for ports in &self.free {
             if !threads.contains(&ports.thread) {
                 threads.push(ports.thread);
@@ -116,8 +141,8 @@ mod tests {
     #[test]
     fn a_shard_asks_once_and_in_time() {
         let mut ports = MediaPorts::default();
-        let balance = |ports: &mut MediaPorts| ports.balance(3, Block::of(8_192, 4), &[&|_| true]);
-        let asked = Some(SessionOrder::Lend { shard: 3, pairs: 32 });
+        let balance = |ports: &mut MediaPorts| ports.balance(3, Block::of(256, 4), &[&|_| true]);
+        let asked = Some(SessionOrder::Lend { shard: 3, pairs: 8 });
         assert_eq!([balance(&mut ports), balance(&mut ports)], [asked.clone(), None]);
         ports.lent(pairs(9));
         assert_eq!(balance(&mut ports), None);
@@ -131,15 +156,38 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_of_bridged_calls_finds_ports_before_any_answer() {
+        let mut ports = MediaPorts::default();
+        let block = Block::of(8_192, 2);
+        for _ in 0..2 {
+            // Between two bursts there is one answer.
+            let Some(SessionOrder::Lend { pairs: wanted, .. }) = ports.balance(0, block, &[&|_| true]) else {
+                panic!("the stock is not full")
+            };
+            ports.lent(pairs(wanted));
+            let mut questions = 0;
+            for call in 0..200 {
+                questions += usize::from(ports.balance(0, block, &[&|_| true]).is_some());
+                assert!(ports.take(|_| true).is_some() && ports.take(|_| true).is_some(), "call {call}");
+            }
+            assert_eq!(questions, 1);
+            ports.lent(Vec::new());
+        }
+    }
+
+    #[test]
     fn a_pair_rests_before_its_next_call_and_a_surplus_goes_back() {
         let mut ports = MediaPorts::default();
         ports.lent(pairs(2));
         let first = ports.take(|_| true).expect("two are free");
         ports.put_back(first);
         assert_ne!(ports.take(|_| true), Some(first));
-        ports.lent(pairs(97));
-        let block = Block::of(8_192, 4);
-        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("98 are free") };
+        let block = Block::of(8_192, 16);
+        assert_eq!(block.0, 64);
+        ports.lent(pairs(3 * 64 + 32));
+        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("225 are free") };
+        assert_eq!(back.len(), 32);
+        let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("193 are free") };
         assert_eq!((back.len(), ports.balance(0, block, &[&|_| true])), (32, None));
     }
 
@@ -161,7 +209,7 @@ mod tests {
     fn a_shard_asks_if_one_family_has_few() {
         let mut ports = MediaPorts::default();
         let balance = |ports: &mut MediaPorts| {
-            ports.balance(0, Block::of(8_192, 1), &[&|address| address == 0, &|address| address == 1])
+            ports.balance(0, Block::of(64, 1), &[&|address| address == 0, &|address| address == 1])
         };
         ports.lent(pairs(32));
         for _ in 0..8 {
@@ -170,7 +218,29 @@ mod tests {
         }
         assert_eq!(balance(&mut ports), None);
         assert!(ports.take(|address| address == 1).is_some());
-        assert_eq!(balance(&mut ports), Some(SessionOrder::Lend { shard: 0, pairs: 32 }));
+        assert_eq!(balance(&mut ports), Some(SessionOrder::Lend { shard: 0, pairs: 8 }));
+    }
+
+    #[test]
+    fn free_ports_follow_the_thread_for_new_sessions() {
+        let mut ports = MediaPorts::default();
+        let block = Block::of(256, 4);
+        let balance = |ports: &mut MediaPorts| ports.balance(0, block, &[&|_| true]);
+        let of_second = |count: u16| {
+            (0..count).map(|n| PortPair { thread: 1, address: 0, rtp: 30_000 + 2 * n }).collect::<Vec<_>>()
+        };
+        ports.lent(pairs(16));
+        assert_eq!(balance(&mut ports), None);
+        ports.prefer(1);
+        assert_eq!(balance(&mut ports), Some(SessionOrder::Lend { shard: 0, pairs: 8 }));
+        // Until its ports are lent, those of the other thread serve.
+        assert_eq!(ports.take(|_| true).map(|pair| pair.thread), Some(0));
+        ports.lent(of_second(11));
+        assert_eq!(
+            (ports.take(|_| true).map(|pair| pair.thread), balance(&mut ports)),
+            (Some(1), Some(SessionOrder::Return(pairs(9)[1..].to_vec())))
+        );
+        assert_eq!((balance(&mut ports), ports.free.len()), (None, 17));
     }
 
     #[test]
@@ -182,6 +252,7 @@ mod tests {
         ports.lent(pairs(13));
         let Some(SessionOrder::Return(back)) = ports.balance(0, block, &[&|_| true]) else { panic!("13 are free") };
         assert_eq!((back.len(), ports.balance(0, block, &[&|_| true])), (4, None));
-        assert_eq!([Block::of(0, 0).0, Block::of(1, 64).0, Block::of(8_192, 4).0], [4, 4, 32]);
+        let blocks = [(0, 0), (1, 64), (8_192, 1), (8_192, 4), (8_192, 16), (60_000, 1)];
+        assert_eq!(blocks.map(|(pairs, shards)| Block::of(pairs, shards).0), [4, 4, 420, 256, 64, 420]);
     }
 }

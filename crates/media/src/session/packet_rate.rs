@@ -1,21 +1,23 @@
-//! Rate limit of an echo.
+//! Rate limit of packets that nobody has asked for.
 
-/// Time in which an echo earns one packet, in microseconds: 250 packets in a second, those of a stream with 5 ms in a packet.
+/// Time in which one packet is earned, in microseconds: 250 packets in a second, those of a stream with 5 ms in a packet.
 const INTERVAL: u64 = 4_000;
 
 /// Packets that may come at once, after a delay in the network.
 const BURST: u64 = 100;
 
-/// Rate of the packets that an echo sends back. Two echoes that have each other as peer send each packet to and fro: with a limit they lose it,
-/// unless it takes longer than a packet of a call.
+/// Rate of the packets that an echo sends back, or that go to a host from which none has come.
+///
+/// Two echoes that have each other as peer send each packet to and fro: with a limit they lose it, unless it takes longer than a packet of a
+/// call. A description may name a host that has not asked for media: with a limit no call floods it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct EchoRate {
+pub(super) struct PacketRate {
     /// Time until which the earlier packets use up the rate, in microseconds.
     used_until: u64,
 }
 
-impl EchoRate {
-    /// Tells whether a packet may go back at `now`, in microseconds, and counts it.
+impl PacketRate {
+    /// Tells whether a packet may leave at `now`, in microseconds, and counts it.
     pub(super) fn admits(&mut self, now: u64) -> bool {
         let from = self.used_until.max(now);
         let is_admitted = from - now < BURST * INTERVAL;
@@ -32,7 +34,7 @@ mod tests {
 
     #[test]
     fn calls_are_below_the_rate_and_floods_above() {
-        let mut rate = EchoRate::default();
+        let mut rate = PacketRate::default();
         // Packets of 5 ms, then a pause of 200 ms whose packets come at once.
         assert!((0..1_000).all(|place| rate.admits(place * 5_000)));
         assert!((0..40).all(|_| rate.admits(5_200_000)));
