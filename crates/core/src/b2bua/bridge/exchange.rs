@@ -228,8 +228,10 @@ impl Pair {
                 }
                 self.send_answer(cx, from, reply, &answer);
             }
-            // The ACK had no answer.
-            Err(_) if reply == Reply::Acknowledge && self.has_agreed(from) => self.acknowledge_unchanged(cx, from),
+            // The ACK had no answer; a new party has agreed nothing that could go on.
+            Err(_) if reply == Reply::Acknowledge && self.has_agreed(from) && self.has_agreed(from.other()) => {
+                self.acknowledge_unchanged(cx, from);
+            }
             Err(_) => self.refuse(cx, from, reply, 500, b""),
         }
     }

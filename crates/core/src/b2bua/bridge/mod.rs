@@ -47,7 +47,7 @@
 //! | re-INVITE without offer | up | re-INVITE without offer; the offer goes into the 200, the answer into the ACK |
 //! | change while a change of either side is open | any | 491 |
 //! | change | 491 | 491 |
-//! | change | 405 or 501 to our UPDATE | the same offer in a re-INVITE, if the call is up, and no UPDATE to this side any more; else 500 with Retry-After |
+//! | change | 405 or 501 to our UPDATE | re-INVITE with the same offer, and no UPDATE from now on; 500 with Retry-After if not up |
 //! | offer of the bridge's own | 491 | the same offer once more after the wait of RFC 3261 section 14.1 |
 //! | CANCEL of a re-INVITE | any | 487; CANCEL; if its 2xx crosses the CANCEL, an offer repeats the agreed description |
 //! | offer that moves a stream to the other IP family | any | 488 with Warning 301, unless the stream has a place of this family here |
@@ -66,15 +66,15 @@
 //! | event | outcome |
 //! |---|---|
 //! | REFER | REFER to the other side, whose final response goes back; that side makes its new call by itself |
-//! | the same, Replaces in its Refer-To names a dialog of another pair | Refer-To names the dialog of the other leg of that pair, as its party knows it; 481 if that leg is not up |
+//! | the same, Replaces names a dialog of another pair | the dialog of the other leg of that pair in its place; 481 if it is not up |
 //! | the same, Replaces names any other dialog | unchanged: the dialog is one that this bridge does not have |
 //! | REFER for this call itself, or for a method other than INVITE | 403 |
 //! | REFER without Refer-To, with several, or with one that cannot be read | 400 |
 //! | NOTIFY of the side that was referred | NOTIFY with the id of the transferor's REFER; of a fragment the status alone |
 //! | any other NOTIFY | 481 |
-//! | BYE of the transferor after the 2xx to its REFER | the other side stays up until the outcome, for [`BridgeSettings::ringing`] at most; its NOTIFYs get 200; then BYE |
-//! | BYE of a party whose dialog such a REFER names | the other side stays up until the new party comes, likewise |
-//! | INVITE with Replaces of a dialog of a pair, also as its other party knows the dialog ([`Bridge::replaced`]) | re-INVITE of the remaining side; its answer in a 200; then BYE to the party that is replaced |
+//! | BYE of the transferor after the 2xx to its REFER | BYE after the outcome, or after [`BridgeSettings::ringing`]; NOTIFYs get 200 |
+//! | BYE of a party whose dialog such a REFER names | BYE if no new party comes in this time |
+//! | INVITE with Replaces, [`Bridge::replaced`] | re-INVITE to the other side of the pair; its answer in a 200; BYE to the old party |
 //! | the same, refused by the remaining side | the same status, 500 for 491; the pair is as before |
 //! | the same, cancelled by the new party | CANCEL of the re-INVITE; the pair is as before |
 //! | INVITE with Replaces that matches no confirmed dialog | 481 |

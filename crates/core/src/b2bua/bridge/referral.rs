@@ -105,3 +105,26 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dialog_in_a_uri_is_escaped() {
+        let name = DialogName { call_id: b"1@h".to_vec(), local_tag: b"t".to_vec(), remote_tag: b"f".to_vec() };
+        for (uri, is_early_only, expected) in [
+            ("sip:a@b", false, "<sip:a@b?Replaces=1%40h%3Bto-tag%3Dt%3Bfrom-tag%3Df>"),
+            (
+                "sips:a@b:5;x=1?Subject=c%20d&replace%73=old",
+                true,
+                "<sips:a@b:5;x=1?Subject=c%20d&Replaces=1%40h%3Bto-tag%3Dt%3Bfrom-tag%3Df%3Bearly-only>",
+            ),
+        ] {
+            let Ok(Uri::Sip(uri)) = Uri::parse(uri.as_bytes()) else { panic!("{uri}") };
+            let mut out = Vec::new();
+            write_uri(&uri, &name, is_early_only, &mut out);
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
+    }
+}

@@ -200,3 +200,38 @@ impl Pair {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes() {
+        for (event, state, body, expected) in [
+            (
+                "refer",
+                "active;expires=60",
+                "SIP/2.0 100 Trying\r\n",
+                Some((None, "active;expires=60", Some(100), false)),
+            ),
+            ("Refer;id=7", "terminated;reason=noresource;x=10.0.0.1", "SIP/2.0 486 No\r\n", {
+                Some((Some(Some(7)), "terminated;reason=noresource", Some(486), true))
+            }),
+            ("refer;id=x", "active", "SIP/2.0 9", Some((Some(None), "active", None, false))),
+            ("refer", "active", "SIP/2.0 200", Some((None, "active", Some(200), true))),
+            ("dialog", "active", "", None),
+            ("refer", "active;expires=x", "", None),
+        ] {
+            let length = body.len();
+            let text = format!(
+                "NOTIFY sip:a SIP/2.0\r\nEvent: {event}\r\nSubscription-State: {state}\r\nContent-Length: {length}\r\n\r\n{body}"
+            );
+            let outcome = Outcome::read(text.as_bytes());
+            let found = outcome.as_ref().map(|outcome| {
+                let state = std::str::from_utf8(&outcome.state).expect("text");
+                (outcome.id, state, outcome.status, outcome.is_final())
+            });
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+}

@@ -122,7 +122,8 @@ fn a_pair_that_ends() {
 #[test]
 fn a_wait_goes_on_by_another_clock() {
     let mut b2b = Bridged::new();
-    let (near, _) = b2b.calling(&sdp(NEAR, 1, "0", "sendrecv"));
+    let (near, far) = b2b.calling(&sdp(NEAR, 1, "0", "sendrecv"));
+    b2b.net.with(FAR, |agent, round| agent.ring(round, far, 180, b""));
     b2b.run(10_000);
     let deadline = b2b.bridge.borrow_mut().deadline().expect("the far call has an end");
     let left = deadline - b2b.net.now.mono;

@@ -17,6 +17,8 @@ pub(crate) use crate::user_agent::rig::{Heard, Net, quiet, respond, with_body};
 pub(crate) const NEAR: usize = 0;
 pub(crate) const BRIDGE: usize = 1;
 pub(crate) const FAR: usize = 2;
+/// Number of a further phone, in tests with four of them.
+pub(crate) const THIRD: usize = 3;
 
 /// Number of an address without a phone.
 pub(crate) const NO_PHONE: usize = 8;

@@ -8,9 +8,6 @@ use strowger_core::user_agent::{CallKey, DialogName, Ending, Event, Invite, User
 use strowger_message::Method;
 use strowger_message::uri::sip::unescaped;
 
-/// Number of a phone that the near phone calls too.
-const THIRD: usize = 3;
-
 /// Returns a bridge with three phones that answer nothing by themselves.
 fn parties() -> Bridged {
     let phone = || UserAgentSettings { other_methods: true, ..UserAgentSettings::default() };
