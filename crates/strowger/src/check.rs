@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use strowger_config::{Config, Fault, Report, Source, reference};
-use strowger_node::preflight;
+use strowger_node::{MediaCapacity, preflight};
 
 use crate::cli::CheckArguments;
 use crate::configuration::Choice;
@@ -73,11 +73,20 @@ pub(crate) fn verdict(config: &Config, warnings: usize) -> String {
         0 => String::new(),
         number => format!(", {}", count(number, "warning")),
     };
-    let media = match config.media.calls() {
-        0 => String::new(),
-        calls => format!("; media ports for {}", count(calls, "call")),
-    };
+    let media = media(config).map_or_else(String::new, |media| format!("; media {media}"));
     format!("can be used{warnings}; {} for {domains}{media}", listeners.join(", "))
+}
+
+/// Says how many calls with one audio stream the ports of media and the descriptors carry; `None` if this server has no media. A bridged call takes
+/// twice as many as one that the server answers.
+pub(crate) fn media(config: &Config) -> Option<String> {
+    let capacity = MediaCapacity::here(config);
+    let MediaCapacity { ports, descriptors, wanted_limit } = capacity;
+    let cure = match capacity.is_enough() {
+        true => String::new(),
+        false => format!(": for all ports raise the limit of descriptors (LimitNOFILE, ulimit -n) to {wanted_limit}"),
+    };
+    (ports > 0).then(|| format!("ports for {}, descriptors for {descriptors}{cure}", count(ports, "call")))
 }
 
 fn count(number: usize, thing: &str) -> String {
