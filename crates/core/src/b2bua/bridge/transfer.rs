@@ -214,9 +214,12 @@ mod tests {
                 "SIP/2.0 100 Trying\r\n",
                 Some((None, "active;expires=60", Some(100), false)),
             ),
-            ("Refer;id=7", "terminated;reason=noresource;x=10.0.0.1", "SIP/2.0 486 No\r\n", {
-                Some((Some(Some(7)), "terminated;reason=noresource", Some(486), true))
-            }),
+            (
+                "Refer;id=7",
+                "terminated;reason=noresource;x=10.0.0.1",
+                "SIP/2.0 486 No\r\n",
+                Some((Some(Some(7)), "terminated;reason=noresource", Some(486), true)),
+            ),
             ("refer;id=x", "active", "SIP/2.0 9", Some((Some(None), "active", None, false))),
             ("refer", "active", "SIP/2.0 200", Some((None, "active", Some(200), true))),
             ("dialog", "active", "", None),
