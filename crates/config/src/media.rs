@@ -107,11 +107,6 @@ impl Media {
     pub fn calls(&self) -> usize {
         self.addresses.len() * self.ports.pairs()
     }
-
-    /// Returns the number of bridged calls that the ports carry: each takes this number of pairs on each side, at least 1.
-    pub fn bridged_calls(&self, streams: usize) -> usize {
-        self.calls() / (2 * streams.max(1))
-    }
 }
 
 #[cfg(test)]
@@ -146,6 +141,6 @@ mod tests {
         }
         let media =
             Media { addresses: vec![MediaAddress::from_text("192.0.2.1").expect("one"); 2], ..Media::default() };
-        assert_eq!((media.calls(), media.bridged_calls(1), media.bridged_calls(2)), (16_384, 8_192, 4_096));
+        assert_eq!(media.calls(), 16_384);
     }
 }

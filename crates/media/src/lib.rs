@@ -66,6 +66,7 @@
 //! | R, MOS (ITU-T G.107); codec of a stream | `quality.rs`, `SpeechQuality`, `EncodingCounts` |
 //! | who may send, symmetric RTP, NAT (RFC 4961, RFC 7362) | `session/latch.rs`, `Latch` |
 //! | relay, echo, hold, silence | `session/mod.rs`, `packet`, `silence_ends` |
+//! | picture loss, full intra request, NACK (RFC 4585, RFC 5104) | `session/feedback.rs`, `carry_over` |
 //! | fax and other datagrams | `session/leg.rs`, `receive_unread`, `forward` |
 //! | rate of an echo, and of packets to a host that has sent none | `session/packet_rate.rs`, `PacketRate` |
 //! | packets to a host before one has come from there | `session/leg.rs`, `admit` |

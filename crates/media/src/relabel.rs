@@ -48,6 +48,12 @@ impl Relabel {
         self.source
     }
 
+    /// Returns the SSRC of the current source, and the sequence number that it gave to the packet with this one towards the peer; `None` before the
+    /// first packet of a source.
+    pub fn original(&self, sequence: u16) -> Option<(u32, u16)> {
+        self.from.map(|from| (from.source, sequence.wrapping_sub(from.sequence)))
+    }
+
     /// Returns the ticks of the timestamps in a second.
     pub const fn clock_rate(&self) -> u32 {
         self.clock_rate

@@ -74,6 +74,7 @@
 //! |---|---|
 //! | type of a server; graceful shutdown | `server.rs`, `Server`, `drain`; `program.rs`, `Program` |
 //! | effects of the engine | `shard.rs`, `Shard` |
+//! | calls that ports of media and descriptors carry | `media_capacity.rs`, `MediaCapacity` |
 //! | reload; bindings of a renamed domain | `reload.rs`; `running.rs`; `renaming.rs`, `rename_bindings` |
 //! | thread of policies and data sets | `policy_thread.rs` |
 //! | data sets, their sources, refresh | `data_sets.rs`; `data_sets/sources.rs`; `refresh.rs` |
@@ -109,6 +110,7 @@ mod kept;
 mod lease;
 mod machine;
 mod media;
+mod media_capacity;
 pub mod metrics;
 mod named_users;
 pub mod offline;
@@ -135,6 +137,7 @@ use std::sync::OnceLock;
 pub use directory::server_settings;
 pub use health::Health;
 pub use lease::Leases;
+pub use media_capacity::MediaCapacity;
 pub use policy_thread::PolicyThread;
 pub use program::Program;
 pub use reload::Refusal;

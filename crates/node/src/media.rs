@@ -1,5 +1,6 @@
 //! Media threads of a server, and the link of each shard to them.
 
+use crate::media_capacity::MediaCapacity;
 use crate::settings;
 use crate::shard::{Input, Shard};
 use anyhow::Context;
@@ -35,6 +36,11 @@ pub(crate) fn start(
     entropy: &Entropy,
 ) -> anyhow::Result<(Option<MediaThreads>, MediaLinks)> {
     let Some(settings) = settings::media(config) else { return Ok((None, MediaLinks::default())) };
+    let capacity = MediaCapacity::here(config);
+    if !capacity.is_enough() {
+        let MediaCapacity { ports, descriptors, wanted_limit } = capacity;
+        tracing::warn!(ports, descriptors, wanted_limit, "fewer descriptors than ports of media");
+    }
     let woken = Arc::new(OnceLock::<Handle<Shard>>::new());
     let weak = Arc::downgrade(&woken);
     let wake = move |shard: usize| {

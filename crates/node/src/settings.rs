@@ -1,6 +1,7 @@
 //! Conversion of the configuration to the settings of the network side.
 
 use crate::authorities;
+use crate::media_capacity::MediaCapacity;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +66,7 @@ pub(crate) fn media(config: &Config) -> Option<MediaSettings> {
         dscp: media.dscp,
         threads: media.threads.unwrap_or(1),
         most_threads: media.threads.unwrap_or_else(|| u16::try_from(cores()).unwrap_or(u16::MAX)),
-        most_pairs: usize::MAX,
+        most_pairs: MediaCapacity::here(config).descriptors,
         timeout: media.timeout,
     })
 }

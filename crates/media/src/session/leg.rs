@@ -140,6 +140,17 @@ impl Leg {
         out.count_dropped(reason);
     }
 
+    /// Returns the SSRC of the packets to this peer.
+    pub(super) const fn source(&self) -> u32 {
+        self.relabel.source()
+    }
+
+    /// Returns the SSRC and the sequence number that a packet to this peer had when it came from the other one. `None` if `source` is not the SSRC of
+    /// the packets to this peer, or none has left since the last change of their source.
+    pub(super) fn original(&self, source: u32, sequence: u16) -> Option<(u32, u16)> {
+        self.relabel.original(sequence).filter(|_| source == self.source())
+    }
+
     /// Tells whether a packet has the SSRC of the packets to this peer.
     pub(super) fn is_own(&self, accepted: &Accepted<'_>) -> bool {
         accepted.packet.header.source == self.relabel.source()
@@ -247,7 +258,7 @@ impl Leg {
         if !has_media && !latch.is_in_use() {
             return None;
         }
-        Some(to)
+        Some(to).filter(|to| self.peer.may_send_first || self.has_heard(to.ip()))
     }
 
     /// Returns the target of a packet to the peer at `now`, in microseconds; without one, counts the packet as dropped.
@@ -288,7 +299,7 @@ impl Leg {
         out.push(start, self.peer.ports, false, to);
     }
 
-    /// Takes a compound packet that arrived at `now`, in microseconds.
+    /// Takes a compound packet that arrived at `now`, in microseconds. Returns whether it was accepted.
     pub(super) fn receive_rtcp(
         &mut self,
         now: u64,
@@ -296,17 +307,19 @@ impl Leg {
         from: SocketAddr,
         datagram: &[u8],
         out: &mut SessionOutput,
-    ) {
+    ) -> bool {
         if !is_rtcp_port {
             self.seen = Some(from);
         }
         let is_multiplexed = self.is_multiplexed();
         if is_rtcp_port == is_multiplexed || !is_rtcp(datagram) {
-            return self.drop_packet(DropReason::Unreadable, out);
+            self.drop_packet(DropReason::Unreadable, out);
+            return false;
         }
         let latch = if is_rtcp_port { &mut self.rtcp } else { &mut self.rtp };
         if !latch.accept(now, from) {
-            return self.drop_packet(DropReason::Source, out);
+            self.drop_packet(DropReason::Source, out);
+            return false;
         }
         self.last = self.last.max(now);
         for packet in rtcp::read(datagram).flatten() {
@@ -322,6 +335,23 @@ impl Leg {
                 self.sent_stream.receive_block(now, &block);
             }
         }
+        true
+    }
+
+    /// Sends feedback at `now`, in microseconds. `write`: appends it to a compound packet, of this SSRC.
+    pub(super) fn send_feedback(
+        &mut self,
+        now: u64,
+        name: &[u8],
+        out: &mut SessionOutput,
+        write: impl FnOnce(&mut CompoundWriter<'_>, u32),
+    ) {
+        let Some(to) = self.admit_rtcp(now, out) else { return };
+        let (start, source) = (out.bytes.len(), self.source());
+        let mut writer = CompoundWriter::new(&mut out.bytes);
+        writer.receiver_report(source, &[]).description(source, name);
+        write(&mut writer, source);
+        out.push(start, self.peer.ports, !self.is_multiplexed(), to);
     }
 
     /// Returns the time of the next report in microseconds.

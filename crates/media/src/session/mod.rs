@@ -12,6 +12,7 @@
 //! that the address is the peer's own or one that the peer may name ([`StreamPeer::may_send_first`]); otherwise it waits as an echo does. A host
 //! from which nothing has come gets at most 250 packets a second. Reports go to the host of the media, or to an address from which RTCP came.
 
+mod feedback;
 mod latch;
 mod leg;
 mod order;
@@ -153,7 +154,7 @@ impl Session {
     /// Takes a datagram that arrived at `now`, in microseconds. Nothing is allocated once `out` is warm.
     pub fn packet(&mut self, now: u64, at: LegPort, from: SocketAddr, datagram: &[u8], out: &mut SessionOutput) {
         let Some(Some(stream)) = self.streams.get_mut(usize::from(at.stream)) else { return };
-        if stream.packet(now, at, from, datagram, out) {
+        if stream.packet(now, at, from, datagram, &self.names, out) {
             out.events.push(SessionEvent::Heard { key: self.key, stream: at.stream, side: at.side, from });
         }
     }
@@ -210,7 +211,7 @@ struct Stream {
     kind: StreamKind,
     near: Leg,
     far: Option<Leg>,
-    /// Rate of an echo.
+    /// Rate of an echo, or of the feedback that a relay carries over.
     rate: PacketRate,
 }
 
@@ -253,10 +254,18 @@ impl Stream {
     }
 
     /// Takes a datagram. Returns whether it is the first packet of its peer.
-    fn packet(&mut self, now: u64, at: LegPort, from: SocketAddr, datagram: &[u8], out: &mut SessionOutput) -> bool {
-        let (leg, other) = match (at.side, &mut self.far) {
-            (Side::Near, far) => (&mut self.near, far.as_mut()),
-            (Side::Far, Some(far)) => (far, Some(&mut self.near)),
+    fn packet(
+        &mut self,
+        now: u64,
+        at: LegPort,
+        from: SocketAddr,
+        datagram: &[u8],
+        names: &[CanonicalName; 2],
+        out: &mut SessionOutput,
+    ) -> bool {
+        let (leg, other, name) = match (at.side, &mut self.far) {
+            (Side::Near, far) => (&mut self.near, far.as_mut(), &names[1]),
+            (Side::Far, Some(far)) => (far, Some(&mut self.near), &names[0]),
             (Side::Far, None) => return false,
         };
         let (is_rtcp, was_heard) = (at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram), leg.is_heard());
@@ -269,7 +278,10 @@ impl Stream {
             return !was_heard && leg.is_heard();
         }
         if is_rtcp {
-            leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
+            let is_accepted = leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
+            if let Some(other) = other.filter(|_| is_accepted && self.kind == StreamKind::Relay) {
+                feedback::carry_over(now, datagram, leg, (other, name), &mut self.rate, out);
+            }
             return false;
         }
         if let Some(accepted) = leg.receive(now, from, datagram, out) {

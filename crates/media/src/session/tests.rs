@@ -1,5 +1,6 @@
 //! Session: relay, echo, who may send, hold, RTCP, silence, changes.
 
+mod feedback;
 mod first_packets;
 mod unread;
 

@@ -1,0 +1,118 @@
+//! Moves of bridged calls, and ends that no phone asked for.
+
+use super::*;
+use std::time::Duration;
+use strowger_media::session::{SessionEnd, SessionEvent, Side};
+
+fn silence(key: SessionKey, side: Side) -> SessionEvent {
+    SessionEvent::Silent { key, end: SessionEnd::Silence(side) }
+}
+
+#[test]
+fn a_call_moves_with_its_bucket() {
+    let site = bridge("server.shards = 2\n", "");
+    let bob = registered(&site);
+    // Their buckets are of both shards.
+    for _ in 0..8 {
+        let ringing = invited(&site, &bob);
+        site.move_calls();
+        let call = answer(ringing);
+        let (key, _) = set(&site);
+        site.move_calls();
+        call.alice.send(&call.alice.text(&call.of_alice("INFO", 1)));
+        let info = gets(call.bob, "INFO");
+        site.move_calls();
+        call.bob.respond(&info, 200, "");
+        assert_eq!(call.alice.answer().status(), 200);
+        assert_eq!(call.bob.ask(&call.of_bob("BYE")).status(), 200);
+        let bye = gets(&call.alice, "BYE");
+        assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+        site.move_calls();
+        call.alice.respond(&bye, 200, "");
+        assert_eq!(&*record(&site).ended_by, "callee");
+    }
+}
+
+#[test]
+fn a_call_without_media_of_a_side_is_ended() {
+    let site = bridge("media.timeout = \"10s\"\n", "");
+    let bob = registered(&site);
+    let (alice, bob, call, far) = invited(&site, &bob);
+    // Early media: a phone need not send before the answer.
+    respond(bob, &far, 183, &sdp(5_000, 1, ""));
+    assert_eq!(alice.answer().status(), 183);
+    let (key, _) = set(&site);
+    site.media_event(silence(key, Side::Near));
+    site.settle();
+    assert_eq!((site.media_orders(), site.calls().len()), (Vec::new(), 1));
+    let call = answer((alice, bob, call, far));
+    site.media_event(silence(key, Side::Far));
+    assert_eq!(call.hung_up(), [(); 2].map(|()| "Q.850;cause=41;text=\"no media\"".to_owned()));
+    assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+    let record = record(&site);
+    assert_eq!((&*record.outcome, &*record.ended_by, record.cause), ("answered", "callee", 41));
+}
+
+#[test]
+fn an_operator_ends_a_call_that_rings_and_one_that_is_up() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    let (key, _) = set(&site);
+    site.end_call(site.calls()[0].id);
+    assert_eq!(site.media_orders(), [SessionOrder::Close { key }], "the responses to the BYEs are not awaited");
+    assert_eq!(call.hung_up(), [(); 2].map(|()| "Q.850;cause=31".to_owned()));
+    let ended = record(&site);
+    assert_eq!((&*ended.outcome, &*ended.ended_by), ("answered", "operator"));
+
+    let (alice, bob, _, far) = invited(&site, &bob);
+    respond(bob, &far, 180, "");
+    assert_eq!(alice.answer().status(), 180);
+    site.end_call(site.calls()[0].id);
+    assert_eq!(alice.answer().status(), 487);
+    bob.respond(&gets(bob, "CANCEL"), 200, "");
+    bob.respond(&far, 487, "");
+    gets(bob, "ACK");
+    site.settle();
+    assert_eq!((site.calls().len(), site.counts().calls_bridged, site.media_orders()), (0, 0, Vec::new()));
+}
+
+#[test]
+fn a_call_that_is_not_acknowledged_ends_on_both_sides() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let (alice, bob, _, far) = invited(&site, &bob);
+    respond(bob, &far, 200, &sdp(5_000, 1, ""));
+    gets(bob, "ACK");
+    site.wait(Duration::from_secs(33));
+    // Behind the copies of the 200.
+    let bye = loop {
+        let got = alice.next();
+        if got.status() == 0 {
+            break got;
+        }
+    };
+    assert_eq!(bye.method(), "BYE", "{}", bye.0);
+    alice.respond(&bye, 200, "");
+    let bye = gets(bob, "BYE");
+    assert_eq!(bye.one("Reason"), "SIP;cause=408");
+    bob.respond(&bye, 200, "");
+    let record = record(&site);
+    assert_eq!((&*record.outcome, &*record.ended_by), ("answered", "caller"));
+}
+
+#[test]
+fn a_server_that_is_about_to_end_serves_the_calls_that_it_has() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    site.drain();
+    call.alice.send(&call.alice.text(&call.of_alice("INFO", 1)));
+    let info = gets(call.bob, "INFO");
+    call.bob.respond(&info, 200, "");
+    assert_eq!(call.alice.answer().status(), 200);
+    let refusal = refused(&site.foreign_phone(), &sdp(4_000, 1, ""));
+    assert_eq!((refusal.status(), site.calls().len()), (503, 1));
+    call.end();
+    assert_eq!(&*record(&site).outcome, "answered");
+}
