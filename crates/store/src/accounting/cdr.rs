@@ -7,6 +7,7 @@ use std::borrow::Cow;
 /// Row of accounting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "each row is in a box of its own")]
 pub enum Row {
     /// Call.
     Cdr(Cdr),
