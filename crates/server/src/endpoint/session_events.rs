@@ -36,8 +36,9 @@ impl Engine {
         if sessions.contains_key(&key.0) || closing.contains_key(&key.0) {
             return;
         }
+        let threads = self.shard.media_threads.running;
         let close = |thread| Effect::Media { thread: Some(thread), order: SessionOrder::Close { key } };
-        self.effects.extend((0..self.shard.media_threads.running).map(close));
+        self.effects.extend((0..threads).map(close));
     }
 
     /// Logs the figures of a stream that has ended; one without any packet is reported.
