@@ -42,8 +42,9 @@ impl Engine {
         if is_of_call || self.media.closing.contains_key(&key.0) {
             return;
         }
+        let threads = self.shard.media_threads.running;
         let close = |thread| Effect::Media { thread: Some(thread), order: SessionOrder::Close { key } };
-        self.effects.extend((0..self.shard.media_threads.running).map(close));
+        self.effects.extend((0..threads).map(close));
     }
 
     /// Logs the figures of the packets of one side, whose stream has ended; one without any packet is reported.
