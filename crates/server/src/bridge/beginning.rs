@@ -192,7 +192,7 @@ mod tests {
         let line = |kind, port, protocol| format!("m={kind} {port} {protocol} 0\r\n");
         let audio = line("audio", 4_000, "RTP/AVP");
         for (lines, policy, ports, expected) in [
-            (audio.clone(), &LegPolicy::default(), 1, &[0][..]),
+            (audio.clone(), &LegPolicy::default(), 1, &[0_u8][..]),
             (line("video", 4_002, "RTP/AVP") + &audio, &LegPolicy::default(), 1, &[0, 0]),
             (line("audio", 0, "RTP/AVP") + &line("audio", 4_002, "RTP/SAVP") + &audio, &video, 2, &[0, 0, 0, 1]),
             (line("video", 4_002, "RTP/AVPF") + &audio, &video, 2, &[0, 1]),
