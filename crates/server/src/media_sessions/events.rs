@@ -70,7 +70,7 @@ impl Engine {
             sent,
             "stream ended"
         );
-        if figures.packets == 0 && self.shared.log_limiter.allow(LogSubject::Request, expected.ip(), now.mono) {
+        if report.is_silent() && self.shared.log_limiter.allow(LogSubject::Request, expected.ip(), now.mono) {
             tracing::info!(%call_id, side, %expected, seen, dropped, "one-way audio");
         }
     }

@@ -38,10 +38,10 @@ pub(super) fn count_streams(counters: &Counters, durations: &Durations, reports:
     }
 }
 
-/// Returns the quality of a stream. `None`: it was refused, or its peer has never had an address for it.
+/// Returns the quality of a stream. `None`: it was refused, its packets pass unread, or its peer has never had an address for it.
 fn quality(report: &StreamReport) -> Option<MediaQuality> {
-    let StreamReport { figures, expected, .. } = report;
-    if expected.is_none() && figures.packets == 0 {
+    let StreamReport { figures, expected, unread, .. } = report;
+    if *unread > 0 || expected.is_none() && figures.packets == 0 {
         return None;
     }
     let speech = figures.quality();

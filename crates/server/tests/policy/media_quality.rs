@@ -2,7 +2,6 @@
 
 use crate::bridges;
 use crate::endpoints::{answered, echo, hung_up, record};
-use crate::site::*;
 use std::time::Duration;
 use strowger_calls::CallView;
 use strowger_media::quality::SpeechEncoding;

@@ -135,7 +135,7 @@ fn both_legs_end_in_any_weather() {
                 6 if step > 15 => b2b.net.with(n, |a, round| a.hang_up(round, call)),
                 8 | 9 => {
                     let (method, lines) = [(Method::Refer, REFER), (Method::Notify, NOTIFY)][random.u64() as usize % 2];
-                    drop(b2b.net.with(n, |a, round| a.request_within(round, call, method, lines, b"")));
+                    let _ = b2b.net.with(n, |a, round| a.request_within(round, call, method, lines, b""));
                 }
                 7 if step > 20 && n == FAR => b2b.net.with(n, |a, round| a.reject(round, call, 486)),
                 _ => (),

@@ -89,7 +89,7 @@ fn routes(uri: &str, came: (strowger_core::ListenerId, Transport), leaves: &str,
         "inner" => (INNER, Transport::Udp, "192.168.0.9:5060"),
         _ => (SIX, Transport::Udp, "[2001:db8::9]:5060"),
     };
-    tries[0].at[0] = strowger_core::Target::new(transport, listener, address.parse().unwrap());
+    tries[0].at[0] = Target::new(transport, listener, address.parse().unwrap());
     tries[0].uri = (uri != "-").then(|| uri.to_owned());
     let sent = only(rig.request(&request, by(came.0, came.1, ALICE), &tries));
     let cut = |route: &&str| route.split(";d=").next().unwrap().trim_start_matches('<').to_owned();
