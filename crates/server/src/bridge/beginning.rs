@@ -1,7 +1,6 @@
 //! Beginning of a bridged call: refusals, ports, near call, far call.
 
-use super::far_request::FarRequest;
-use super::{BridgedCall, BridgedLeg};
+use super::{Beginning, BridgedCall, BridgedLeg, LegsMedia};
 use crate::decision::Decision;
 use crate::engine::{Engine, status_code};
 use crate::far_leg::FarLeg;
@@ -16,26 +15,6 @@ use strowger_core::user_agent::{CallKey, Capabilities, Invite, UserAgentSettings
 use strowger_core::{Now, Outbox, Target, call};
 use strowger_media::session::PortPair;
 use strowger_message::sdp::Sdp;
-
-/// INVITE that the user agent is about to take, and the far call to make for it.
-#[derive(Debug)]
-pub(super) struct Beginning {
-    far_leg: FarLeg,
-    far_request: FarRequest,
-    /// Bucket of the call, 0 to 255.
-    bucket: u8,
-    media: LegsMedia,
-}
-
-/// Media of both legs.
-#[derive(Debug)]
-struct LegsMedia {
-    near: LegMedia,
-    far: LegMedia,
-    session: MediaSession,
-    /// [`BridgedCall::near_places`].
-    near_places: Vec<u8>,
-}
 
 impl Engine {
     /// Joins an INVITE with a far call to its destination.
