@@ -5,6 +5,7 @@ mod changes;
 mod chaos;
 mod forks;
 mod late_offers;
+mod matrix;
 mod moves;
 mod renewals;
 mod requests;
