@@ -3,6 +3,7 @@
 mod calls;
 mod changes;
 mod chaos;
+mod failures_of_others;
 mod forks;
 mod late_offers;
 mod matrix;
