@@ -90,8 +90,8 @@ fn list() -> String {
     let cells = cells();
     format!(
         "\nThe other side gets, by the extensions that it supports (for a refresh: that the party itself supports):\n\n{}\n\
-         The first responses depend on 100rel (RFC 3262). A callee with 100rel sends a reliable 183 with a description if the INVITE has \
-         100rel,\none without it a 183 with the answer, or a 180 if it has no offer to answer:\n\n{}\n\
+         The first responses depend on 100rel (RFC 3262). Here a callee with 100rel sends a reliable 183 with a description if the INVITE \
+         has\n100rel, and one without it a 183 with the answer, or a 180 if it has no offer to answer:\n\n{}\n\
          These are {} cells: 2 parties, {} actions, 8 sets of extensions of each party, with and without an offer in the first INVITE.\n\n",
         actions(&cells),
         set_ups(&cells),
