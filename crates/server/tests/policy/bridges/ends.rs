@@ -55,7 +55,7 @@ fn a_call_without_media_of_a_side_is_ended() {
     }
 }
 
-/// RFC 3262 section 3: a caller that supports reliable responses gets them.
+/// RFC 3262 section 3: a caller that supports reliable responses gets them, and its PRACK ends at this server.
 #[test]
 fn a_caller_with_100rel_hears_reliably_that_it_rings() {
     let site = bridge("", "");
@@ -69,6 +69,11 @@ fn a_caller_with_100rel_hears_reliably_that_it_rings() {
         respond(&bob, &far, 180, "");
         let ringing = alice.answer();
         assert_eq!((ringing.status(), ringing.all("Require")), (180, vec!["100rel"; usize::from(is_supported)]));
+        if is_supported {
+            let mut prack = call.within(&ringing, "PRACK", call.cseq + 1);
+            prack.lines += &format!("RAck: {} {} INVITE\n", ringing.one("RSeq"), call.cseq);
+            assert_eq!(alice.ask(&prack).status(), 200);
+        }
         bob.respond(&far, 486, "");
         gets(&bob, "ACK");
         assert_eq!(alice.answer().status(), 486);
