@@ -1,8 +1,8 @@
 //! Counters of sent and received media, and of their delays.
 
 use hdrhistogram::Histogram;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_measure::{Counter, Delays};
 
 /// Number of counters in the recorder.
