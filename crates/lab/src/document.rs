@@ -46,7 +46,7 @@ pub const DOMAIN: &str = "stress.example";
 /// Answering side without a document of its own: `strowger load uas`, with a short ring.
 pub const ANSWER: &str = "answer";
 
-/// File of sound beside documents that play it: G.711, each packet with its time of sending ([`stamped_sound`]).
+/// File of sound in the folder of documents that play it: G.711, stamped with the time of sending ([`stamped_sound`]).
 pub const SOUND: &str = "sound.raw";
 
 /// Document by which users register before the load, with and without a challenge.
@@ -81,7 +81,12 @@ pub fn plays_sound(text: &str) -> bool {
     text.contains(SOUND)
 }
 
-/// Writes the text of a document, and the file of sound beside it if it plays one.
+/// Returns a document without the lines that play the file [`SOUND`], for readers of its messages: a scenario is read together with its files.
+pub fn without_sound(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !plays_sound(line)).collect()
+}
+
+/// Writes a document, and the file [`SOUND`] into its folder if the document plays it.
 ///
 /// # Errors
 /// The folder of the document cannot be written.

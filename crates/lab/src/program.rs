@@ -14,7 +14,7 @@ pub struct Program {
 
 /// A server by others.
 pub const KAMAILIO: Program = Program { name: "kamailio", package: "kamailio" };
-/// A relay of media beside Kamailio.
+/// A relay of media.
 pub const RTPENGINE: Program = Program { name: "rtpengine", package: "rtpengine-daemon" };
 /// A database.
 pub const MARIADBD: Program = Program { name: "mariadbd", package: "mariadb-server" };
