@@ -226,10 +226,10 @@ fn of_page(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> {
 /// Adds the figures of media, of both ends: of the streams of calls, and of the packets in the seconds of a window. A run without media has
 /// none.
 fn of_media(figures: &mut Figures, run: &Run, in_window: &Run, counted: Duration) -> Result<(), UnknownFigure> {
-    let count = |of: &Run, counter| ends(of).map(|page| page.counter(counter)).sum::<u64>() as f64;
-    if count(run, Counter::MediaSent) == 0.0 {
+    if ends(run).all(|page| page.counter(Counter::MediaSent) == 0) {
         return Ok(());
     }
+    let count = |of: &Run, counter| ends(of).map(|page| page.counter(counter)).sum::<u64>() as f64;
     let delays = |of: &Run, delay| {
         let mut both = Delays::new();
         ends(of).for_each(|page| both.add(page.delays(delay)));
