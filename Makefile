@@ -38,7 +38,7 @@ TESTS ?=
 # Tests whose servers can get their configuration by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: drain:: gone:: pings:: registrations:: relaying:: removal:: restart:: unreachable:: waiting::
 # Tests that take minutes; a short form of each is among the tests.
-LONG ?= fault_matrix:: lab_capacity:: lab_compare:: lab_hosts:: reload_under_load::
+LONG ?= bridge_nat:: fault_matrix:: lab_capacity:: lab_compare:: lab_hosts:: reload_under_load::
 # Number of simultaneous tests: most of them wait nearly all the time.
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
