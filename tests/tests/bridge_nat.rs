@@ -52,9 +52,7 @@ fn call_beside_a_stranger(packets: u32) {
         let wire = home.inside(|| Wire::connect_from(Udp, SocketAddr::new(HOST, 5060), listener, None));
         wire.expect("the port is free")
     };
-    let sound = |home: &Namespace| {
-        Sound::at(home.inside(|| UdpSocket::bind((HOST, MEDIA))).expect("the port is free"))
-    };
+    let sound = |home: &Namespace| Sound::at(home.inside(|| UdpSocket::bind((HOST, MEDIA))).expect("the port is free"));
     let [home, other_home] = &net.homes;
     let (mut alice, mut bob) = (wire(home), wire(other_home));
     let (sound_of_alice, sound_of_bob) = (sound(home), sound(other_home));
