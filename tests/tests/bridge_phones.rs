@@ -113,6 +113,22 @@ fn resume(phone: &mut Linphone) {
     phone.prints(MEDIA, 2, SOON);
 }
 
+/// Waits until Baresip gives the recording of its next call another name.
+fn next_second() {
+    // The names of its recordings have the second of their start.
+    std::thread::sleep(Duration::from_secs(1));
+}
+
+/// Asserts that bob and carol, whose tones are 700 and 1,300 Hz, hear each other within a second after the transfer. Carol hangs up.
+fn talk_after_a_transfer(bob: &mut Baresip, carol: &mut Baresip, server: &Server) {
+    carol.expect("CALL_ESTABLISHED", SOON);
+    bob.expect("CALL_ESTABLISHED", SOON);
+    let ears = [Ear::of(|| carol.recording(), PCMU, 700.0), Ear::of(|| bob.recording(), PCMU, 1_300.0)];
+    all_hear(&ears, server);
+    drop(ears);
+    carol.order("hangup", "");
+}
+
 #[test]
 fn baresip_transfers_its_party_to_a_third_phone() {
     if !have(&[BARESIP]) {
@@ -129,14 +145,31 @@ fn baresip_transfers_its_party_to_a_third_phone() {
         let ears = [Ear::of(|| alice.recording(), PCMU, 700.0), Ear::of(|| bob.recording(), PCMU, 1_000.0)];
         all_hear(&ears, &server);
         drop(ears);
+        next_second();
         alice.order("transfer", "sip:carol@example.org");
-        carol.expect("CALL_ESTABLISHED", SOON);
-        bob.expect("CALL_ESTABLISHED", SOON);
-        let ears = [Ear::of(|| carol.recording(), PCMU, 700.0), Ear::of(|| bob.recording(), PCMU, 1_300.0)];
-        all_hear(&ears, &server);
-        drop(ears);
+        talk_after_a_transfer(&mut bob, &mut carol, &server);
         alice.expect("CALL_CLOSED", SOON);
-        carol.order("hangup", "");
+        all_end(&server);
+    });
+}
+
+#[test]
+fn linphone_transfers_its_party_to_a_third_phone() {
+    if !have(&[BARESIP, LINPHONEC]) {
+        return;
+    }
+    undisturbed(|| {
+        let server = server(108);
+        let address = server.address(Udp);
+        let (mut bob, mut carol) = (baresip("bob", address, 700), baresip("carol", address, 1_300));
+        let mut alice = linphone("alice", &server, 1_000);
+        alice.order("call sip:bob@example.org");
+        alice.prints(MEDIA, 1, SOON);
+        bob.expect("CALL_ESTABLISHED", SOON);
+        next_second();
+        alice.order("transfer sip:carol@example.org");
+        talk_after_a_transfer(&mut bob, &mut carol, &server);
+        alice.prints("ended (No error)", 1, SOON);
         all_end(&server);
     });
 }
