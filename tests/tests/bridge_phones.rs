@@ -101,10 +101,17 @@ fn all_end(server: &Server) {
 /// Text of Linphone at the start of media, after an answer and after a resume.
 const MEDIA: &str = "Media streams established";
 
-/// Lets a phone hold its call for the first time.
-fn hold(phone: &mut Linphone) {
+/// Lets a phone hold its call for the first time. Returns the length of its recording, to which nothing is added during the hold.
+fn hold(phone: &mut Linphone) -> usize {
     phone.order("pause");
     phone.prints("is now paused", 1, SOON);
+    // Linphone writes the buffered rest.
+    std::thread::sleep(Duration::from_millis(500));
+    let length = phone.recording().len();
+    // Packets that come nevertheless would be written.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(phone.recording().len(), length, "sound during the hold");
+    length
 }
 
 /// Lets a phone resume its call after the first hold.
@@ -188,8 +195,7 @@ fn linphone_and_baresip_hear_each_other() {
         let ears = [Ear::of(|| alice.recording(), PCMU, 700.0), Ear::of(|| bob.recording(), PCMU, 1_000.0)];
         all_hear(&ears, &server);
         drop(ears);
-        hold(&mut alice);
-        let begin = alice.recording().len();
+        let begin = hold(&mut alice);
         resume(&mut alice);
         let ear = Ear { begin, ..Ear::of(|| alice.recording(), PCMU, 700.0) };
         all_hear(&[ear], &server);
@@ -212,8 +218,7 @@ fn two_linphones_hear_each_other_in_opus() {
         let ears = [Ear::of(|| alice.recording(), OPUS, 700.0), Ear::of(|| bob.recording(), OPUS, 1_000.0)];
         all_hear(&ears, &server);
         drop(ears);
-        hold(&mut alice);
-        let begin = alice.recording().len();
+        let begin = hold(&mut alice);
         // Linphone plays its file to the party that it holds.
         all_hear(&[Ear::of(|| bob.recording(), OPUS, 1_000.0).anew()], &server);
         resume(&mut alice);
@@ -232,8 +237,7 @@ fn sipp_and_linphone(octet: u8, sound: SippSound, heard: f64) {
     let mut sipp = sipp_phone::call(folder.path(), server.address(Udp), "bob", sound);
     bob.prints(MEDIA, 1, SOON);
     all_hear(&[Ear::of(|| bob.recording(), PCMU, heard)], &server);
-    hold(&mut bob);
-    let begin = bob.recording().len();
+    let begin = hold(&mut bob);
     resume(&mut bob);
     let ear = Ear { begin, ..Ear::of(|| bob.recording(), PCMU, heard) };
     all_hear(&[ear], &server);
