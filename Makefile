@@ -38,7 +38,7 @@ TESTS ?=
 # Tests whose servers can get their configuration by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: drain:: gone:: pings:: registrations:: relaying:: removal:: restart:: unreachable:: waiting::
 # Tests that take minutes; a short form of each is among the tests.
-LONG ?= fault_matrix:: lab_capacity:: lab_compare:: lab_hosts:: reload_under_load::
+LONG ?= bridge_nat:: fault_matrix:: lab_capacity:: lab_compare:: lab_hosts:: reload_under_load::
 # Number of simultaneous tests: most of them wait nearly all the time.
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
@@ -54,7 +54,7 @@ help:
 	@echo 'make test-dialogs  $(DIALOGS) calls over a kill of their server: memory, disk, time of the restart (DIALOGS=); two minutes'
 	@echo 'make test-accounting   rows of $(ACCOUNTED) calls while their database is in trouble (ACCOUNTED=); two minutes'
 	@echo 'make test-long     measurements of minutes: a hundred reloads with 100,000 prefixes under load, each database and cache server in each'
-	@echo '                   trouble, runs of the laboratory before and after a planted slowdown; twelve minutes'
+	@echo '                   trouble, runs of the laboratory before and after a planted slowdown, a call beside a host that sends to all ports; 14 minutes'
 	@echo 'make faults        each fault of tests/faults.toml, which the simulation or tests must find; seven minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'

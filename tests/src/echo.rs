@@ -192,8 +192,11 @@ fn description(port: u16, version: u32, direction: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Returns the media address in a description.
-fn described(answer: &[u8]) -> SocketAddr {
+/// Returns the address of the first stream in the description of a message.
+///
+/// # Panics
+/// There is none.
+pub fn described(answer: &[u8]) -> SocketAddr {
     let text = String::from_utf8_lossy(answer);
     let value = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
     let ip = value("c=IN IP4 ").and_then(|ip| ip.parse::<IpAddr>().ok());

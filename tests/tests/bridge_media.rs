@@ -105,8 +105,8 @@ fn a_callee_of_the_generator_ends_its_calls() {
     });
 }
 
-/// Returns a phone of a user of this server.
-fn phone(user: &'static str, password: &'static str, server: SocketAddr) -> Phone<'static> {
+/// Returns a phone of a user of this server. All but that of alice answer.
+pub(crate) fn phone(user: &'static str, password: &'static str, server: SocketAddr) -> Phone<'static> {
     Phone {
         user,
         domain: "example.org",
@@ -115,7 +115,7 @@ fn phone(user: &'static str, password: &'static str, server: SocketAddr) -> Phon
         outbound_name: None,
         transport: "udp",
         authority: None,
-        answers: user == "bob",
+        answers: user != "alice",
         namespace: None,
         listen: end(),
     }

@@ -2,6 +2,8 @@
 //! (`strowger_tests::alone`).
 
 mod bridge_media;
+mod bridge_nat;
+mod bridge_phones;
 mod cache_faults;
 mod credential_cache_faults;
 mod durability;
