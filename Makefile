@@ -163,7 +163,7 @@ test-verdict:
 		--exact verdict::no_verdict_is_wrong --nocapture
 
 simulate:
-	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_BILLED=$(BILLED) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
+	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_BILLED=$(BILLED) STROWGER_SIM_BRIDGED=$(SEEDS) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
 
 # cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. Findings
 # stay in fuzz/artifacts, the corpus in FUZZ_CORPUS, with which the next run continues. `transaction`, `dialog` and `calls` read
