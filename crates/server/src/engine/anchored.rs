@@ -20,24 +20,22 @@ pub struct AnchoredCounts {
 }
 
 impl AnchoredCounts {
+    /// Returns the counts of an engine.
+    pub fn of(engine: &Engine) -> Self {
+        let agent = &engine.stack.agent;
+        Self {
+            bridges: engine.bridges.entries(),
+            far_legs: engine.far_legs.entries(),
+            agent_calls: agent.calls(),
+            agent_requests: agent.requests(),
+            closing_sessions: engine.media.closing(),
+            free_ports: engine.media.ports.free(),
+        }
+    }
+
     /// Tells whether no call has state in the shard.
     pub const fn is_nothing(&self) -> bool {
         let calls = self.bridges + self.far_legs + self.agent_calls;
         calls + self.agent_requests + self.closing_sessions == 0
-    }
-}
-
-impl Engine {
-    /// Returns the counts of the state of calls that end at this server.
-    pub fn anchored(&self) -> AnchoredCounts {
-        let agent = &self.stack.agent;
-        AnchoredCounts {
-            bridges: self.bridges.entries(),
-            far_legs: self.far_legs.entries(),
-            agent_calls: agent.calls(),
-            agent_requests: agent.requests(),
-            closing_sessions: self.media.closing(),
-            free_ports: self.media.ports.free(),
-        }
     }
 }

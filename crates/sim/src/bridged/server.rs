@@ -16,7 +16,7 @@ use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_media::session::SessionEvent;
 use strowger_message::scan;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::engine::{Effect, Engine, EngineInput, ProcessStatus};
+use strowger_server::engine::{AnchoredCounts, Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
 use strowger_server::media_sessions::bucket_of;
 use strowger_server::process_state::{ProcessContext, ProcessState};
@@ -232,7 +232,7 @@ impl Server {
         for engine in &self.engines {
             engine.show_gauges();
             nothing_left(&SERVER, engine.transactions())?;
-            let (contexts, waiting, anchored) = (engine.contexts(), engine.waiting(), engine.anchored());
+            let (contexts, waiting, anchored) = (engine.contexts(), engine.waiting(), AnchoredCounts::of(engine));
             if contexts > 0 || !waiting.is_nothing() || !anchored.is_nothing() {
                 return Err(format!("left at the end: {contexts} contexts, {waiting:?}, {anchored:?}"));
             }

@@ -63,7 +63,7 @@ impl World {
         let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let random = &mut random;
         let conditions = conditions(random);
-        let is_quiet = random.chance(150);
+        let is_quiet = random.chance(250);
         let incidents = if is_quiet { Incidents::default() } else { Incidents::of(random) };
         let shards = random.between(1, 3) as usize;
         let server = Server::new(START, config(random), shards, Random::new(random.u64()));
