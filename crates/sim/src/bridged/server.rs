@@ -42,7 +42,8 @@ pub(super) struct Server {
     /// Answers for shards by time, then in the order of planning.
     answers: BTreeMap<(u64, u64), (Receiver, EngineInput)>,
     planned: u64,
-    /// Time of the last event of the media thread: its ring keeps their order.
+    /// Longest time of an event of the media thread on its way, and time of the last one: the ring keeps their order.
+    lag: u64,
     last_event: u64,
     /// Records of calls that this and earlier processes have written.
     pub(super) records: Vec<Cdr>,
@@ -61,6 +62,7 @@ enum Receiver {
 impl Server {
     pub(super) fn new(now: Now, config: String, shards: usize, mut random: Random) -> Self {
         let read = read(&config);
+        let lag = *random.pick(&[5, 5, 300]);
         let mut server = Self {
             location: Arc::new(LocationTable::new(read.location_settings())),
             media: MediaThread::new(&read.media, Random::new(random.u64())),
@@ -73,6 +75,7 @@ impl Server {
             out: Outbox::new(),
             answers: BTreeMap::new(),
             planned: 0,
+            lag,
             last_event: 0,
             records: Vec::new(),
             sent: Vec::new(),
@@ -197,7 +200,7 @@ impl Server {
                 | SessionEvent::Reported { key, .. }
                 | SessionEvent::Closed { key, .. } => Receiver::OwnerOf(bucket_of(*key)),
             };
-            self.last_event = self.last_event.max(now.mono + self.random.between(0, 5));
+            self.last_event = self.last_event.max(now.mono + self.random.between(0, self.lag));
             self.plan(self.last_event, receiver, EngineInput::Media(event));
         }
     }
