@@ -64,7 +64,7 @@ help:
 	@echo 'make test-verdict      is the generator believed when it may be and only then? all planted conditions, $(RUNS) runs of each (RUNS=); about'
 	@echo '                       two minutes a run'
 	@echo 'make packages      install the Debian packages that tests and benches use, if this user may'
-	@echo 'make simulate      $(SEEDS) seeds of phones and servers on a bad network (SEEDS=), and a day of 1,000 phones'
+	@echo 'make simulate      $(SEEDS) seeds of phones and servers on a bad network (SEEDS=), of bridged calls with media, and a day of 1,000 phones'
 	@echo 'make fuzz          $(words $(FUZZ_TARGETS)) fuzz targets under cargo-fuzz, $(FUZZ_SECONDS) s in all (FUZZ_SECONDS= FUZZ_TARGETS=; needs a nightly compiler)'
 	@echo 'make soak          calls and registrations for $(SOAK_SECONDS) s: nothing lost, memory level (SOAK_SECONDS=)'
 	@echo 'make bench-parser  messages a second: index, views, print'
@@ -165,7 +165,7 @@ test-verdict:
 		--exact verdict::no_verdict_is_wrong --nocapture
 
 simulate:
-	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_BILLED=$(BILLED) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
+	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_BILLED=$(BILLED) STROWGER_SIM_BRIDGED=$(SEEDS) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
 
 # cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. Findings
 # stay in fuzz/artifacts, the corpus in FUZZ_CORPUS, with which the next run continues. `transaction`, `dialog` and `calls` read

@@ -153,6 +153,12 @@ impl Bridges {
         self.calls.len()
     }
 
+    /// Returns the number of entries of all tables; 0 once no call is bridged.
+    pub(crate) fn entries(&self) -> usize {
+        let of_bridge = self.bridge.pairs() + self.bridge.carried_requests();
+        of_bridge + self.calls.len() + self.legs.len() + self.keys.len() + self.sessions.len()
+    }
+
     /// Returns the moment of the next timer.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
         self.bridge.deadline()

@@ -4,6 +4,7 @@
 //! messages into the [`Outbox`]. All other actions are [`Effect`]s, which the owner carries out. The engine has no
 //! socket, clock or runtime, and knows no other shard.
 
+mod anchored;
 mod bans;
 mod buffers;
 mod failed_targets;
@@ -18,6 +19,7 @@ mod unread;
 pub use crate::effect::Effect;
 pub use crate::shard::{MediaThreadStatus, ProcessStatus, ShardState, Sinks};
 pub use crate::waiting::WaitingCounts;
+pub use anchored::AnchoredCounts;
 pub use moves::EngineRecord;
 
 use self::buffers::Buffers;

@@ -120,6 +120,11 @@ impl Recorded for FarLegRecord {
 }
 
 impl FarLegs {
+    /// Returns the number of entries of all tables; 0 once no call has a far leg.
+    pub(crate) fn entries(&self) -> usize {
+        self.legs.len() + self.contexts.len()
+    }
+
     /// Adds the leg of the far INVITEs with this Call-ID.
     pub(crate) fn insert(&mut self, call_id: &[u8], leg: FarLeg) {
         if leg.context != 0 {

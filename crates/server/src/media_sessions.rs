@@ -225,6 +225,11 @@ impl MediaSessions {
         self.reported.insert(key.0, (now.mono, media));
     }
 
+    /// Returns the number of sessions whose end the media thread has not confirmed.
+    pub(crate) fn closing(&self) -> usize {
+        self.closing.len()
+    }
+
     /// Adds ports that no session uses.
     pub(crate) fn put_back(&mut self, ports: SessionPorts) {
         ports.near.into_iter().chain(ports.far).for_each(|pair| self.ports.put_back(pair));

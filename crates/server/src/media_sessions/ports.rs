@@ -83,6 +83,11 @@ impl MediaPorts {
         self.free.extend(ports);
     }
 
+    /// Returns the number of free pairs.
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+
     /// Adds the ports of a session that has ended.
     pub(super) fn put_back(&mut self, ports: PortPair) {
         self.free.push_back(ports);
