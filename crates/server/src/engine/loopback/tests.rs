@@ -203,6 +203,25 @@ fn a_callee_leads_the_user_agent_to_no_address_that_it_may_not_name() {
 }
 
 #[test]
+fn an_answer_to_a_change_leads_the_user_agent_to_no_address_that_its_sender_may_not_name() {
+    for (contact, uri, next) in [
+        ("sip:gw@10.0.0.9:5070", "sip:gw@198.51.100.9:5060", FIRST),
+        // Another port of its sender.
+        ("sip:gw@198.51.100.9:5062", "sip:gw@198.51.100.9:5062", "198.51.100.9:5062"),
+    ] {
+        let mut engine = engine("\"sip:198.51.100.9\"");
+        let (key, sent) = call(&mut engine, NUMBER);
+        one(respond(&mut engine, &one(sent), "200 OK", "Contact: <sip:gw@198.51.100.9>\r\n"));
+        let sent =
+            with_agent(&mut engine, |agent, round| agent.reinvite(round, key, SDP.as_bytes()).expect("a dialog"));
+        let (to, ack) = one(respond(&mut engine, &one(sent), "200 OK", &format!("Contact: <{contact}>\r\n")));
+        assert!(to == next && ack.starts_with(&format!("ACK {uri} SIP/2.0\r\n")), "{contact}: {to} {ack}");
+        let (to, bye) = one(with_agent(&mut engine, |agent, round| agent.hang_up(round, key)));
+        assert!(to == next && bye.starts_with(&format!("BYE {uri} SIP/2.0\r\n")), "{contact}: {to} {bye}");
+    }
+}
+
+#[test]
 fn a_far_invite_that_is_asked_for_a_password_ends_its_call() {
     let mut engine = two_gateways();
     let (_, sent) = call(&mut engine, NUMBER);
