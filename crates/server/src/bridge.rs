@@ -108,6 +108,8 @@ pub(crate) struct Bridges {
     keys: BTreeMap<u64, PairKey>,
     /// Pairs by their sessions.
     sessions: BTreeMap<u64, PairKey>,
+    /// Legs by the OPTIONS to their parties ([`BridgedLeg::question`]).
+    questions: BTreeMap<RequestKey, (PairKey, Side)>,
     beginning: Option<Box<Beginning>>,
 }
 
@@ -122,6 +124,7 @@ impl Default for Bridges {
             legs: BTreeMap::new(),
             keys: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            questions: BTreeMap::new(),
             beginning: None,
         }
     }
@@ -155,12 +158,18 @@ impl Bridges {
         for (leg, side) in [(near, Side::Near), (far, Side::Far)] {
             self.legs.extend(leg.map(|leg| (leg, (pair, side))));
         }
+        for (leg, side) in [(&call.near, Side::Near), (&call.far, Side::Far)] {
+            self.questions.extend(leg.question.map(|(request, _)| (request, (pair, side))));
+        }
         self.calls.insert(pair, call);
     }
 
     fn remove(&mut self, pair: PairKey) -> Option<BridgedCall> {
         let call = self.calls.remove(&pair)?;
         self.sessions.remove(&call.session.key);
+        for (request, _) in [call.near.question, call.far.question].into_iter().flatten() {
+            self.questions.remove(&request);
+        }
         if let Some(key) = call.key.filter(|key| self.keys.get(key) == Some(&pair)) {
             self.keys.remove(&key);
         }

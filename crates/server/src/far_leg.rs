@@ -48,11 +48,13 @@ pub(crate) struct FarLeg {
     context: u64,
     /// Number of far INVITEs so far.
     invites: u8,
+    /// Number of bridged calls of this process in the chain of calls up to this one ([`FarLegs::passes`]).
+    passes: u8,
 }
 
 impl FarLeg {
-    /// Creates a leg for a near INVITE at the stage of routing.
-    pub(crate) fn of(handling: &Handling<'_, '_>) -> Self {
+    /// Creates a leg for a near INVITE at the stage of routing. `passes`: number of bridged calls up to this one.
+    pub(crate) fn of(handling: &Handling<'_, '_>, passes: u8) -> Self {
         let (request, progress) = (handling.request, &*handling.progress);
         let message = &request.message;
         let mut decision = progress.decision.clone();
@@ -69,6 +71,7 @@ impl FarLeg {
             max_breadth: message.header(Name::MaxBreadth).unwrap_or_default().to_vec(),
             context: 0,
             invites: 0,
+            passes,
         }
     }
 
@@ -140,6 +143,13 @@ impl FarLegs {
     /// Returns the context of the notices about a call, once its far INVITE has entered it into the table of calls.
     pub(crate) fn context(&self, call_id: &[u8]) -> Option<u64> {
         self.legs.get(call_id).map(|leg| leg.context).filter(|context| *context != 0)
+    }
+
+    /// Returns the number of bridged calls through which an INVITE with this Call-ID has come: a far INVITE may come back, if the next hop sends it to
+    /// this server. Its Via header fields show no loop, for each call has its own. Both Call-IDs of a call are in one bucket, so it comes to this
+    /// shard.
+    pub(crate) fn passes(&self, call_id: &[u8]) -> u8 {
+        self.legs.get(call_id).map_or(0, |leg| leg.passes)
     }
 
     /// Returns the origin of the requests of the user agent with this Call-ID.
@@ -275,7 +285,7 @@ mod tests {
         let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None }.looped();
         let (proof, decision, near) = (Proof::default(), None, b"near".to_vec());
         let (max_forwards, max_breadth) = (Some(9), b"3".to_vec());
-        FarLeg { arrival, proof, decision, near, bucket, max_forwards, max_breadth, context, invites: 0 }
+        FarLeg { arrival, proof, decision, near, bucket, max_forwards, max_breadth, context, invites: 0, passes: 1 }
     }
 
     fn exhausted(context: u64, status: u16) -> Notice {

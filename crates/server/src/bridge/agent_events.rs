@@ -121,5 +121,9 @@ impl Engine {
         for bye in [call.near.bye, call.far.bye].into_iter().flatten() {
             self.report_own(bye, 481);
         }
+        // No answer of the party is awaited any more.
+        for (_, context) in [call.near.question, call.far.question].into_iter().flatten() {
+            self.report_own(context, 481);
+        }
     }
 }

@@ -63,7 +63,7 @@ fn call(engine: &mut Engine, uri: &str) -> (CallKey, Vec<Sent>) {
     let request = Request::of(Message::new(near.as_bytes(), &index), &arrival, call_hash).expect("a request");
     let (mut progress, mut out) = (Progress { decision, ..Progress::new(NOW) }, Outbox::new());
     let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
-    engine.far_legs.insert(FAR, FarLeg::of(&handling));
+    engine.far_legs.insert(FAR, FarLeg::of(&handling, 1));
     let mut made = None;
     let sent = with_agent(engine, |agent, round| made = agent.invite(round, &invite(FAR, uri)).ok());
     (made.expect("a call"), sent)
