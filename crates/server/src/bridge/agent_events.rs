@@ -3,8 +3,11 @@
 use super::party_of;
 use crate::endpoint::cause_of_bye;
 use crate::engine::{Engine, status_code};
-use strowger_core::b2bua::bridge::{BridgeEvent, PairKey, Side};
+use std::net::{IpAddr, Ipv4Addr};
+use strowger_core::b2bua::bridge::{BridgeEnd, BridgeEvent, PairKey, Side};
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::notice::{Notice, NoticeEvent, Party};
+use strowger_core::shown::shown;
 use strowger_core::user_agent::{Ending, Event};
 use strowger_core::{Now, Outbox};
 
@@ -54,7 +57,10 @@ impl Engine {
                 BridgeEvent::Redirected { pair, .. } => self.end_pair(now, pair, (480, b""), out),
                 // No INVITE takes the place of a party: it may come to another shard than that of the call.
                 BridgeEvent::Replaced { .. } => (),
-                BridgeEvent::Ended { pair, .. } => self.pair_ended(pair),
+                BridgeEvent::Ended { pair, by } => {
+                    self.log_end(now, pair, by);
+                    self.pair_ended(pair);
+                }
             }
         }
     }
@@ -109,6 +115,21 @@ impl Engine {
         let Some(call) = self.bridges.calls.get(&pair) else { return };
         if let Some(context) = self.far_legs.context(&call.far_call_id) {
             self.take_notice(now, &Notice { context, event: NoticeEvent::HungUp { by, cause } }, out);
+        }
+    }
+
+    /// Logs the end of a call that no party and no order has ended. A call that was refused before its far INVITE is logged as every refused one.
+    fn log_end(&self, now: Now, pair: PairKey, by: BridgeEnd) {
+        let reason = match by {
+            BridgeEnd::TimedOut => "no answer in time to an INVITE, a re-INVITE or an UPDATE",
+            BridgeEnd::Refused(_) => "a description of one party does not suit the other one",
+            BridgeEnd::Torn => "the dialog of one party was lost",
+            BridgeEnd::Owner | BridgeEnd::Side(_) => return,
+        };
+        let Some(call) = self.bridges.calls.get(&pair).filter(|call| call.key.is_some()) else { return };
+        let source = call.near.source.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |source| source.address);
+        if self.shared.log_limiter.allow(LogSubject::Forwarding, source, now.mono) {
+            tracing::info!(far_call_id = %shown(&call.far_call_id), reason, "bridged call ended");
         }
     }
 

@@ -21,6 +21,19 @@ fn a_call_that_the_bridge_refuses_has_a_record_and_a_log_line() {
     }
 }
 
+#[test]
+fn a_call_that_ends_for_its_descriptions_has_a_log_line() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let (alice, bob, _, far) = invited(&site, &bob);
+    respond(bob, &far, 200, "");
+    gets(bob, "ACK");
+    assert_eq!(alice.answer().status(), 502);
+    bob.respond(&gets(bob, "BYE"), 200, "");
+    site.log_with("a description of one party does not suit the other one");
+    assert_eq!((site.calls().len(), site.counts().calls_bridged), (0, 0));
+}
+
 /// A next hop that writes the INVITE anew, without the Via header fields of this server.
 #[test]
 fn a_call_that_comes_back_again_and_again_is_a_loop() {
