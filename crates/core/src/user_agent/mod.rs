@@ -410,6 +410,9 @@ impl UserAgent {
         self.timers.stop(&mut call.again);
         self.timers.stop(&mut call.end);
         call.session.stop(&mut self.timers);
+        if let Some(client) = call.inviting.and_then(|request| self.requests.get(request)?.client) {
+            round.tx.limit_wait(round.now, client, round.out);
+        }
         Some(call)
     }
 
