@@ -60,7 +60,7 @@ impl Engine {
             Ok(media) => media,
             Err(reply) => return self.reply(handling, reply),
         };
-        let far_request = self.decider().far_request(request, routing);
+        let far_request = self.decider().far_request(handling, routing);
         // The far side may answer late, and the user agent sends no 100 of its own.
         self.trying(handling);
         self.doubt_unproven(handling, 0);

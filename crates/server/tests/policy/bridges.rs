@@ -224,8 +224,8 @@ fn neither_side_learns_of_the_other() {
     invite.from = "<sip:mallory@example.net>;tag=near-tag".into();
     say(&caller, &invite, &sdp(4_000, 1, "a=x-near:1\r\n"));
     let far = gets(bob, "INVITE");
-    // A host that the far side may not know.
-    assert!(far.one("From").starts_with("<sip:mallory@example.org>;tag="), "{}", far.0);
+    // A host that the far side may not know, of a caller that is no local user.
+    assert!(far.one("From").starts_with("<sip:mallory@foreign.invalid>;tag="), "{}", far.0);
     assert_eq!(far.one("To"), "<sip:bob@example.org>");
     let (far_call_id, far_branch) = (far.one("Call-ID").to_owned(), far.branch().to_owned());
     let near = [&*caller.address.to_string(), &invite.call_id, "near-tag", "example.net", "m=audio 4000", "x-near"];
