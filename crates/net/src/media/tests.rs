@@ -279,6 +279,7 @@ fn a_further_thread_serves_new_sessions() {
     // The session keeps its thread; the next one has the other.
     phone.send(bench.at(ports), b"still");
     assert_eq!(phone.hear().1, b"still");
+    assert!(matches!(bench.event(0), SessionEvent::Heard { key: SessionKey(1), .. }));
     let mut other = Phone::new();
     let next = bench.lend(0, 1, 1)[0];
     assert_eq!(next.thread, 1);

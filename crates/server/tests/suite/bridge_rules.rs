@@ -27,7 +27,7 @@ fn plan(site: &Site, text: &str) -> PlanView {
 fn to_gateway() -> String {
     format!(
         "[[rule]]\nname = \"codecs\"\ncodecs = [\"PCMA\", \"telephone-event\"]\nmedia_types = [\"video\"]\n\
-         [[rule]]\nname = \"out\"\nwhen = \"number starts_with '00'\"\nb2bua = true\ncodecs = [\"G722\"]\n\
+         [[rule]]\nname = \"out\"\nwhen = \"number starts_with '00'\"\nb2bua = true\ncodecs = [\"PCMU\"]\n\
          callee_codecs = [\"PCMU\", \"PCMA\"]\ntrack = true\nto = [\"sip:{GATEWAY}\"]\n"
     )
 }
