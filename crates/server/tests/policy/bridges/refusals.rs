@@ -61,7 +61,8 @@ fn a_call_that_comes_back_again_and_again_is_a_loop() {
                 passes += 1;
                 let via = format!("Via: SIP/2.0/UDP {};branch=z9hG4bKpass{passes}", gateway.address);
                 let rest = got.0.split("\r\n").skip(1).filter(|line| !line.starts_with("Via: "));
-                let lines: Vec<&str> = ["INVITE sip:4711@example.org SIP/2.0", &via].into_iter().chain(rest).collect();
+                let lines: Vec<&str> =
+                    ["INVITE sip:4711@example.org SIP/2.0", via.as_str()].into_iter().chain(rest).collect();
                 gateway.send(&lines.join("\r\n"));
             }
             100 => (),
