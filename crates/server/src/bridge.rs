@@ -63,8 +63,10 @@ struct BridgedCall {
     far: BridgedLeg,
     /// Set once the callee has answered.
     is_answered: bool,
-    /// Party whose leg ended first, or that fell silent, and the Q.850 cause.
-    ended: Option<(Party, Option<u16>)>,
+    /// Party whose leg ended first, or that fell silent, the Q.850 cause, and the moment ([`Now::mono`]).
+    ///
+    /// [`Now::mono`]: strowger_core::Now::mono
+    ended: Option<(Party, Option<u16>, u64)>,
     session: MediaSession,
     /// Position among the near ports of each stream, by its place in the descriptions of the near leg.
     near_places: Vec<u8>,

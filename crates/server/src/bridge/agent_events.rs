@@ -83,7 +83,7 @@ impl Engine {
         let Some(call) = self.bridges.calls.get_mut(&pair) else { return };
         let bye = call.leg_mut(side).bye.take();
         let (party, cause) = (party_of(side), if by == Ending::Remote { cause } else { None });
-        let (first, of_first) = *call.ended.get_or_insert((party, cause));
+        let (first, of_first, at) = *call.ended.get_or_insert((party, cause, now.mono));
         self.close_bridged_media(pair);
         if self.bridges.bridge.is_alone(pair) {
             // The other party is in a transfer. The call ends with its leg.
@@ -95,7 +95,9 @@ impl Engine {
             // The party has ended the dialog as well.
             Some(bye) => self.report_own(bye, 200),
             None => {
-                self.report_hang_up(now, pair, (first, of_first), out);
+                // The time of a party that was left alone in a transfer is no time of the call.
+                let then = Now { mono: at.min(now.mono), ..now };
+                self.report_hang_up(then, pair, (first, of_first), out);
                 if first != party {
                     // A 2xx may have crossed the CANCEL of the other leg, so that the table learns of this end alone.
                     self.report_hang_up(now, pair, (party, cause), out);

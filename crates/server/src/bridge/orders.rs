@@ -98,7 +98,7 @@ impl Engine {
         let Some(call) = self.bridges.calls.get_mut(&pair).filter(|call| call.is_answered) else { return };
         let end = (party_of(side), Some(SILENT.cause));
         if call.ended.is_none() {
-            call.ended = Some(end);
+            call.ended = Some((end.0, end.1, now.mono));
             self.end_pair(now, pair, (480, SILENT.reason), out);
             self.report_hang_up(now, pair, end, out);
         }

@@ -407,6 +407,7 @@ fn a_callee_that_is_referred_stays_up_until_the_outcome() {
     assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
     call.bob.hears_nothing();
     assert_eq!(site.calls().len(), 1);
+    site.wait(std::time::Duration::from_secs(20));
     let lines = "Event: refer\nSubscription-State: terminated;reason=noresource\nContent-Type: message/sipfrag\n";
     let notify = call.bob.text(&Call { lines: lines.into(), ..call.of_bob("NOTIFY") });
     let outcome = "Content-Length: 16\r\n\r\nSIP/2.0 200 OK\r\n";
@@ -417,4 +418,9 @@ fn a_callee_that_is_referred_stays_up_until_the_outcome() {
     call.bob.respond(&bye, 200, "");
     let record = record(&site);
     assert_eq!((&*record.outcome, &*record.ended_by), ("answered", "caller"));
+    let (answer, end) = (record.answer.expect("an answer"), record.end.expect("an end"));
+    assert!(
+        (answer..answer + 10_000).contains(&end),
+        "the wait for the outcome is no time of the call: {answer} {end}"
+    );
 }
