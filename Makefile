@@ -29,7 +29,7 @@ BASELINE_SECONDS ?= 3
 BASELINE_RATES ?= 1000,2500
 BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 # Systems that lab-quick leaves out, and the folder of all runs of the laboratory.
-WITHOUT ?= kamailio
+WITHOUT ?= kamailio kamailio-rtpengine
 LAB = $(TARGET)/lab
 DIALOGS ?= 100000
 ACCOUNTED ?= 20000
@@ -43,7 +43,7 @@ LONG ?= fault_matrix:: lab_capacity:: lab_compare:: lab_hosts:: reload_under_loa
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs test-accounting faults loom test-valkey test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches lab-quick lab-pictures
+.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs test-accounting faults loom test-valkey test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-media bench-stress bench-lookups bench-caches lab-quick lab-pictures
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -77,6 +77,8 @@ help:
 	@echo 'make bench-control  cost of status and of a list of 1,000,000 registrations for simultaneous calls (2 minutes)'
 	@echo 'make bench-rules   cost of a decision among 1,000 rules and 100,000 prefixes'
 	@echo 'make bench-engine  cost of a call of the stress tests A to E for the engine alone, without sockets (LETTERS= ROUNDS=)'
+	@echo 'make bench-media   bridged calls with media beside Kamailio with rtpengine and a relay that does not read: CPU a packet with 300 calls, then with'
+	@echo '                   660 calls delay, loss and memory, then set-up and release beside forwarded calls (ROUNDS=; 70 minutes)'
 	@echo 'make bench-stress  the stress tests A to K and H1 beside Kamailio with MariaDB: server and database, CPU a call; then bench-lookups (LETTERS= ROUNDS=;'
 	@echo '                   SECONDS=; with 7 rounds 7 minutes for each of A to F, 10 for each of the others, two hours for all)'
 	@echo 'make bench-lookups  cost of one look-up in MariaDB and in PostgreSQL for the server (ROUNDS=; two minutes)'
@@ -230,6 +232,11 @@ bench-rules:
 
 bench-engine:
 	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_engine -- --rounds $(or $(ROUNDS),3)
+
+bench-media: packages build
+	failed=; { $(call lab_run,bench-media-300,b2bua) --profile standard --load 300 --repetitions $(or $(ROUNDS),5); } || failed=1; \
+		{ $(call lab_run,bench-media-660,b2bua) --profile standard --load 660 --repetitions $(or $(ROUNDS),3); } || failed=1; \
+		{ $(call lab_run,bench-media-calls,b2bua-calls) --profile standard --repetitions $(or $(ROUNDS),5); } || failed=1; [ -z "$$failed" ]
 
 bench-stress: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_lookups

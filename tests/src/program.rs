@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-pub use strowger_lab::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, POSTGRESQL, Program, REDIS};
+pub use strowger_lab::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, POSTGRESQL, Program, REDIS, RTPENGINE};
 
 /// Traffic generator.
 pub const SIPP: Program = Program { name: "sipp", package: "sip-tester" };

@@ -67,6 +67,7 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("scenario", "Reader", 21, MACHINE),
     ("scenario", "Scenario", 19, VALUES),
     ("server", "Decision", 20, VALUES),
+    ("server", "Engine", 17, MACHINE),
     ("server", "ProcessState", 28, "all that shards share: its parts are types of their own"),
     ("sim", "Agent", 25, MACHINE),
     ("sim", "Choices", 16, VALUES),
@@ -97,12 +98,13 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("calls", "CallTable", 11, "one concern of the table a file"),
     ("core", "Proxy", 10, "one step of a request or response a file"),
     ("core", "Transactions", 7, "one concern of the table a file"),
-    ("core", "UserAgent", 10, "one role a file: client, server, session and its timer, registration"),
+    ("core", "Pair", 10, "one kind of event of a bridged call a file"),
+    ("core", "UserAgent", 11, "one role a file: client, server, session and its timer, registration"),
     ("load", "CallRunner", 13, "one kind of action a file"),
     ("node", "Controlled", 7, "one kind of order a file"),
     ("scenario", "Reader", 8, "one kind of element a file"),
     ("server", "Decider", 29, "decisions without change of state: one request or stage a file"),
-    ("server", "Engine", 22, "one kind of event or effect a file"),
+    ("server", "Engine", 31, "one kind of event or effect a file"),
     ("sim", "ServerHost", 7, "one effect of the engine a file"),
 ];
 

@@ -9,7 +9,7 @@ use strowger_core::digest::{
 use strowger_core::proxy::Plan;
 use strowger_core::registrar::{PathRule as CorePathRule, RegistrarSettings};
 use strowger_core::timer::TimerSettings;
-use strowger_core::user_agent::{Capabilities, SessionTimerSettings, UserAgentSettings};
+use strowger_core::user_agent::{Capabilities, Reliability, SessionTimerSettings, UserAgentSettings};
 use strowger_store::accounting::mask::Masks;
 use strowger_store::accounting::sink::GROUP_ROWS;
 use strowger_store::calls::Settings as CallStoreSettings;
@@ -111,7 +111,8 @@ impl Config {
     }
 
     /// Returns the settings of the user agent: of the calls that this server answers itself, and of those that it bridges. It sends no 100: the
-    /// first INVITE is answered at once, or has got one. Requests of other methods are left to its owner, since a bridge carries them over.
+    /// first INVITE is answered at once, or has got one. Provisional responses are reliable for each caller that supports that (RFC 3262 section 3).
+    /// Requests of other methods are left to its owner, since a bridge carries them over.
     pub fn agent_settings(&self) -> UserAgentSettings {
         let (dialogs, timer) = (&self.dialogs, SessionTimerSettings::default());
         let session_timer = SessionTimerSettings {
@@ -128,6 +129,7 @@ impl Config {
             name: self.server.software.clone().into_bytes(),
             timers: self.timer_settings(),
             trying: false,
+            reliability: Reliability::Supported,
             capabilities,
             other_methods: true,
             ..UserAgentSettings::default()

@@ -213,7 +213,7 @@ impl Target {
         !self.is_loopback() && self.address.port() == 0 && self.address.ip().is_unspecified()
     }
 
-    /// Tells whether messages to this target stay in this server ([`Target::LOOPBACK`]), whatever its address.
+    /// Tells whether messages to this target stay in this server ([`Target::LOOPBACK`]). Its address has no part in it.
     pub fn is_loopback(&self) -> bool {
         self.flow == Some(Flow::LOOPBACK)
     }

@@ -78,6 +78,7 @@
 //! | media: packets, tones | `media/`; `media/dtmf.rs` |
 //! | received streams: whose; figures and end; ports of calls | `media/hearing.rs`, `Ear`; `stream.rs`; `call_port.rs` |
 //! | formats and hold by the descriptions of both sides | `media/reception.rs`; `description.rs` |
+//! | time of sending in a packet, and its delay | `media/stamp.rs` |
 
 #![forbid(unsafe_code)]
 

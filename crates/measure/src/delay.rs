@@ -78,6 +78,8 @@ table! {
         "The largest jitter of a received stream, telephone events apart; one value a stream.";
     MediaDeviation = "media.deviation", "Mean deviation of arrivals", "Mean Jitter of earlier Wireshark",
         "The mean difference of the time between two packets of a received stream from that between their timestamps; one value a stream.";
+    MediaDelay = "media.delay", "Delay of packets", "common practice",
+        "From the sending of a stamped packet by a generator of the same machine to its arrival here, by the kernel's time stamp; one value a packet.";
     MediaRating = "media.rating", "Transmission rating R", "ITU-T G.107",
         "The E-model's rating of a received stream of sound, 0 to 100, from its loss alone: no delay, which one end cannot measure, and the impairment of the codec of most of its packets, G.711 with concealment (Ie 0, Bpl 25.1) or G.729A (Ie 11, Bpl 19); one value a stream. A stream of another codec has none.";
     MediaScore = "media.mos", "Mean opinion score", "ITU-T G.107 annex B",
@@ -275,7 +277,7 @@ mod tests {
         let has_memory = |page: &Page, delay: Delay| page.delays(delay).counts.is_some();
         let (mut page, mut sum) = (Page::new(0), Page::new(0));
         assert!(Delay::ALL.iter().all(|delay| has_memory(&page, *delay) != delay.is_of_media()));
-        assert_eq!(Delay::ALL.iter().filter(|delay| delay.is_of_media()).count(), 6);
+        assert_eq!(Delay::ALL.iter().filter(|delay| delay.is_of_media()).count(), 7);
         let unused = page.delays(Delay::MediaScore);
         assert!(unused.is_empty() && unused.below(9) == 0 && unused.percentile(1.0).is_none());
         assert_eq!((unused.mean(), unused.least(), unused.buckets().count()), (None, None, 0));

@@ -19,6 +19,7 @@ impl Delay {
                 | Self::MediaJitter
                 | Self::MediaMaxJitter
                 | Self::MediaDeviation
+                | Self::MediaDelay
                 | Self::MediaRating
                 | Self::MediaScore
         )

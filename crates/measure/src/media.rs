@@ -1,6 +1,6 @@
 //! Received media streams in the figures of a shard.
 
-use super::{CallBook, Counter, Delay, ShardRecorder};
+use super::{CallBook, Counter, Delay, Delays, ShardRecorder};
 
 /// Figures of a received stream. Times are in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -60,6 +60,11 @@ impl ShardRecorder {
         }
     }
 
+    /// Records the delays of received packets whose time of sending is known.
+    pub fn packets_delayed(&mut self, delays: &Delays) {
+        self.page.delays[Delay::MediaDelay as usize].add(delays);
+    }
+
     fn stream_heard(&mut self, stream: &HeardStream) {
         for (counter, by) in [
             (Counter::MediaStreams, 1),
@@ -116,6 +121,9 @@ mod tests {
         let video = HeardStream { quality: None, ..good };
         recorder.media_heard(&call, &HeardMedia { streams: vec![good, bad, video], is_silent: false });
         recorder.media_heard(&call, &HeardMedia { streams: vec![], is_silent: true });
+        let mut delays = Delays::new();
+        [100, 300].into_iter().for_each(|us| delays.record(us));
+        recorder.packets_delayed(&delays);
         recorder.call_ended(&mut call, 2_000, CallOutcome::Successful);
         recorder.close(10_000);
         let totals = collector.finish(|_second| {});
@@ -129,6 +137,7 @@ mod tests {
             ("media.loss", 25.0 / 300.0 * 100.0),
             ("media.max_delta.max", 95_000.0),
             ("media.max_delta.count", 3.0),
+            ("media.delay.mean", 200.0),
             ("media.mos.count", 2.0),
             ("media.mos.min", 2.36),
             ("media.mos.max", 4.409),

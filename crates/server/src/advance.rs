@@ -2,7 +2,8 @@
 
 use crate::contacts::Contacts;
 use crate::decision::Decision;
-use crate::engine::{Effect, Engine};
+use crate::effect::Effect;
+use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::question::{Question, QuestionKind};
 use crate::reply::Reply;

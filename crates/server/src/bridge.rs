@@ -19,19 +19,19 @@ mod orders;
 mod session;
 
 pub use self::moves::BridgedRecord;
-pub(crate) use self::session::is_translated;
 
-use self::beginning::Beginning;
+use self::far_request::FarRequest;
+use crate::far_leg::FarLeg;
 use crate::media_sessions::MediaSession;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use strowger_core::b2bua::bridge::{Bridge, BridgeSettings, PairKey, Side};
+use strowger_core::b2bua::bridge::{Bridge, BridgeSettings, LegMedia, PairKey, Side};
 use strowger_core::b2bua::negotiation::BridgedStream;
 use strowger_core::notice::Party;
 use strowger_core::user_agent::{CallKey, RequestKey};
 use strowger_media::session::SessionKey;
-use strowger_message::Name;
+use strowger_message::{Message, Name, Uri};
 
 /// Source of a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +97,26 @@ const fn side_of(party: Party) -> Side {
         Party::Caller => Side::Near,
         Party::Callee => Side::Far,
     }
+}
+
+/// INVITE that the user agent is about to take, and the far call to make for it.
+#[derive(Debug)]
+struct Beginning {
+    far_leg: FarLeg,
+    far_request: FarRequest,
+    /// Bucket of the call, 0 to 255.
+    bucket: u8,
+    media: LegsMedia,
+}
+
+/// Media of both legs.
+#[derive(Debug)]
+struct LegsMedia {
+    near: LegMedia,
+    far: LegMedia,
+    session: MediaSession,
+    /// [`BridgedCall::near_places`].
+    near_places: Vec<u8>,
 }
 
 /// Bridged calls of one shard.
@@ -177,4 +197,14 @@ impl Bridges {
         }
         Some(call)
     }
+}
+
+/// Tells whether the sender of a response is behind NAT: it sent the response without a proxy between, and its Contact has another address.
+pub(crate) fn is_translated(message: &Message<'_>, source: IpAddr) -> bool {
+    let contact = message.contacts().next().and_then(Result::ok);
+    let address = contact.and_then(|contact| match contact.value.addr.uri {
+        Uri::Sip(uri) => uri.host.ip(),
+        _ => None,
+    });
+    !message.has(Name::RecordRoute) && address.is_some_and(|address| address.to_canonical() != source)
 }

@@ -1,6 +1,7 @@
 //! Effects of the table of calls, and orders of operators about calls.
 
-use crate::engine::{Effect, Engine};
+use crate::effect::Effect;
+use crate::engine::Engine;
 use crate::handling::{Handling, Progress};
 use crate::media_sessions::MediaSession;
 use strowger_calls::{AT_ONCE, Call, CallEffect, CallPage, CallTable, CallView, Environment, Legs, OwnRequest};

@@ -1,8 +1,8 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
-use crate::endpoint::ServerRole;
 use crate::number_translation::user_part;
 use crate::path_decision::PathDecision;
+use crate::role::ServerRole;
 use crate::rule_targets::RuleTargets;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

@@ -3,7 +3,7 @@
 //! The user agent has the dialog of such a call, a media thread its session, and the table of calls its record, limits, place in lists
 //! and end. This module joins the three:
 //!
-//! 1. The rules name an endpoint ([`ServerRole::Echo`]). The engine takes free media ports, negotiates, enters the INVITE into the table of
+//! 1. The rules name an endpoint ([`crate::role::ServerRole::Echo`]). The engine takes free media ports, negotiates, enters the INVITE into the table of
 //!    calls, and gives it to the user agent (`answering.rs`).
 //! 2. Events of the user agent become notices for the table and orders to the media thread (`agent_events.rs`). The table ends a call by an
 //!    order, which the user agent carries out.
@@ -22,27 +22,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strowger_core::user_agent::{CallKey, MovedCalls, RequestKey};
 use strowger_media::session::SessionKey;
-
-/// Role of this server for a request, by the rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ServerRole {
-    /// Proxy (RFC 3261 section 16).
-    #[default]
-    Proxy,
-    /// Redirect server: the response names the places (RFC 3261 section 8.3).
-    Redirect,
-    /// Endpoint that sends the media of its caller back.
-    Echo,
-    /// Back-to-back user agent for calls: one call with the caller, one with the callee. Proxy for other requests.
-    Bridge,
-}
-
-impl ServerRole {
-    /// Tells whether this server itself answers the request.
-    pub(crate) const fn is_endpoint(self) -> bool {
-        matches!(self, Self::Echo)
-    }
-}
 
 /// Call of an endpoint, from its 200 on.
 #[derive(Debug, Serialize, Deserialize)]

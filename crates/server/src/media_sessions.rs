@@ -5,22 +5,20 @@
 //! streams (`quality.rs`).
 
 mod events;
+mod orders;
 mod ports;
 mod quality;
 
-use self::ports::{Block, MediaPorts};
-use crate::engine::{Effect, Engine};
-use crate::reply::Reply;
+use self::ports::MediaPorts;
+use crate::effect::Effect;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use strowger_config::Media;
 use strowger_core::Now;
 use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream, LocalStream};
-use strowger_core::routing::Request;
 use strowger_core::routing::contact_repair::is_private;
 use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
-use strowger_message::sdp::Sdp;
 use strowger_message::{Message, Name};
 use strowger_store::accounting::PartyMedia;
 
@@ -178,12 +176,6 @@ pub(crate) fn offer_of<'m>(message: &Message<'m>) -> Option<&'m [u8]> {
     (!body.is_empty() && kind.eq_ignore_ascii_case(b"application/sdp")).then_some(body)
 }
 
-/// Tells whether the first stream of an offer is by IPv4; `None` if it has no readable stream.
-fn offers_ipv4(offer: &[u8]) -> Option<bool> {
-    let connection = Sdp::parse(offer).ok()?.connection_of(0)?;
-    Some(connection.address_type == b"IP4")
-}
-
 /// Tells whether the media address at this place of the configuration is of this family.
 pub(crate) fn is_of_family(media: &Media, place: u16, is_ipv4: bool) -> bool {
     media.addresses.get(usize::from(place)).is_some_and(|own| own.public.is_ipv4() == is_ipv4)
@@ -248,59 +240,5 @@ impl MediaSessions {
     /// Takes over the sessions that another shard exported.
     pub(crate) fn import(&mut self, ClosingRecord(record): ClosingRecord) {
         self.closing.extend(record.into_iter().map(|session| (session.key, session)));
-    }
-}
-
-impl Engine {
-    /// Tells whether a caller has its media by IPv4: by its offer, else by its source.
-    ///
-    /// # Errors
-    /// No media address is of this family.
-    pub(crate) fn media_family(&self, request: &Request<'_>) -> Result<bool, Reply> {
-        let source = request.arrival.remote.ip().to_canonical();
-        let is_ipv4 = offer_of(&request.message).and_then(offers_ipv4).unwrap_or_else(|| source.is_ipv4());
-        if self.policy.config.media.addresses.iter().any(|own| own.public.is_ipv4() == is_ipv4) {
-            return Ok(is_ipv4);
-        }
-        Err(Reply::refused(488).because("no address of [media] has the IP version of the caller"))
-    }
-
-    /// Ends the session of a call at its media thread; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers the order. The
-    /// rows of the call wait for its reports.
-    pub(crate) fn close_session(&mut self, close: SessionClose) {
-        match close {
-            SessionClose::Open(closing) => {
-                let order = SessionOrder::Close { key: SessionKey(closing.key) };
-                self.effects.push(Effect::Media { thread: closing.ports.thread(), order });
-                if let Some(call) = closing.call {
-                    self.calls.await_media(call);
-                }
-                self.media.closing.insert(closing.key, closing);
-            }
-            SessionClose::Unopened(ports) => self.media.put_back(ports),
-            SessionClose::Before => (),
-        }
-    }
-
-    /// Asks for more media ports if few are free, or gives some of many back.
-    pub(crate) fn balance_ports(&mut self) {
-        let media = &self.policy.config.media;
-        if !media.is_on() {
-            return;
-        }
-        let has_family = |wanted: bool| media.addresses.iter().any(|own| own.public.is_ipv4() == wanted);
-        let is_ipv4 = |place: u16| is_of_family(media, place, true);
-        let is_ipv6 = |place: u16| !is_ipv4(place);
-        let families: [&dyn Fn(u16) -> bool; 2] = [&is_ipv4, &is_ipv6];
-        let families = match (has_family(true), has_family(false)) {
-            (true, true) => &families[..],
-            (true, false) => &families[..1],
-            (false, _) => &families[1..],
-        };
-        let block = Block::of(media.calls(), self.shard.process_status.shards);
-        self.media.ports.prefer(self.shard.media_threads.preferred);
-        if let Some(order) = self.media.ports.balance(self.shard.number, block, families) {
-            self.effects.push(Effect::Media { thread: None, order });
-        }
     }
 }

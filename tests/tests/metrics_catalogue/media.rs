@@ -1,15 +1,18 @@
-//! Media of calls that the server answers: ports, packets, what is dropped, callers that are never heard.
+//! Media of calls that the server answers or bridges: ports, packets, what is dropped, callers that are never heard.
 
 use std::net::UdpSocket;
 use std::time::Duration;
 
 use super::{SOON, Stage};
+use strowger_tests::bridge::{Bridged, description, invite, party, setup};
+use strowger_tests::dialog::arrives;
 use strowger_tests::echo::{Caller, with_echo};
 use strowger_tests::meter::Shows::{Above, At, By, More};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport::Udp;
 
-pub(super) const SCENES: &[(&str, fn())] = &[("an echo", echo), ("a server without media", none)];
+pub(super) const SCENES: &[(&str, fn())] =
+    &[("an echo", echo), ("a bridged call", bridge), ("a server without media", none)];
 
 const USED: &str = "media_port_pairs{state=\"used\"}";
 const LENT: &str = "media_port_pairs{state=\"lent\"}";
@@ -17,6 +20,21 @@ const FREE: &str = "media_port_pairs{state=\"free\"}";
 
 /// Bytes of a packet of the caller: a header and 20 ms of G.711.
 const LENGTH: u64 = 12 + 160;
+
+fn bridge() {
+    let mut stage = Stage::start(setup("127.0.0.66", "22000-22199", ""));
+    let [mut caller, mut callee] = ["127.0.0.67", "127.0.0.68"].map(|ip| party(&stage.server, ip));
+    let [offer, answer] = [&caller, &callee].map(|wire| description(wire, "m=audio 40000 RTP/AVP 8\r\n"));
+    let request = invite(&format!("sip:bob@{}", callee.local()), &caller, &offer);
+    let call = Bridged::set_up(&mut caller, &mut callee, &request, &answer);
+    let mut call = call.unwrap_or_else(|refusal| panic!("{}", String::from_utf8_lossy(&refusal)));
+    stage.shows(&[("calls_bridged", At(1)), ("calls_tracked", At(1))]);
+    assert!(stage.meter.sees("media_sessions", At(1), SOON) && stage.meter.sees(USED, At(2), SOON));
+    arrives(&mut caller, &mut callee, &call.near.request("BYE"), &[]);
+    assert!(stage.meter.sees("calls_bridged", At(0), SOON) && stage.meter.sees("media_sessions", At(0), SOON));
+    stage.meter.begins_again();
+    stage.end();
+}
 
 fn echo() {
     let mut stage = Stage::start(with_echo(Setup::on(&[Udp]).open_registrar(), "127.0.0.64", "22000-22199"));
@@ -47,10 +65,10 @@ fn echo() {
         ("media_longest_turn_seconds", Above(0.0)),
         ("media_packets_dropped_total{reason=\"source\"}", By(0)),
     ]);
-    let stranger = UdpSocket::bind("127.0.0.65:0").expect("the address is of loopback");
+    let other = UdpSocket::bind("127.0.0.65:0").expect("the address is of loopback");
     let rtp = [0x80, 0, 0, 1, 0, 0, 0, 160, 0, 0, 0, 9];
     for (bytes, reason) in [(&rtp[..], "source"), (&b"noise"[..], "unreadable")] {
-        stranger.send_to(bytes, caller.server_media).expect("it is sent");
+        other.send_to(bytes, caller.server_media).expect("it is sent");
         stage.shows(&[
             (&format!("media_packets_dropped_total{{reason=\"{reason}\"}}"), By(1)),
             ("media_packets_received_total", By(1)),

@@ -15,7 +15,7 @@ use super::track::Track;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use strowger_measure::{Counter, HeardMedia};
+use strowger_measure::{Counter, Delays, HeardMedia};
 use strowger_net::clock;
 use strowger_scenario::action::{Action, EchoCommand, Media, RtpStream};
 
@@ -112,6 +112,17 @@ impl Legs {
         for ((counter, now), before) in self.shared.tally.counts().into_iter().zip(reported) {
             if now > *before {
                 to(counter, now - std::mem::replace(before, now));
+            }
+        }
+    }
+
+    /// Reports the delays of stamped packets since the last call, if there are some.
+    pub fn report_delays(&self, to: impl FnOnce(&Delays)) {
+        if self.reported.is_some() {
+            let mut delays = self.shared.tally.heard.delays();
+            if !delays.is_empty() {
+                to(&delays);
+                delays.clear();
             }
         }
     }

@@ -25,6 +25,7 @@ mod reception;
 mod remote;
 mod sending;
 mod settings;
+mod stamp;
 mod stream;
 mod tally;
 mod track;
@@ -35,6 +36,7 @@ pub use leg::{Legs, Refusal};
 pub use plane::{Plane, PlaneError};
 pub use remote::Remote;
 pub use settings::{Echo, Settings};
+pub use stamp::stamped_sound;
 pub use tally::{Snapshot, Tally};
 pub use track::Track;
 

@@ -4,6 +4,7 @@ use super::call_port::CallPorts;
 use super::echo::Mirror;
 use super::hearing::Ear;
 use super::settings::Settings;
+use super::stamp;
 use super::tally::Tally;
 use std::io;
 use std::net::UdpSocket;
@@ -28,13 +29,15 @@ pub(super) struct Receiver<'a> {
     tally: &'a Tally,
     incoming: Incoming,
     out: Outgoing,
+    /// Delays of the stamped packets of a batch, microseconds.
+    delays: Vec<u64>,
 }
 
 impl<'a> Receiver<'a> {
     /// Creates a receiver, on its thread.
     pub(super) fn new(mirror: &'a Mirror, tally: &'a Tally, settings: &Settings) -> Self {
         let (incoming, out) = (Incoming::with_arrivals(settings.batch), Outgoing::new(settings.batch));
-        Self { mirror, tally, incoming, out }
+        Self { mirror, tally, incoming, out, delays: Vec::new() }
     }
 
     /// Reads from a common socket until `stopping`. `place`: 0 is the audio socket, 1 the video socket.
@@ -87,13 +90,18 @@ impl<'a> Receiver<'a> {
     /// SIPp's `-rtp_echo` is for its common ports.
     fn receive(&mut self, socket: &UdpSocket, place: Option<usize>, ear: &Ear) -> io::Result<()> {
         let count = self.incoming.receive(socket)?;
-        let (mut bytes, mut unjudged) = (0, 0);
+        let (mut bytes, mut unjudged, mut ahead) = (0, 0, None);
         {
             let mut streams = ear.streams();
             for i in 0..count {
                 let Some((datagram, peer)) = self.incoming.datagram(i) else { continue };
                 bytes += datagram.len() as u64;
-                unjudged += u64::from(!streams.datagram(self.incoming.arrival(i), datagram, peer));
+                let arrival = self.incoming.arrival(i);
+                unjudged += u64::from(!streams.datagram(arrival, datagram, peer));
+                if let Some(sent) = stamp::read(datagram) {
+                    let arrived = arrival.wrapping_add(*ahead.get_or_insert_with(stamp::ahead));
+                    self.delays.extend(stamp::delay(sent, arrived));
+                }
                 if self.mirror.has_chosen(peer) || place.is_some() && self.mirror.wants_all() {
                     self.out.push(peer, |out| out.extend_from_slice(datagram));
                 }
@@ -103,6 +111,7 @@ impl<'a> Receiver<'a> {
         self.tally.received.fetch_add(count as u64, Relaxed);
         self.tally.received_bytes.fetch_add(bytes, Relaxed);
         self.tally.heard.unjudged.fetch_add(unjudged, Relaxed);
+        self.tally.heard.record_delays(&mut self.delays);
         if !self.out.is_empty() {
             let sent = self.out.send(socket);
             let place = place.unwrap_or(0);

@@ -1,9 +1,9 @@
 //! Counters of sent and received media, and of their delays.
 
 use hdrhistogram::Histogram;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use strowger_measure::Counter;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use strowger_measure::{Counter, Delays};
 
 /// Number of counters in the recorder.
 pub(super) const COUNTS: usize = 9;
@@ -32,6 +32,23 @@ pub(super) struct HeardCounts {
     pub(super) unjudged: AtomicU64,
     pub(super) drops: AtomicU64,
     pub(super) early: AtomicU64,
+    /// Delays of stamped packets that no shard has reported yet.
+    delays: Mutex<Delays>,
+}
+
+impl HeardCounts {
+    /// Records these delays, microseconds, and empties the list.
+    pub(super) fn record_delays(&self, us: &mut Vec<u64>) {
+        if !us.is_empty() {
+            let mut delays = self.delays();
+            us.drain(..).for_each(|us| delays.record(us));
+        }
+    }
+
+    /// Locks the delays that no shard has reported yet.
+    pub(super) fn delays(&self) -> MutexGuard<'_, Delays> {
+        self.delays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Counters at one moment.

@@ -1,4 +1,4 @@
-//! Rate limit of packets that nobody has asked for.
+//! Rate limit of packets to a host that has sent none.
 
 /// Time in which one packet is earned, in microseconds: 250 packets in a second, those of a stream with 5 ms in a packet.
 const INTERVAL: u64 = 4_000;

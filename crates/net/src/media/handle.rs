@@ -131,10 +131,8 @@ impl MediaHandle {
         self.join();
         let is_running = |link: &&mut ThreadLink| !link.entry.has_ended.load(Acquire);
         let Some(link) = self.threads.get_mut(usize::from(thread)).filter(is_running) else { return Err(order) };
-        let is_optional = matches!(
-            order,
-            SessionOrder::Set { .. } | SessionOrder::Report { .. } | SessionOrder::Lend { .. }
-        );
+        let is_optional =
+            matches!(order, SessionOrder::Set { .. } | SessionOrder::Report { .. } | SessionOrder::Lend { .. });
         if is_optional && link.waiting.len() >= WAITING {
             return Err(order);
         }

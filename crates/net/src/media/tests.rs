@@ -173,7 +173,7 @@ fn packets_are_echoed_and_relayed() {
     assert_eq!((figures.used, figures.lent, figures.free, figures.threads), (1, 2, 7, 1));
     // Headers of 12 bytes, and the sound.
     assert_eq!((figures.received_bytes, figures.sent_bytes), (4 * 12 + 16, 3 * 12 + 11));
-    // The stranger's packet, and the callee that said nothing.
+    // The packet from another source, and the callee that said nothing.
     assert_eq!((figures.dropped_source, figures.unheard), (1, 1));
 
     // The ports have another session now, and packets in between are of neither.

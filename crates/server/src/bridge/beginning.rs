@@ -1,7 +1,6 @@
 //! Beginning of a bridged call: refusals, ports, near call, far call.
 
-use super::far_request::FarRequest;
-use super::{BridgedCall, BridgedLeg};
+use super::{Beginning, BridgedCall, BridgedLeg, LegsMedia};
 use crate::decision::Decision;
 use crate::engine::{Engine, status_code};
 use crate::far_leg::FarLeg;
@@ -20,26 +19,6 @@ use strowger_message::sdp::Sdp;
 /// Maximum number of bridged calls in a chain: each far INVITE but the last comes back to this server. One that comes back more often is in a loop,
 /// in which each pass takes ports (RFC 3261 section 16.3 item 4).
 const MOST_PASSES: u8 = 4;
-
-/// INVITE that the user agent is about to take, and the far call to make for it.
-#[derive(Debug)]
-pub(super) struct Beginning {
-    far_leg: FarLeg,
-    far_request: FarRequest,
-    /// Bucket of the call, 0 to 255.
-    bucket: u8,
-    media: LegsMedia,
-}
-
-/// Media of both legs.
-#[derive(Debug)]
-struct LegsMedia {
-    near: LegMedia,
-    far: LegMedia,
-    session: MediaSession,
-    /// [`BridgedCall::near_places`].
-    near_places: Vec<u8>,
-}
 
 impl Engine {
     /// Joins an INVITE with a far call to its destination.

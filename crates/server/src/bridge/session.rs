@@ -1,15 +1,15 @@
 //! Media session of a bridged call: streams between its two peers, and the sources of peers behind NAT.
 
-use super::{BridgedCall, BridgedLeg, DescriptionSource};
-use crate::engine::{Effect, Engine};
+use super::{BridgedCall, BridgedLeg, DescriptionSource, is_translated};
+use crate::effect::Effect;
+use crate::engine::Engine;
 use crate::media_sessions::stream_peer;
 use crate::policy::Policy;
-use std::net::IpAddr;
 use strowger_core::b2bua::bridge::{PairKey, Side};
 use strowger_core::b2bua::negotiation::{AgreedStream, BridgedStream, StreamTransport};
 use strowger_core::user_agent::{CallKey, Event};
 use strowger_media::session::{PortPair, StreamKind, StreamOrder, StreamPeer};
-use strowger_message::{Index, Limits, Message, Name, Uri};
+use strowger_message::{Index, Limits, Message};
 
 impl BridgedCall {
     /// Returns the order that opens or changes the session; `None` after its end.
@@ -107,14 +107,4 @@ impl Engine {
     pub(super) fn bridged_leg(&self, call: CallKey) -> Option<(PairKey, Side)> {
         self.bridges.legs.get(&call).copied()
     }
-}
-
-/// Tells whether the sender of a response is behind NAT: it sent the response without a proxy between, and its Contact has another address.
-pub(crate) fn is_translated(message: &Message<'_>, source: IpAddr) -> bool {
-    let contact = message.contacts().next().and_then(Result::ok);
-    let address = contact.and_then(|contact| match contact.value.addr.uri {
-        Uri::Sip(uri) => uri.host.ip(),
-        _ => None,
-    });
-    !message.has(Name::RecordRoute) && address.is_some_and(|address| address.to_canonical() != source)
 }

@@ -1,46 +1,13 @@
 //! Remote targets of the dialogs of the user agent (RFC 3261 section 12.1.1): its requests reach the party as those of the proxy do, and no party
 //! makes this server send to an address that it may not name ([`crate::reach`]).
 
-use crate::bridge;
 use crate::decider::Decider;
-use crate::engine::Engine;
 use std::net::SocketAddr;
 use strowger_core::proxy::ResponseSender;
 use strowger_core::routing::contact_repair::{is_first_hop, is_needed, is_translated};
 use strowger_core::routing::{NextHop, Request, Scope};
-use strowger_core::transaction::{ClientId, TransactionUser};
-use strowger_core::{Arrival, ListenerId, Now, Outbox, Target, Transport};
-use strowger_message::{Edit, Index, Limits, Message, Method, Name, SipUri, Uri};
-
-impl Engine {
-    /// Gives a response to the user agent, with a Contact that reaches its sender.
-    pub(crate) fn agent_response(
-        &mut self,
-        now: Now,
-        arrival: &Arrival,
-        message: &Message<'_>,
-        (id, tu, after_final): (ClientId, TransactionUser, bool),
-        out: &mut Outbox,
-    ) {
-        let sent = self.stack.core.transactions.client_target(id).filter(|_| self.stack.agent.is_direct(tu, id));
-        let bytes = sent.and_then(|sent| self.decider().with_reachable_answer(message, arrival, sent));
-        let mut index = Index::new();
-        if let Some(bytes) = &bytes
-            && index.parse(bytes, &Limits::UNLIMITED).is_ok()
-        {
-            // The Contact of the sender does not show any more that it is behind NAT.
-            let is_translated = bridge::is_translated(message, arrival.remote.ip().to_canonical());
-            self.far_legs.set_source(*arrival, is_translated);
-            let message = Message::new(bytes, &index);
-            return self.stack.with_agent(now, out, |agent, round| {
-                agent.take_response(round, arrival, &message, id, tu, after_final);
-            });
-        }
-        self.stack.with_agent(now, out, |agent, round| {
-            agent.take_response(round, arrival, message, id, tu, after_final);
-        });
-    }
-}
+use strowger_core::{Arrival, ListenerId, Target, Transport};
+use strowger_message::{Edit, Message, Method, Name, SipUri, Uri};
 
 impl Decider<'_> {
     /// Returns a request with the source of its sender as Contact, if its own Contact does not lead to the sender, or is
@@ -79,7 +46,12 @@ impl Decider<'_> {
 
     /// Returns the 2xx to a re-INVITE or UPDATE of the user agent with the place to which that was sent as Contact, if the Contact of the sender does
     /// not lead to it, or is an address that it may not name; `None` if the response stays unchanged.
-    fn with_reachable_answer(&self, response: &Message<'_>, arrival: &Arrival, sent: Target) -> Option<Vec<u8>> {
+    pub(crate) fn with_reachable_answer(
+        &self,
+        response: &Message<'_>,
+        arrival: &Arrival,
+        sent: Target,
+    ) -> Option<Vec<u8>> {
         let is_answer = response.status().is_some_and(|status| (200..300).contains(&status));
         if !is_answer || !matches!(response.cseq().ok()?.method, Method::Invite | Method::Update) {
             return None;

@@ -1,6 +1,6 @@
 //! Media session of a call of an endpoint: one stream of audio. All other streams of the caller are refused.
 
-use crate::engine::Effect;
+use crate::effect::Effect;
 use crate::media_sessions::{MediaSession, stream_peer};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;

@@ -2,7 +2,8 @@
 
 use super::quality::{count_streams, party_media};
 use super::{ClosingSession, SILENT};
-use crate::engine::{Effect, Engine};
+use crate::effect::Effect;
+use crate::engine::Engine;
 use strowger_core::log_limiter::LogSubject;
 use strowger_core::shown::shown;
 use strowger_core::{Now, Outbox};

@@ -6,11 +6,11 @@ use strowger_core::b2bua::bridge::BridgeEvent;
 use strowger_core::user_agent::{CallKey, Event, Reliability, UserAgentSettings};
 
 /// Header lines of a reliable response.
-const RELIABLE: &str = "Require: 100rel\nRSeq: 7\n";
+pub(super) const RELIABLE: &str = "Require: 100rel\nRSeq: 7\n";
 
 /// Returns a bridge whose far INVITE has no phone, after the call of the near side. `reliable`: whether the near side gets reliable
 /// provisional responses.
-fn forked(reliable: bool, offer: &[u8]) -> (Bridged, CallKey) {
+pub(super) fn forked(reliable: bool, offer: &[u8]) -> (Bridged, CallKey) {
     let reliability = if reliable { Reliability::Supported } else { Reliability::Required };
     let mut b2b = Bridged::of([quiet(), UserAgentSettings { reliability, ..quiet() }, quiet()], NO_PHONE);
     let near = b2b.net.call(offer);
@@ -20,7 +20,7 @@ fn forked(reliable: bool, offer: &[u8]) -> (Bridged, CallKey) {
 
 /// Sends a response of one of the places where the far INVITE has arrived. `format`: payload type of its description, if it has
 /// one; `port`: its port.
-fn place(b2b: &mut Bridged, place: &str, status: u16, lines: &str, description: Option<(&str, u16)>) {
+pub(super) fn place(b2b: &mut Bridged, place: &str, status: u16, lines: &str, description: Option<(&str, u16)>) {
     let at = b2b.net.log.iter().position(|line| line == "1>? INVITE").expect("a far INVITE");
     let lines = format!("Contact: <sip:{place}@127.0.0.98>\n{lines}");
     let mut text = respond(&b2b.net.sent[at], status, &lines).replace(";tag=peer", &format!(";tag={place}"));
@@ -51,7 +51,7 @@ fn bodies(b2b: &Bridged) -> Vec<bool> {
 }
 
 /// Returns the sent PRACKs.
-fn pracks(b2b: &Bridged) -> Vec<String> {
+pub(super) fn pracks(b2b: &Bridged) -> Vec<String> {
     let sent = b2b.net.log.iter().zip(&b2b.net.sent);
     sent.filter(|(line, _)| *line == "1>? PRACK").map(|(_, text)| text.clone()).collect()
 }

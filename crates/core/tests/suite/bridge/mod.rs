@@ -3,8 +3,10 @@
 mod calls;
 mod changes;
 mod chaos;
+mod failures_of_others;
 mod forks;
 mod late_offers;
+mod matrix;
 mod moves;
 mod renewals;
 mod requests;

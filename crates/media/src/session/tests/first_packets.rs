@@ -1,4 +1,4 @@
-//! Packets to a host before one has come from there.
+//! First packets: to a host before one has come from there, and of a new codec.
 
 use super::*;
 
@@ -50,4 +50,24 @@ fn few_packets_go_to_a_host_that_has_sent_none() {
     assert!((249..=251).contains(&flood(&mut call, 1_000)));
     call.hear(2_000, Side::Far, "198.51.100.9:6000", &rtp(112, 8, 1));
     assert_eq!(flood(&mut call, 2_000), 10_000);
+}
+
+/// Packets of the codec before are still on their way after a change: they are counted, and the new codec is heard.
+#[test]
+fn a_packet_of_the_codec_before_changes_nothing() {
+    let mut call = Call::new(relay());
+    assert_eq!(call.hear(0, Side::Near, NEAR, &rtp(97, 7, 1)).len(), 1);
+    let order = StreamOrder {
+        near: peer(NEAR_PORT, NEAR, &[(8, Some(8))]),
+        far: Some(peer(FAR_PORT, FAR, &[(8, Some(8))])),
+        ..relay()
+    };
+    assert!(call.set(10, order).is_empty());
+    assert!(call.hear(20, Side::Near, NEAR, &rtp(97, 7, 2)).is_empty());
+    assert!(call.hear(20, Side::Far, FAR, &rtp(112, 8, 2)).is_empty());
+    let sent = call.hear(40, Side::Near, NEAR, &rtp(8, 7, 3));
+    assert_eq!((sent.len(), sent[0].header().payload_type, sent[0].to), (1, 8, at(FAR)));
+    assert_eq!(call.hear(40, Side::Far, FAR, &rtp(8, 8, 3)).len(), 1);
+    assert!(call.events().is_empty());
+    assert_eq!((call.near().dropped, call.far().dropped), (1, 1));
 }

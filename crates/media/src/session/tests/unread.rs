@@ -79,7 +79,7 @@ fn a_fax_that_receives_a_page_is_not_silent() {
 fn a_call_that_becomes_a_fax_says_goodbye_to_its_sound() {
     let mut call = Call::new(relay());
     call.hear(0, Side::Near, NEAR, &rtp(97, 7, 10));
-    // It is told once, and nothing goes into encrypted RTCP.
+    // One report follows, and nothing goes into encrypted RTCP.
     let encrypted = StreamOrder { kind: StreamKind::Unread, ..relay() };
     let sent = call.set(20, encrypted.clone());
     assert!(sent.len() == 1 && sent[0].port == FAR_PORT && sent[0].is_rtcp_port);

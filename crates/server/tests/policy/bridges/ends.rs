@@ -35,22 +35,49 @@ fn a_call_moves_with_its_bucket() {
 
 #[test]
 fn a_call_without_media_of_a_side_is_ended() {
-    let site = bridge("media.timeout = \"10s\"\n", "");
+    for (side, ended_by) in [(Side::Near, "caller"), (Side::Far, "callee")] {
+        let site = bridge("media.timeout = \"10s\"\n", "");
+        let bob = registered(&site);
+        let (alice, bob, call, far) = invited(&site, &bob);
+        // Early media: a phone need not send before the answer.
+        respond(bob, &far, 183, &sdp(5_000, 1, ""));
+        assert_eq!(alice.answer().status(), 183);
+        let (key, _) = set(&site);
+        site.media_event(silence(key, side));
+        site.settle();
+        assert_eq!((site.media_orders(), site.calls().len()), (Vec::new(), 1));
+        let call = answer((alice, bob, call, far));
+        site.media_event(silence(key, side));
+        assert_eq!(call.hung_up(), [(); 2].map(|()| "Q.850;cause=41;text=\"no media\"".to_owned()));
+        assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+        let record = record(&site);
+        assert_eq!((&*record.outcome, &*record.ended_by, record.cause), ("answered", ended_by, 41));
+    }
+}
+
+/// RFC 3262 section 3: a caller that supports reliable responses gets them, and its PRACK ends at this server.
+#[test]
+fn a_caller_with_100rel_hears_reliably_that_it_rings() {
+    let site = bridge("", "");
     let bob = registered(&site);
-    let (alice, bob, call, far) = invited(&site, &bob);
-    // Early media: a phone need not send before the answer.
-    respond(bob, &far, 183, &sdp(5_000, 1, ""));
-    assert_eq!(alice.answer().status(), 183);
-    let (key, _) = set(&site);
-    site.media_event(silence(key, Side::Near));
-    site.settle();
-    assert_eq!((site.media_orders(), site.calls().len()), (Vec::new(), 1));
-    let call = answer((alice, bob, call, far));
-    site.media_event(silence(key, Side::Far));
-    assert_eq!(call.hung_up(), [(); 2].map(|()| "Q.850;cause=41;text=\"no media\"".to_owned()));
-    assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
-    let record = record(&site);
-    assert_eq!((&*record.outcome, &*record.ended_by, record.cause), ("answered", "callee", 41));
+    for is_supported in [true, false] {
+        let alice = site.phone("alice");
+        let mut call = invite_of(&alice, "bob");
+        call.lines.push_str(if is_supported { "Supported: 100rel\n" } else { "" });
+        say(&alice, &call, &sdp(4_000, 1, ""));
+        let far = gets(&bob, "INVITE");
+        respond(&bob, &far, 180, "");
+        let ringing = alice.answer();
+        assert_eq!((ringing.status(), ringing.all("Require")), (180, vec!["100rel"; usize::from(is_supported)]));
+        if is_supported {
+            let mut prack = call.within(&ringing, "PRACK", call.cseq + 1);
+            prack.lines += &format!("RAck: {} {} INVITE\n", ringing.one("RSeq"), call.cseq);
+            assert_eq!(alice.ask(&prack).status(), 200);
+        }
+        bob.respond(&far, 486, "");
+        gets(&bob, "ACK");
+        assert_eq!(alice.answer().status(), 486);
+    }
 }
 
 #[test]
