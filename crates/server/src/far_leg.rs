@@ -189,6 +189,12 @@ impl FarLegs {
         Some(leg.progress(now))
     }
 
+    /// Notes that a far INVITE with this Call-ID could not be sent again: its call, if it is in the table, is refused.
+    pub(crate) fn fail(&mut self, call_id: &[u8]) {
+        let event = NoticeEvent::Exhausted { status: near_status(503), bytes: 0..0 };
+        self.refusals.extend(self.context(call_id).map(|context| Notice { context, event }));
+    }
+
     /// Keeps the refusal of a far INVITE until it is known whether the INVITE comes again. Returns false for any other notice.
     pub(crate) fn holds_back(&mut self, notice: &Notice) -> bool {
         let context = notice.context;
@@ -292,6 +298,9 @@ mod tests {
         assert!(legs.holds_back(&exhausted(77, 407)));
         let (progress, _) = invite(&mut legs, "far").expect("it comes again");
         assert_eq!((progress.context, legs.take_refusals()), (77, Vec::new()));
+        // There is no room for its transaction.
+        legs.fail(b"far");
+        assert_eq!(legs.take_refusals(), [exhausted(77, 500)]);
         assert!(legs.holds_back(&exhausted(77, 407)));
         assert!(legs.remove(b"far").is_some());
         assert_eq!(legs.take_refusals(), [exhausted(77, 403)], "as the caller gets it");

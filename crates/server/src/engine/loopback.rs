@@ -59,7 +59,11 @@ impl Engine {
         let parsed = index.parse(&bytes, &Limits::UNLIMITED).ok();
         let bounded =
             parsed.and_then(|()| Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash).ok());
-        bounded.is_some_and(|request| self.begin_looped(now, &request, &mut progress, out))
+        let is_begun = bounded.is_some_and(|request| self.begin_looped(now, &request, &mut progress, out));
+        if !is_begun {
+            self.far_legs.fail(request.call_id);
+        }
+        is_begun
     }
 
     /// Gives a request of the user agent its server transaction, and carries it out. An INVITE continues at the stage of its progress. Returns
