@@ -63,8 +63,10 @@ struct BridgedCall {
     far: BridgedLeg,
     /// Set once the callee has answered.
     is_answered: bool,
-    /// Party whose leg ended first, or that fell silent, and the Q.850 cause.
-    ended: Option<(Party, Option<u16>)>,
+    /// Party whose leg ended first, or that fell silent, the Q.850 cause, and the moment ([`Now::mono`]).
+    ///
+    /// [`Now::mono`]: strowger_core::Now::mono
+    ended: Option<(Party, Option<u16>, u64)>,
     session: MediaSession,
     /// Position among the near ports of each stream, by its place in the descriptions of the near leg.
     near_places: Vec<u8>,
@@ -128,6 +130,8 @@ pub(crate) struct Bridges {
     keys: BTreeMap<u64, PairKey>,
     /// Pairs by their sessions.
     sessions: BTreeMap<u64, PairKey>,
+    /// Legs by the OPTIONS to their parties ([`BridgedLeg::question`]).
+    questions: BTreeMap<RequestKey, (PairKey, Side)>,
     beginning: Option<Box<Beginning>>,
 }
 
@@ -142,6 +146,7 @@ impl Default for Bridges {
             legs: BTreeMap::new(),
             keys: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            questions: BTreeMap::new(),
             beginning: None,
         }
     }
@@ -181,12 +186,18 @@ impl Bridges {
         for (leg, side) in [(near, Side::Near), (far, Side::Far)] {
             self.legs.extend(leg.map(|leg| (leg, (pair, side))));
         }
+        for (leg, side) in [(&call.near, Side::Near), (&call.far, Side::Far)] {
+            self.questions.extend(leg.question.map(|(request, _)| (request, (pair, side))));
+        }
         self.calls.insert(pair, call);
     }
 
     fn remove(&mut self, pair: PairKey) -> Option<BridgedCall> {
         let call = self.calls.remove(&pair)?;
         self.sessions.remove(&call.session.key);
+        for (request, _) in [call.near.question, call.far.question].into_iter().flatten() {
+            self.questions.remove(&request);
+        }
         if let Some(key) = call.key.filter(|key| self.keys.get(key) == Some(&pair)) {
             self.keys.remove(&key);
         }

@@ -315,9 +315,7 @@ impl Engine {
             }
             Role::UserAgent(_) => {
                 self.calls.set_responded((*arrival != Arrival::LOOPBACK).then_some(arrival.remote));
-                self.stack.with_agent(now, out, |agent, round| {
-                    agent.take_response(round, arrival, message, id, tu, after_final);
-                });
+                self.agent_response(now, arrival, message, (id, tu, after_final), out);
             }
             Role::Suspended(_) | Role::None => (),
         }

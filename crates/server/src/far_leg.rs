@@ -46,11 +46,13 @@ pub(crate) struct FarLeg {
     context: u64,
     /// Number of far INVITEs so far.
     invites: u8,
+    /// Number of bridged calls of this process in the chain of calls up to this one ([`FarLegs::passes`]).
+    passes: u8,
 }
 
 impl FarLeg {
-    /// Creates a leg for a near INVITE at the stage of routing.
-    pub(crate) fn of(handling: &Handling<'_, '_>) -> Self {
+    /// Creates a leg for a near INVITE at the stage of routing. `passes`: number of bridged calls up to this one.
+    pub(crate) fn of(handling: &Handling<'_, '_>, passes: u8) -> Self {
         let (request, progress) = (handling.request, &*handling.progress);
         let message = &request.message;
         let mut decision = progress.decision.clone();
@@ -67,6 +69,7 @@ impl FarLeg {
             max_breadth: message.header(Name::MaxBreadth).unwrap_or_default().to_vec(),
             context: 0,
             invites: 0,
+            passes,
         }
     }
 
@@ -145,6 +148,13 @@ impl FarLegs {
         self.legs.get(call_id).map(|leg| leg.context).filter(|context| *context != 0)
     }
 
+    /// Returns the number of bridged calls through which an INVITE with this Call-ID has come: a far INVITE may come back, if the next hop sends it to
+    /// this server. Its Via header fields show no loop, for each call has its own. Both Call-IDs of a call are in one bucket, so it comes to this
+    /// shard.
+    pub(crate) fn passes(&self, call_id: &[u8]) -> u8 {
+        self.legs.get(call_id).map_or(0, |leg| leg.passes)
+    }
+
     /// Returns the origin of the requests of the user agent with this Call-ID.
     pub(crate) fn arrival(&self, call_id: &[u8]) -> Arrival {
         self.legs.get(call_id).map_or(Arrival::LOOPBACK, |leg| leg.arrival)
@@ -182,6 +192,12 @@ impl FarLegs {
         }
         leg.write_bounded(&invite.message, out);
         Some(leg.progress(now))
+    }
+
+    /// Notes that a far INVITE with this Call-ID could not be sent again: its call, if it is in the table, is refused.
+    pub(crate) fn fail(&mut self, call_id: &[u8]) {
+        let event = NoticeEvent::Exhausted { status: near_status(503), bytes: 0..0 };
+        self.refusals.extend(self.context(call_id).map(|context| Notice { context, event }));
     }
 
     /// Keeps the refusal of a far INVITE until it is known whether the INVITE comes again. Returns false for any other notice.
@@ -241,7 +257,7 @@ mod tests {
         let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None }.looped();
         let (proof, decision, near) = (Proof::default(), None, b"near".to_vec());
         let (max_forwards, max_breadth) = (Some(9), b"3".to_vec());
-        FarLeg { arrival, proof, decision, near, bucket, max_forwards, max_breadth, context, invites: 0 }
+        FarLeg { arrival, proof, decision, near, bucket, max_forwards, max_breadth, context, invites: 0, passes: 1 }
     }
 
     fn exhausted(context: u64, status: u16) -> Notice {
@@ -287,6 +303,9 @@ mod tests {
         assert!(legs.holds_back(&exhausted(77, 407)));
         let (progress, _) = invite(&mut legs, "far").expect("it comes again");
         assert_eq!((progress.context, legs.take_refusals()), (77, Vec::new()));
+        // There is no room for its transaction.
+        legs.fail(b"far");
+        assert_eq!(legs.take_refusals(), [exhausted(77, 500)]);
         assert!(legs.holds_back(&exhausted(77, 407)));
         assert!(legs.remove(b"far").is_some());
         assert_eq!(legs.take_refusals(), [exhausted(77, 403)], "as the caller gets it");

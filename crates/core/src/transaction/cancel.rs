@@ -44,12 +44,22 @@ impl Transactions {
             let range = start..out.bytes.len();
             self.send_entry(now, range, key, b"CANCEL", target, bucket, tu, Cancel::Request, out);
         }
-        let cancelled = |m, reliable| match m {
-            Machine::ClientInvite(s) => {
-                client_invite::step(s, client_invite::Event::Cancelled, reliable).map(Machine::ClientInvite)
-            }
-            other => Step::to(other, Action::Absorb),
-        };
-        self.drive(now, id, cancelled, Given::Nothing, out);
+        self.drive(now, id, given_up, Given::Nothing, out);
+    }
+
+    /// Ends the wait for the final response to an INVITE after 64*T1, since its dialog is over: a peer that has sent a BYE still owes that response
+    /// (RFC 3261 section 15.1.2), but may never give it. [`Event::Timeout`](super::Event::Timeout) reports the end.
+    pub fn limit_wait(&mut self, now: Now, id: ClientId, out: &mut Outbox) {
+        self.drive(now, id.0, given_up, Given::Nothing, out);
+    }
+}
+
+/// Returns the step of an INVITE whose final response is awaited for 64*T1 from now on.
+fn given_up(machine: Machine, reliable: bool) -> Step<Machine> {
+    match machine {
+        Machine::ClientInvite(state) => {
+            client_invite::step(state, client_invite::Event::Cancelled, reliable).map(Machine::ClientInvite)
+        }
+        other => Step::to(other, Action::Absorb),
     }
 }

@@ -359,7 +359,9 @@ impl UserAgent {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(self.transport(target).via().as_bytes());
         out.push(b' ');
-        out.extend_from_slice(&self.listener(target).sent_by);
+        // A looped message goes on with this Via, in which the address of a listener may be one that the next hop must not see. The response comes
+        // back by its transaction. Browsers have such names too (RFC 7118 section 5.2).
+        out.extend_from_slice(if target.is_loopback() { b"b2bua.invalid" } else { &self.listener(target).sent_by });
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch.text());
     }
@@ -408,6 +410,9 @@ impl UserAgent {
         self.timers.stop(&mut call.again);
         self.timers.stop(&mut call.end);
         call.session.stop(&mut self.timers);
+        if let Some(client) = call.inviting.and_then(|request| self.requests.get(request)?.client) {
+            round.tx.limit_wait(round.now, client, round.out);
+        }
         Some(call)
     }
 

@@ -15,8 +15,12 @@ use crate::dialog::{Description, Dialog, RequestRoute, State};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
-/// Maximum number of dialogs that the provisional responses to an INVITE may begin.
-const MOST_LEGS: usize = 64;
+/// Maximum number of dialogs that the provisional responses to an INVITE may begin, with those that have ended.
+const MOST_LEGS: u16 = 64;
+
+/// Maximum number of lost dialogs of an INVITE that are being ended at a time. Each 2xx causes an ACK and a BYE with its copies to an address of its
+/// sender's choice; a 2xx beyond this number gets neither, so that its sender ends the dialog (RFC 3261 section 13.3.1.4).
+const MOST_LOST: usize = 16;
 
 /// New call.
 #[derive(Clone, Copy, Debug)]
@@ -179,7 +183,7 @@ impl UserAgent {
         if status > 100 && !tag.is_empty() {
             let at = match call.leg_of(tag) {
                 Some(at) => at,
-                None if call.legs.len() >= MOST_LEGS => return,
+                None if call.made >= MOST_LEGS => return,
                 None => match Dialog::caller(message, secure) {
                     Ok(mut dialog) => {
                         if offered {
@@ -400,10 +404,12 @@ impl UserAgent {
             // A copy of the 2xx; its BYE was sent.
             return self.acknowledge_now(round, known);
         }
-        if self.calls.len() >= self.settings.calls {
+        let place = self.place(dialog.call_id());
+        let of_invite = self.places.iter_hash(place).filter(|(hash, _)| *hash == place).count();
+        if of_invite > MOST_LOST || self.calls.len() >= self.settings.calls {
             return;
         }
-        let mut call = Call::new(Stage::Established, self.place(dialog.call_id()), call_hash, target);
+        let mut call = Call::new(Stage::Established, place, call_hash, target);
         call.invite_cseq = dialog.local_cseq();
         call.credentials = credentials;
         call.silent = true;

@@ -3,8 +3,11 @@
 use super::party_of;
 use crate::endpoint::cause_of_bye;
 use crate::engine::{Engine, status_code};
-use strowger_core::b2bua::bridge::{BridgeEvent, PairKey, Side};
+use std::net::{IpAddr, Ipv4Addr};
+use strowger_core::b2bua::bridge::{BridgeEnd, BridgeEvent, PairKey, Side};
+use strowger_core::log_limiter::LogSubject;
 use strowger_core::notice::{Notice, NoticeEvent, Party};
+use strowger_core::shown::shown;
 use strowger_core::user_agent::{Ending, Event};
 use strowger_core::{Now, Outbox};
 
@@ -54,7 +57,10 @@ impl Engine {
                 BridgeEvent::Redirected { pair, .. } => self.end_pair(now, pair, (480, b""), out),
                 // No INVITE takes the place of a party: it may come to another shard than that of the call.
                 BridgeEvent::Replaced { .. } => (),
-                BridgeEvent::Ended { pair, .. } => self.pair_ended(pair),
+                BridgeEvent::Ended { pair, by } => {
+                    self.log_end(now, pair, by);
+                    self.pair_ended(pair);
+                }
             }
         }
     }
@@ -77,7 +83,7 @@ impl Engine {
         let Some(call) = self.bridges.calls.get_mut(&pair) else { return };
         let bye = call.leg_mut(side).bye.take();
         let (party, cause) = (party_of(side), if by == Ending::Remote { cause } else { None });
-        let (first, of_first) = *call.ended.get_or_insert((party, cause));
+        let (first, of_first, at) = *call.ended.get_or_insert((party, cause, now.mono));
         self.close_bridged_media(pair);
         if self.bridges.bridge.is_alone(pair) {
             // The other party is in a transfer. The call ends with its leg.
@@ -89,7 +95,9 @@ impl Engine {
             // The party has ended the dialog as well.
             Some(bye) => self.report_own(bye, 200),
             None => {
-                self.report_hang_up(now, pair, (first, of_first), out);
+                // The time of a party that was left alone in a transfer is no time of the call.
+                let then = Now { mono: at.min(now.mono), ..now };
+                self.report_hang_up(then, pair, (first, of_first), out);
                 if first != party {
                     // A 2xx may have crossed the CANCEL of the other leg, so that the table learns of this end alone.
                     self.report_hang_up(now, pair, (party, cause), out);
@@ -112,6 +120,21 @@ impl Engine {
         }
     }
 
+    /// Logs the end of a call that no party and no order has ended. A call that was refused before its far INVITE is logged as every refused one.
+    fn log_end(&self, now: Now, pair: PairKey, by: BridgeEnd) {
+        let reason = match by {
+            BridgeEnd::TimedOut => "no answer in time to an INVITE, a re-INVITE or an UPDATE",
+            BridgeEnd::Refused(_) => "a description of one party does not suit the other one",
+            BridgeEnd::Torn => "the dialog of one party was lost",
+            BridgeEnd::Owner | BridgeEnd::Side(_) => return,
+        };
+        let Some(call) = self.bridges.calls.get(&pair).filter(|call| call.key.is_some()) else { return };
+        let source = call.near.source.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |source| source.address);
+        if self.shared.log_limiter.allow(LogSubject::Forwarding, source, now.mono) {
+            tracing::info!(far_call_id = %shown(&call.far_call_id), reason, "bridged call ended");
+        }
+    }
+
     /// Forgets a pair whose calls are both over.
     fn pair_ended(&mut self, pair: PairKey) {
         let Some(mut call) = self.bridges.remove(pair) else { return };
@@ -120,6 +143,10 @@ impl Engine {
         self.far_legs.remove(&call.far_call_id);
         for bye in [call.near.bye, call.far.bye].into_iter().flatten() {
             self.report_own(bye, 481);
+        }
+        // No answer of the party is awaited any more.
+        for (_, context) in [call.near.question, call.far.question].into_iter().flatten() {
+            self.report_own(context, 481);
         }
     }
 }

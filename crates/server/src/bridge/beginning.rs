@@ -16,12 +16,21 @@ use strowger_core::{Now, Outbox, Target, call};
 use strowger_media::session::PortPair;
 use strowger_message::sdp::Sdp;
 
+/// Maximum number of bridged calls in a chain: each far INVITE but the last comes back to this server. One that comes back more often is in a loop,
+/// in which each pass takes ports (RFC 3261 section 16.3 item 4).
+const MOST_PASSES: u8 = 4;
+
 impl Engine {
     /// Joins an INVITE with a far call to its destination.
     pub(crate) fn bridge_here(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
         let (now, request) = (handling.now, handling.request);
         if let Some(reply) = self.refusal_of_party(handling) {
             return self.reply(handling, reply);
+        }
+        let passes = self.far_legs.passes(request.call_id) + 1;
+        if passes > MOST_PASSES {
+            return self
+                .reply(handling, Reply::refused(482).because("a far INVITE of this server comes back too often"));
         }
         let Some(policies) = handling.progress.decision.as_deref().map(Decision::bridge_policies) else {
             return self.reply(handling, Reply::refused(500).because("no rule bridges the call"));
@@ -30,22 +39,32 @@ impl Engine {
             Ok(media) => media,
             Err(reply) => return self.reply(handling, reply),
         };
-        let far_request = self.decider().far_request(request, routing);
+        let far_request = self.decider().far_request(handling, routing);
         // The far side may answer late, and the user agent sends no 100 of its own.
         self.trying(handling);
         self.doubt_unproven(handling, 0);
-        let (far_leg, bucket) = (FarLeg::of(handling), call::bucket(request.call_hash));
+        let (far_leg, bucket) = (FarLeg::of(handling, passes), call::bucket(request.call_hash));
         // Events of earlier messages are not about this INVITE.
         self.take_agent_events(now, handling.out);
         self.bridges.beginning = Some(Box::new(Beginning { far_leg, far_request, bucket, media }));
         let from = handling.out.start();
         self.give_to_agent(handling);
         self.take_agent_events(now, handling.out);
-        // The user agent has refused the INVITE.
-        if let Some(mut beginning) = self.bridges.beginning.take() {
-            self.close_session(beginning.media.session.close());
-            let status = handling.out.bytes.get(from..).and_then(status_code).unwrap_or(500);
-            self.account_refusal(handling, status, Why::Status);
+        // The first message is a refusal, or the far INVITE.
+        let status = handling.out.bytes.get(from..).and_then(status_code).filter(|status| *status >= 300);
+        let refusal = match self.bridges.beginning.take() {
+            // By the user agent.
+            Some(mut beginning) => {
+                self.close_session(beginning.media.session.close());
+                Some(status.unwrap_or(500))
+            }
+            // By the bridge.
+            None => status,
+        };
+        if let Some(status) = refusal {
+            let why = why_refused(status);
+            self.decider().log_refusal(handling, status, why);
+            self.account_refusal(handling, status, why);
         }
     }
 
@@ -126,6 +145,15 @@ impl Engine {
                 Err(Reply::overloaded().because("no port for media is free"))
             }
         }
+    }
+}
+
+/// Returns the reason for a refusal by the user agent or the bridge.
+const fn why_refused(status: u16) -> Why {
+    match status {
+        481 => Why::Text("Replaces names no call that could be replaced"),
+        488 => Why::Text("no stream or codec of the offer may pass"),
+        _ => Why::Status,
     }
 }
 

@@ -55,24 +55,28 @@ impl Engine {
         let asked =
             self.stack.with_agent(now, out, |agent, round| agent.request_within(round, leg, Method::Options, b"", b""));
         match (asked, self.bridges.calls.get_mut(&pair)) {
-            (Ok(request), Some(call)) => call.leg_mut(side).question = Some((request, context)),
+            (Ok(request), Some(call)) => {
+                call.leg_mut(side).question = Some((request, context));
+                self.bridges.questions.insert(request, (pair, side));
+            }
             _ => self.report_own(context, 481),
         }
     }
 
     /// Takes the context of an OPTIONS that the table of calls has ordered.
     pub(crate) fn take_bridged_question(&mut self, request: RequestKey) -> Option<u64> {
-        let legs = self.bridges.calls.values_mut().flat_map(|call| [&mut call.near, &mut call.far]);
-        let mut questions = legs.map(|leg| &mut leg.question);
-        let question = questions.find(|question| question.is_some_and(|(asked, _)| asked == request))?;
-        question.take().map(|(_, context)| context)
+        let (pair, side) = self.bridges.questions.remove(&request)?;
+        let leg = self.bridges.calls.get_mut(&pair)?.leg_mut(side);
+        leg.question.take_if(|(asked, _)| *asked == request).map(|(_, context)| context)
     }
 
     /// Ends a bridged call that rings, by an order of the table of calls. `context`: that of its INVITE.
     pub(crate) fn bridge_cancel(&mut self, now: Now, context: u64, out: &mut Outbox) {
         let is_meant = |call_id: &[u8]| self.far_legs.context(call_id) == Some(context);
-        let pair = self.bridges.calls.iter().find(|(_, call)| is_meant(&call.far_call_id)).map(|(pair, _)| *pair);
-        if let Some(pair) = pair {
+        let find = || self.bridges.calls.iter().find(|(_, call)| is_meant(&call.far_call_id)).map(|(pair, _)| *pair);
+        let known = self.calls.key_of(context).and_then(|key| self.bridges.keys.get(&key).copied());
+        // A call of which no response has come has no known key.
+        if let Some(pair) = known.or_else(find) {
             self.end_pair(now, pair, (487, b""), out);
         }
     }
@@ -94,7 +98,7 @@ impl Engine {
         let Some(call) = self.bridges.calls.get_mut(&pair).filter(|call| call.is_answered) else { return };
         let end = (party_of(side), Some(SILENT.cause));
         if call.ended.is_none() {
-            call.ended = Some(end);
+            call.ended = Some((end.0, end.1, now.mono));
             self.end_pair(now, pair, (480, SILENT.reason), out);
             self.report_hang_up(now, pair, end, out);
         }

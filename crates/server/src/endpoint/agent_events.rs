@@ -157,10 +157,12 @@ impl Engine {
 
     /// Handles the final response to an OPTIONS that the table of calls has ordered.
     fn question_answered(&mut self, request: RequestKey, status: u16) {
-        let is_asked = |entry: &&mut EndpointCall| entry.question.is_some_and(|(asked, _)| asked == request);
-        let entry = self.endpoints.calls.values_mut().find(is_asked);
-        let context = entry.and_then(|entry| entry.question.take()).map(|(_, context)| context);
-        if let Some(context) = context.or_else(|| self.take_bridged_question(request)) {
+        let context = self.take_bridged_question(request).or_else(|| {
+            let is_asked = |entry: &&mut EndpointCall| entry.question.is_some_and(|(asked, _)| asked == request);
+            let entry = self.endpoints.calls.values_mut().find(is_asked)?;
+            entry.question.take().map(|(_, context)| context)
+        });
+        if let Some(context) = context {
             self.report_own(context, status);
         }
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use strowger_core::proxy::ResponseSender;
 use strowger_core::routing::contact_repair::{is_first_hop, is_needed, is_translated};
 use strowger_core::routing::{NextHop, Request, Scope};
-use strowger_core::{Arrival, ListenerId, Transport};
+use strowger_core::{Arrival, ListenerId, Target, Transport};
 use strowger_message::{Edit, Message, Method, Name, SipUri, Uri};
 
 impl Decider<'_> {
@@ -42,6 +42,30 @@ impl Decider<'_> {
             None => return None,
         };
         Some(with_contact(response, uri, place))
+    }
+
+    /// Returns the 2xx to a re-INVITE or UPDATE of the user agent with the place to which that was sent as Contact, if the Contact of the sender does
+    /// not lead to it, or is an address that it may not name; `None` if the response stays unchanged.
+    pub(crate) fn with_reachable_answer(
+        &self,
+        response: &Message<'_>,
+        arrival: &Arrival,
+        sent: Target,
+    ) -> Option<Vec<u8>> {
+        let is_answer = response.status().is_some_and(|status| (200..300).contains(&status));
+        if !is_answer || !matches!(response.cseq().ok()?.method, Method::Invite | Method::Update) {
+            return None;
+        }
+        let contact = response.contacts().next()?.ok()?.value;
+        let uri = contact.addr.uri.sip()?;
+        // A device may answer from another port than it listens at.
+        let is_udp = sent.transport == Transport::Udp && arrival.transport == Transport::Udp;
+        let (transport, remote) = (arrival.transport, if is_udp { sent.address } else { arrival.remote });
+        let repairs = transport.is_reliable() || self.policy.config.nat.contact_repair;
+        let scope = self.policy.router.scope_of_source(arrival);
+        let is_moved = repairs && is_needed(uri, transport, &remote, false);
+        let is_replaced = is_moved || self.leads_to_barred(scope, &contact.addr.uri, arrival.listener);
+        is_replaced.then(|| with_contact(response, uri, (transport, remote)))
     }
 
     /// Tells whether the next hop of the dialog that a response makes, by its Record-Route, is an address that a sender of this scope may not

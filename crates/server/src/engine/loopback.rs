@@ -10,7 +10,7 @@ use crate::handling::{Handling, Progress};
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
 use strowger_core::stack::Incoming;
-use strowger_core::transaction::ClientId;
+use strowger_core::transaction::{ClientId, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, call};
 use strowger_message::{Index, Limits, Message, Method};
 
@@ -59,7 +59,11 @@ impl Engine {
         let parsed = index.parse(&bytes, &Limits::UNLIMITED).ok();
         let bounded =
             parsed.and_then(|()| Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash).ok());
-        bounded.is_some_and(|request| self.begin_looped(now, &request, &mut progress, out))
+        let is_begun = bounded.is_some_and(|request| self.begin_looped(now, &request, &mut progress, out));
+        if !is_begun {
+            self.far_legs.fail(request.call_id);
+        }
+        is_begun
     }
 
     /// Gives a request of the user agent its server transaction, and carries it out. An INVITE continues at the stage of its progress. Returns
@@ -135,6 +139,34 @@ impl Engine {
         if index.parse(&bytes, &Limits::UNLIMITED).is_ok() {
             self.pass_response(now, arrival, &Message::new(&bytes, &index), (context, id), out);
         }
+    }
+
+    /// Gives a response to the user agent, with a Contact that reaches its sender.
+    pub(crate) fn agent_response(
+        &mut self,
+        now: Now,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        (id, tu, after_final): (ClientId, TransactionUser, bool),
+        out: &mut Outbox,
+    ) {
+        let sent = self.stack.core.transactions.client_target(id).filter(|_| self.stack.agent.is_direct(tu, id));
+        let bytes = sent.and_then(|sent| self.decider().with_reachable_answer(message, arrival, sent));
+        let mut index = Index::new();
+        if let Some(bytes) = &bytes
+            && index.parse(bytes, &Limits::UNLIMITED).is_ok()
+        {
+            // The Contact of the sender does not show any more that it is behind NAT.
+            let is_hidden = is_translated(message, arrival.remote.ip().to_canonical());
+            self.far_legs.set_source(*arrival, is_hidden);
+            let message = Message::new(bytes, &index);
+            return self.stack.with_agent(now, out, |agent, round| {
+                agent.take_response(round, arrival, &message, id, tu, after_final);
+            });
+        }
+        self.stack.with_agent(now, out, |agent, round| {
+            agent.take_response(round, arrival, message, id, tu, after_final);
+        });
     }
 }
 

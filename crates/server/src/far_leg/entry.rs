@@ -1,7 +1,8 @@
-//! Entry of the call of a far INVITE into the table of calls.
+//! Entry of the call of a far INVITE into the table of calls, and the log of its refusal.
 
 use crate::engine::Engine;
 use crate::handling::Handling;
+use crate::reply::Why;
 use crate::rule_target_forwarding::limited_targets;
 use strowger_calls::{Context, Legs};
 use strowger_core::proxy::Candidate;
@@ -29,6 +30,18 @@ impl Engine {
             self.far_legs.has_entered(call_id, context);
         }
         (context, first)
+    }
+
+    /// Logs the refusal of a request: that of a far INVITE, whose names nobody has seen, with the names of its near INVITE.
+    pub(crate) fn log_refused(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why) {
+        let is_far = handling.is_far_leg();
+        let is_logged = is_far
+            && self
+                .with_near_invite(handling, |engine, near| engine.decider().log_refusal(near, status, why))
+                .is_some();
+        if !is_logged {
+            self.decider().log_refusal(handling, status, why);
+        }
     }
 
     /// Calls `work` with the near INVITE in place of its far INVITE, whose call is not in the table yet.

@@ -1,6 +1,7 @@
 //! Calls that the server bridges.
 
 mod ends;
+mod refusals;
 
 use crate::site::*;
 use std::net::SocketAddr;
@@ -223,8 +224,8 @@ fn neither_side_learns_of_the_other() {
     invite.from = "<sip:mallory@example.net>;tag=near-tag".into();
     say(&caller, &invite, &sdp(4_000, 1, "a=x-near:1\r\n"));
     let far = gets(bob, "INVITE");
-    // A host that the far side may not know.
-    assert!(far.one("From").starts_with("<sip:mallory@example.org>;tag="), "{}", far.0);
+    // A host that the far side may not know, of a caller that is no local user.
+    assert!(far.one("From").starts_with("<sip:mallory@foreign.invalid>;tag="), "{}", far.0);
     assert_eq!(far.one("To"), "<sip:bob@example.org>");
     let (far_call_id, far_branch) = (far.one("Call-ID").to_owned(), far.branch().to_owned());
     let near = [&*caller.address.to_string(), &invite.call_id, "near-tag", "example.net", "m=audio 4000", "x-near"];
@@ -406,6 +407,7 @@ fn a_callee_that_is_referred_stays_up_until_the_outcome() {
     assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
     call.bob.hears_nothing();
     assert_eq!(site.calls().len(), 1);
+    site.wait(std::time::Duration::from_secs(20));
     let lines = "Event: refer\nSubscription-State: terminated;reason=noresource\nContent-Type: message/sipfrag\n";
     let notify = call.bob.text(&Call { lines: lines.into(), ..call.of_bob("NOTIFY") });
     let outcome = "Content-Length: 16\r\n\r\nSIP/2.0 200 OK\r\n";
@@ -416,4 +418,9 @@ fn a_callee_that_is_referred_stays_up_until_the_outcome() {
     call.bob.respond(&bye, 200, "");
     let record = record(&site);
     assert_eq!((&*record.outcome, &*record.ended_by), ("answered", "caller"));
+    let (answer, end) = (record.answer.expect("an answer"), record.end.expect("an end"));
+    assert!(
+        (answer..answer + 10_000).contains(&end),
+        "the wait for the outcome is no time of the call: {answer} {end}"
+    );
 }

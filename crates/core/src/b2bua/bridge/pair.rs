@@ -148,6 +148,8 @@ pub(super) struct NearInvite {
     pub(super) is_confirmed: bool,
     /// Header lines for the far INVITE.
     pub(super) passed: Vec<u8>,
+    /// Moment at which it has waited for too long, whatever provisional responses come.
+    pub(super) until: u64,
 }
 
 /// Dialogs that the far INVITE has made.
@@ -208,6 +210,7 @@ impl Pair {
                 is_answered: false,
                 is_confirmed: false,
                 passed: invite.passed.clone(),
+                until: u64::MAX,
             },
             forks: Forks::new(base),
             exchange: None,
@@ -273,7 +276,8 @@ impl Pair {
         let renewal = self.renewal.as_mut().map(|(_, at)| at);
         let transfers = self.transfers.iter_mut().map(|transfer| &mut transfer.until);
         let expected = self.expected.as_mut().map(|(_, until)| until);
-        stages.chain(exchange).chain(waiting).chain(renewal).chain(transfers).chain(expected)
+        let invite = std::iter::once(&mut self.invite.until);
+        stages.chain(exchange).chain(waiting).chain(renewal).chain(transfers).chain(expected).chain(invite)
     }
 
     /// Returns the cause of the end.

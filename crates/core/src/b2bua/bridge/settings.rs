@@ -17,11 +17,19 @@ pub struct BridgeSettings {
     /// Milliseconds in which the far side answers an INVITE after its last provisional response, a side a re-INVITE, and the
     /// owner a redirection. Default 181,000, as Timer C.
     pub ringing: u64,
+    /// Milliseconds in which the far side answers an INVITE in all, whatever provisional responses it sends: early media hold ports. Default
+    /// 600,000.
+    pub setup: u64,
 }
 
 impl Default for BridgeSettings {
     fn default() -> Self {
-        Self { passed: vec![Name::Reason, Name::RetryAfter, Name::Warning], answer: 32_000, ringing: 181_000 }
+        Self {
+            passed: vec![Name::Reason, Name::RetryAfter, Name::Warning],
+            answer: 32_000,
+            ringing: 181_000,
+            setup: 600_000,
+        }
     }
 }
 

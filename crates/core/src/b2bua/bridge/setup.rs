@@ -24,6 +24,7 @@ impl Pair {
     /// Makes the far call.
     pub(super) fn start(&mut self, cx: &mut Context<'_, '_>, invite: &Facts, offer: &[u8], far: &Invite<'_>) {
         self.invite.has_offer = !offer.is_empty();
+        self.invite.until = cx.round.now.mono + cx.settings.setup;
         if invite.has_replaces {
             // RFC 3891 section 3: the owner has found no dialog.
             return self.release(cx, BridgeEnd::Refused(481), 481, b"");
@@ -72,7 +73,8 @@ impl Pair {
 
     /// Gives the far side time again, as a proxy does on each provisional response (RFC 3261 section 16.7 step 2).
     fn ring_on(&mut self, cx: &Context<'_, '_>) {
-        self.stage = Stage::Inviting { until: cx.round.now.mono + cx.settings.ringing };
+        let until = cx.round.now.mono + cx.settings.ringing;
+        self.stage = Stage::Inviting { until: until.min(self.invite.until) };
     }
 
     /// Handles a provisional response of the far side.

@@ -178,6 +178,23 @@ fn a_call_without_an_answer_ends() {
     b2b.is_clean();
 }
 
+/// A callee with early media that never answers holds ports for a bounded time.
+#[test]
+fn a_call_that_rings_on_and_on_ends() {
+    let mut b2b = Bridged::new();
+    let (_, far) = b2b.calling(&sdp(NEAR, 1, "0", "sendrecv"));
+    let answer = sdp(FAR, 1, "0", "sendrecv");
+    for _ in 0..6 {
+        b2b.net.with(FAR, |agent, round| agent.ring(round, far, 183, &answer));
+        b2b.run(99_000);
+    }
+    assert!(matches!(b2b.net.last(NEAR).event, Event::Progress { .. }));
+    b2b.run(10_000);
+    assert!(matches!(b2b.net.last(NEAR).event, Event::Failed { status: 408, .. }));
+    assert!(matches!(b2b.net.last(FAR).event, Event::Ended { by: Ending::Cancelled, .. }));
+    b2b.is_clean();
+}
+
 #[test]
 fn what_cannot_be_bridged_is_refused() {
     let video = text(&sdp(NEAR, 1, "0", "sendrecv")).replace("m=audio", "m=video").into_bytes();

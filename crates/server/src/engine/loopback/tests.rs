@@ -63,7 +63,7 @@ fn call(engine: &mut Engine, uri: &str) -> (CallKey, Vec<Sent>) {
     let request = Request::of(Message::new(near.as_bytes(), &index), &arrival, call_hash).expect("a request");
     let (mut progress, mut out) = (Progress { decision, ..Progress::new(NOW) }, Outbox::new());
     let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
-    engine.far_legs.insert(FAR, FarLeg::of(&handling));
+    engine.far_legs.insert(FAR, FarLeg::of(&handling, 1));
     let mut made = None;
     let sent = with_agent(engine, |agent, round| made = agent.invite(round, &invite(FAR, uri)).ok());
     (made.expect("a call"), sent)
@@ -113,6 +113,8 @@ fn a_far_invite_takes_the_way_of_a_request_and_its_responses_come_back() {
     assert!(text.contains("\r\nCall-ID: far-1\r\n") && text.contains("\r\nMax-Forwards: 19\r\n"), "{text}");
     assert!(text.contains("\r\nContact: <sip:alice@192.0.2.1:5060>\r\n"), "{text}");
     assert!(!text.contains("Record-Route") && !text.contains("received="), "{text}");
+    // The callee may be at another listener than the first one, whose address is not for it.
+    assert!(text.contains("\r\nVia: SIP/2.0/UDP b2bua.invalid;rport;branch="), "{text}");
     assert_eq!(states(&engine), [CallState::Calling]);
     let view = engine.list_calls(NOW, 0, 10, None).calls.remove(0);
     assert_eq!((&view.call_id[..], &view.far_call_id[..]), (&b"1"[..], FAR));
@@ -199,6 +201,25 @@ fn a_callee_leads_the_user_agent_to_no_address_that_it_may_not_name() {
         };
         let is_ack = |(to, text): &Sent| to == next && text.starts_with(&format!("ACK {uri} SIP/2.0\r\n"));
         assert!(!sent.is_empty() && sent.iter().all(is_ack), "{lines}: {sent:?}");
+    }
+}
+
+#[test]
+fn an_answer_to_a_change_leads_the_user_agent_to_no_address_that_its_sender_may_not_name() {
+    for (contact, uri, next) in [
+        ("sip:gw@10.0.0.9:5070", "sip:gw@198.51.100.9:5060", FIRST),
+        // Another port of its sender.
+        ("sip:gw@198.51.100.9:5062", "sip:gw@198.51.100.9:5062", "198.51.100.9:5062"),
+    ] {
+        let mut engine = engine("\"sip:198.51.100.9\"");
+        let (key, sent) = call(&mut engine, NUMBER);
+        one(respond(&mut engine, &one(sent), "200 OK", "Contact: <sip:gw@198.51.100.9>\r\n"));
+        let sent =
+            with_agent(&mut engine, |agent, round| agent.reinvite(round, key, SDP.as_bytes()).expect("a dialog"));
+        let (to, ack) = one(respond(&mut engine, &one(sent), "200 OK", &format!("Contact: <{contact}>\r\n")));
+        assert!(to == next && ack.starts_with(&format!("ACK {uri} SIP/2.0\r\n")), "{contact}: {to} {ack}");
+        let (to, bye) = one(with_agent(&mut engine, |agent, round| agent.hang_up(round, key)));
+        assert!(to == next && bye.starts_with(&format!("BYE {uri} SIP/2.0\r\n")), "{contact}: {to} {bye}");
     }
 }
 
