@@ -1,6 +1,7 @@
 //! Calls that the server bridges.
 
 mod ends;
+mod restarts;
 
 use crate::site::*;
 use std::net::SocketAddr;
