@@ -89,7 +89,7 @@ fn a_call_goes_on_in_the_next_process_at_the_same_ports() {
         let record = record(&site);
         assert_eq!((&*record.outcome, &*record.ended_by), ("answered", ends));
         assert!(record.end.zip(record.answer).is_some_and(|(end, answer)| end - answer >= 60_000), "{record:?}");
-        assert_eq!(site.kept_calls(), []);
+        assert!(site.kept_calls().is_empty());
     }
 }
 
@@ -124,11 +124,11 @@ fn a_change_on_its_way_is_not_kept() {
     let (alice, bob, call, far) = invited(&site, &bob);
     respond(bob, &far, 180, "");
     assert_eq!(alice.answer().status(), 180);
-    assert_eq!(site.kept_calls(), [], "it rings");
+    assert!(site.kept_calls().is_empty(), "it rings");
     respond(bob, &far, 200, &sdp(5_000, 1, ""));
     gets(bob, "ACK");
     let ok = alice.answer();
-    assert_eq!(site.kept_calls(), [], "it has no ACK");
+    assert!(site.kept_calls().is_empty(), "it has no ACK");
     alice.send(&alice.text(&call.within(&ok, "ACK", call.cseq)));
     assert_eq!(site.kept_calls().len(), 1);
     let call = Bridged { alice, bob, call, far, ok };
@@ -175,7 +175,7 @@ fn a_call_of_another_version_ends() {
     assert_eq!((&*record(&site).ended_by, site.kept_calls().len()), ("lost", 0));
     assert_eq!(site.media_orders(), []);
     // This server has no dialog left in which it could send a BYE.
-    assert_eq!(call.alice.ask(&call.of_alice("BYE", 9)).status(), 481);
+    call.alice.hears_nothing();
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn parties_that_have_lost_the_call_end_it() {
         phone.respond(&gets(phone, "OPTIONS"), status, "");
     }
     call.alice.respond(&gets(&call.alice, "BYE"), 200, "");
-    assert_eq!((&*record(&site).ended_by, site.kept_calls().len()), ("lost", 0));
+    assert_eq!((&*record(&site).outcome, site.kept_calls().len()), ("answered", 0));
 }
 
 #[test]
