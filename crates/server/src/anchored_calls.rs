@@ -96,7 +96,8 @@ pub fn kept_ports(identity: &Identity, media: &Media, state: &[u8]) -> Vec<PortP
 impl Engine {
     /// Returns kept state of the table with the state of the role of the call; `None` if the state before stays, because the call is not at rest.
     pub(crate) fn kept_state(&mut self, now: Now, key: u64, state: Box<[u8]>) -> Option<Box<[u8]>> {
-        let (agent, endpoint, bridge, far_leg) = match (self.endpoints.call_of_key(key), self.bridges.pair_of_key(key)) {
+        let (agent, endpoint, bridge, far_leg) = match (self.endpoints.call_of_key(key), self.bridges.pair_of_key(key))
+        {
             (Some(call), _) => {
                 let agent = self.stack.agent.keep(now, &[call])?;
                 (agent, self.endpoints.keep(call)?, BridgedRecord::default(), FarLegRecord::default())

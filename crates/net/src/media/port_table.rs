@@ -151,7 +151,10 @@ mod tests {
         for other in [ports(0, 20_000), ports(0, 20_002), ports(2, 20_000), ports(0, 30_000)] {
             table.reserve(other, true);
         }
-        assert_eq!((table.take(0), table.claim(ports(0, 20_000)), table.claim(ports(0, 20_000))), (Ok(2), Some(0), None));
+        assert_eq!(
+            (table.take(0), table.claim(ports(0, 20_000)), table.claim(ports(0, 20_000))),
+            (Ok(2), Some(0), None)
+        );
         assert_eq!((table.claim(ports(2, 20_000)), table.claim(ports(0, 30_000))), (None, None));
         table.reserve(ports(0, 20_002), false);
         table.release(2);
