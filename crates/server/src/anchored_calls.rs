@@ -128,10 +128,10 @@ impl Engine {
 
     fn note_kept(&mut self, key: u64) {
         if let Some(call) = self.endpoints.call_of_key(key) {
-            self.endpoints.is_kept(call);
+            self.endpoints.note_kept(call);
         }
         if let Some(pair) = self.bridges.pair_of_key(key) {
-            self.bridges.is_kept(pair);
+            self.bridges.note_kept(pair);
         }
     }
 
@@ -152,7 +152,8 @@ impl Engine {
 
     /// Takes over the role of a call.
     fn succeed(&mut self, now: Now, key: u64, mut anchored: AnchoredState) {
-        let thread = self.shard.media_threads.preferred;
+        // No thread is busy yet: the calls are divided among them. The lowest bits of a key are equal.
+        let thread = ((key >> 8) % u64::from(self.shard.media_threads.running.max(1))) as u16;
         let ports = anchored.session_ports(&self.policy.config.media, thread);
         let claimed = ports.all();
         let bucket = self.calls.get(key).filter(|_| !anchored.names_peers()).map(|call| call.bucket());

@@ -63,7 +63,7 @@ impl Bridges {
     }
 
     /// Notes that the state of a call is kept.
-    pub(crate) fn is_kept(&mut self, pair: PairKey) {
+    pub(crate) fn note_kept(&mut self, pair: PairKey) {
         self.calls.get_mut(&pair).into_iter().for_each(|call| call.is_kept = true);
     }
 

@@ -31,7 +31,7 @@ impl Endpoints {
     }
 
     /// Notes that the state of a call is kept.
-    pub(crate) fn is_kept(&mut self, call: CallKey) {
+    pub(crate) fn note_kept(&mut self, call: CallKey) {
         self.calls.get_mut(&call).into_iter().for_each(|entry| entry.is_kept = true);
     }
 

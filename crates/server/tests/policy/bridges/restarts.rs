@@ -109,6 +109,7 @@ fn numbers_rise_although_the_last_changes_are_lost() {
     let (second, later) = hold(&call, 5);
     assert!(version(&second) > version(&first) && version(&later) > version(&ok), "{}{}", second.0, later.0);
     // Once more, with what this process has written.
+    site.settle();
     site.restart();
     site.settle();
     let third = info(&call, 6);
@@ -183,6 +184,7 @@ fn parties_that_have_lost_the_call_end_it() {
     let site = bridge(KEPT, "");
     let bob = registered(&site);
     let call = answered(&site, &bob);
+    site.settle();
     site.restart();
     for (phone, status) in [(&call.alice, 200), (call.bob, 481)] {
         phone.respond(&gets(phone, "OPTIONS"), status, "");
@@ -197,6 +199,7 @@ fn calls_that_are_not_kept_end_with_the_process() {
         let site = bridge(keys, "");
         let bob = registered(&site);
         let call = answered(&site, &bob);
+        site.settle();
         site.end_unkept();
         if ends {
             assert_eq!(call.hung_up(), [(); 2].map(|()| "Q.850;cause=31".to_owned()));

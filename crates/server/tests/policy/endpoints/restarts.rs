@@ -44,6 +44,7 @@ fn an_echo_whose_ports_are_gone_or_that_is_not_kept_is_ended() {
     for is_kept in [true, false] {
         let site = echo(if is_kept { KEPT } else { "" }, "");
         let (phone, ..) = answered(&site);
+        site.settle();
         if is_kept {
             site.take_port(20_000);
             site.restart();
