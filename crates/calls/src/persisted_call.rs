@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_state_of_the_role_stands_beside_the_call() {
-        let state = [&[VERSION; HEAD][..], &[0; LENGTH], b"call"].concat();
+        let state = [&[VERSION; HEAD][..], &[0_u8; LENGTH][..], &b"call"[..]].concat();
         assert!(anchor_of(&state).is_empty());
         let with = with_anchor(&with_anchor(&state, b"of an earlier round"), b"role");
         assert_eq!((anchor_of(&with), with.len()), (&b"role"[..], state.len() + 4));
