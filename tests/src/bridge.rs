@@ -146,7 +146,7 @@ impl Bridged {
 }
 
 /// Returns a message with this description in place of its empty body.
-fn described(message: &[u8], description: &str) -> Vec<u8> {
+pub fn described(message: &[u8], description: &str) -> Vec<u8> {
     let end = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{description}", description.len());
     String::from_utf8_lossy(message).replace("Content-Length: 0\r\n\r\n", &end).into_bytes()
 }

@@ -150,13 +150,22 @@ impl CallTable {
     /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. The requests are
     /// emitted as [`CallEffect`]s. Returns whether a call has this id.
     pub fn end_call(&mut self, env: &mut Environment<'_>, id: u64) -> bool {
+        self.end_as(env, id, Ender::Operator)
+    }
+
+    /// Ends a tracked call as [`CallTable::end_call`] does, because this server cannot carry it any further.
+    pub fn end_carried(&mut self, env: &mut Environment<'_>, id: u64) -> bool {
+        self.end_as(env, id, Ender::Server)
+    }
+
+    fn end_as(&mut self, env: &mut Environment<'_>, id: u64, by: Ender) -> bool {
         let Some(call) = self.get(id).filter(|call| call.tracked) else { return false };
         let (context, legs) = (call.context(), call.legs);
         if let Some((account, _)) = self.account(id) {
-            account.is_ended_by(Ender::Operator);
+            account.is_ended_by(by);
         }
         let at = moment(env.now);
-        self.end_dialogs(env, id, (Ender::Operator, at, [false; 2]), |dialog| dialog.answer.is_some());
+        self.end_dialogs(env, id, (by, at, [false; 2]), |dialog| dialog.answer.is_some());
         self.effects.push(CallEffect::Cancel { context, legs });
         true
     }

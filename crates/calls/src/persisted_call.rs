@@ -5,8 +5,8 @@
 //! too. Work in progress (a BYE without a response, a renewal, a ringing fork) is not kept: the transactions end with
 //! the process, and their requests may be retransmitted to the next process.
 //!
-//! The kept state consists of a version, the moment of writing, and the [`Call`] in bytes. Moments are written as ages,
-//! since no other process has the clock of this one.
+//! The kept state consists of a version, the moment of writing, the state of the role that anchors the call, and the [`Call`] in bytes. Moments are
+//! written as ages, since no other process has the clock of this one. The state of the role is bytes of the role ([`with_anchor`], [`anchor_of`]).
 
 use crate::call::{Call, HASHED, names};
 use crate::dialog::Dialog;
@@ -18,10 +18,13 @@ use strowger_core::{Now, call};
 use strowger_store::accounting::{PartyMedia, Row};
 
 /// Format version of kept calls. Each change of the format needs a new number.
-pub const VERSION: u8 = 6;
+pub const VERSION: u8 = 7;
 
 /// Bytes before the call: the version, and the moment of writing in milliseconds since 1970.
 const HEAD: usize = 1 + 8;
+
+/// Bytes of the length of the state of the role.
+const LENGTH: usize = 4;
 
 /// Reads a call that an earlier process kept.
 ///
@@ -33,11 +36,31 @@ pub fn read_kept(now: Now, bytes: &[u8]) -> Result<Call, Unreadable> {
         return Err(Unreadable::Version(version));
     }
     let (wall, rest) = rest.split_first_chunk().ok_or(Unreadable::Malformed)?;
+    let (_, rest) = split_anchor(rest).ok_or(Unreadable::Malformed)?;
     let mut call: Call = postcard::from_bytes(rest).map_err(|_| Unreadable::Malformed)?;
     // The ages of calls must not decrease if a clock was set back since the state was written.
     let since = now.wall.saturating_sub(u64::from_le_bytes(*wall));
     call.turn(moment(now).saturating_sub_unsigned(since));
     Ok(call)
+}
+
+/// Splits the part after the head into the state of the role and the call.
+fn split_anchor(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
+    rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)
+}
+
+/// Returns kept state of a call with the state of the role that anchors the call, which replaces an earlier one.
+pub fn with_anchor(state: &[u8], anchor: &[u8]) -> Box<[u8]> {
+    let (head, rest) = state.split_at_checked(HEAD).unwrap_or((state, &[][..]));
+    let Some((_, call)) = split_anchor(rest) else { return state.into() };
+    let length = u32::try_from(anchor.len()).unwrap_or_default().to_le_bytes();
+    [head, &length[..], anchor, call].concat().into()
+}
+
+/// Returns the state of the role that anchors a call, from kept state that [`read_kept`] can read; empty if there is none.
+pub fn anchor_of(state: &[u8]) -> &[u8] {
+    state.get(HEAD..).and_then(split_anchor).map_or(&[][..], |(anchor, _)| anchor)
 }
 
 impl Call {
@@ -54,9 +77,10 @@ impl Call {
     }
 
     fn write(&mut self, now: Now) -> Box<[u8]> {
-        let mut bytes = Vec::with_capacity(HEAD + 1_024);
+        let mut bytes = Vec::with_capacity(HEAD + LENGTH + 1_024);
         bytes.push(VERSION);
         bytes.extend_from_slice(&now.wall.to_le_bytes());
+        bytes.extend_from_slice(&[0; LENGTH]);
         self.turn(moment(now));
         // In the next process the call is sent to no other target.
         let scopes = self.without_target().map(|stays| self.scopes.replace(stays));
@@ -185,6 +209,11 @@ impl CallTable {
         self.effects.extend(cut_off.into_iter().map(CallEffect::Account));
     }
 
+    /// Notes that the next process does not continue a call, although it is answered: its role could not write its state.
+    pub fn has_no_successor(&mut self, key: u64) {
+        self.get_mut(key).into_iter().for_each(|call| call.kept = false);
+    }
+
     /// Tells whether the call would have other keys in this process, as far as the keys can be computed.
     fn is_strange(&self, call: &Call, call_secret: u32) -> bool {
         let (call_id, tag) = (call.call_id(), call.caller_tag());
@@ -197,6 +226,18 @@ impl CallTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_state_of_the_role_stands_beside_the_call() {
+        let state = [&[VERSION; HEAD][..], &[0_u8; LENGTH][..], &b"call"[..]].concat();
+        assert!(anchor_of(&state).is_empty());
+        let with = with_anchor(&with_anchor(&state, b"of an earlier round"), b"role");
+        assert_eq!((anchor_of(&with), with.len()), (&b"role"[..], state.len() + 4));
+        assert_eq!(*with_anchor(&with, b""), *state);
+        for length in 0..with.len() - 4 {
+            assert!(anchor_of(&with[..length]).len() < 5, "cut at {length}");
+        }
+    }
 
     #[test]
     fn bytes_that_are_no_call_are_refused() {

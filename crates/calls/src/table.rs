@@ -281,7 +281,7 @@ impl CallTable {
     }
 
     /// Notes that the stored state of this call may be out of date, if the call is kept or is to be kept.
-    pub(crate) fn has_changed(&mut self, key: u64) {
+    pub fn has_changed(&mut self, key: u64) {
         if !self.settings.keeps {
             return;
         }

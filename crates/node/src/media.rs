@@ -106,13 +106,7 @@ impl MediaLink {
             other => other,
         };
         let thread = thread.unwrap_or_else(|| self.handle.preferred());
-        match self.handle.order(thread, order).err()? {
-            SessionOrder::Set { key, .. } => Some(SessionEvent::Silent { key, end: SessionEnd::Silence(Side::Near) }),
-            SessionOrder::Report { key } => Some(SessionEvent::Reported { key, streams: Vec::new() }),
-            SessionOrder::Close { key } => Some(SessionEvent::Closed { key, streams: Vec::new() }),
-            SessionOrder::Lend { shard, .. } => Some(SessionEvent::Lent { shard, ports: Vec::new() }),
-            SessionOrder::Return(_) => None,
-        }
+        self.handle.order(thread, order).err().and_then(refusal)
     }
 
     /// Returns the state of the media threads for the engine.
@@ -139,12 +133,25 @@ impl MediaLink {
     }
 }
 
+/// Returns the event for the shard if no thread takes this order.
+pub(crate) fn refusal(order: SessionOrder) -> Option<SessionEvent> {
+    match order {
+        SessionOrder::Set { key, .. } => Some(SessionEvent::Silent { key, end: SessionEnd::Silence(Side::Near) }),
+        SessionOrder::Report { key } => Some(SessionEvent::Reported { key, streams: Vec::new() }),
+        SessionOrder::Close { key } => Some(SessionEvent::Closed { key, streams: Vec::new() }),
+        SessionOrder::Lend { shard, .. } => Some(SessionEvent::Lent { shard, ports: Vec::new() }),
+        SessionOrder::Claim { key, ports } => Some(SessionEvent::Claimed { key, ports, is_bound: false }),
+        SessionOrder::Return(_) => None,
+    }
+}
+
 /// Returns the session of an event; `None`: the event is about the ports of its shard.
 pub(crate) const fn session_of(event: &SessionEvent) -> Option<SessionKey> {
     match event {
         SessionEvent::Heard { key, .. }
         | SessionEvent::Silent { key, .. }
         | SessionEvent::Reported { key, .. }
+        | SessionEvent::Claimed { key, .. }
         | SessionEvent::Closed { key, .. } => Some(*key),
         SessionEvent::Lent { .. } => None,
     }

@@ -17,14 +17,14 @@ use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::running::Running;
 use crate::service_addresses::ServiceAddresses;
-use crate::shard::{Services, Shard};
+use crate::shard::{CallOrder, Input, Services, Shard};
 use crate::shared_counts::SharedCounts;
 use crate::store::{self, Secret, Store};
 use crate::{preflight, random, settings, supervisor, upkeep};
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 use strowger_backend::accounting::Accounting;
 use strowger_backend::sql::lease::Claim;
@@ -34,6 +34,7 @@ use strowger_core::entropy::Entropy;
 use strowger_dns::Resolver;
 use strowger_net::media::MediaThreads;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
+use strowger_server::anchored_calls::kept_ports;
 use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
@@ -41,6 +42,9 @@ use strowger_server::process_state::{CALL_SEED, ProcessContext, ProcessState};
 use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
+
+/// Longest wait for the answers to the BYEs of calls with media at the end of the process: one that is lost is sent again after 0.5 s (T1).
+const LAST_ANSWERS: Duration = Duration::from_millis(1_500);
 
 /// A running server. A drop stops it.
 pub struct Server {
@@ -129,7 +133,7 @@ impl Server {
         kept.spool_rows(&config);
         let accounting = store::accounting(&config)?;
         kept.submit_rows(accounting.as_deref());
-        let Kept { call_store, calls, .. } = kept;
+        let Kept { call_store, left, .. } = kept;
         if let Some(directory) = &directory {
             directory.fit(&mut config)?;
         }
@@ -137,6 +141,10 @@ impl Server {
         let listening = pages.iter().chain(&orders).filter_map(|listener| listener.local_addr().ok()).collect();
         let addresses = ServiceAddresses::new(&config, listening, caches.clone());
         let identity = addresses.identity(&config, net.addresses());
+        if let Some(media) = &media {
+            let ports = |(_, state): &(u64, Box<[u8]>)| kept_ports(&identity, &config.media, state);
+            media.reserve(left.anchors.iter().flat_map(ports));
+        }
         let routes = Box::new(KernelRoutes::new());
         let surroundings = ProcessContext {
             identity,
@@ -154,7 +162,7 @@ impl Server {
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services =
-            Services::new(resolver(&shared.policy().config)?, most, program, policies, addresses, (calls, media_links));
+            Services::new(resolver(&shared.policy().config)?, most, program, policies, addresses, (left, media_links));
         let services = Arc::new(services);
         services.sets.are_those_of(&shared.policy().config, &[], Instant::now());
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
@@ -309,7 +317,27 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+        self.end_calls_with_media();
         self.stop();
+    }
+
+    /// Ends the calls with media that the next process does not continue, and waits for the answers to the BYEs.
+    fn end_calls_with_media(&self) {
+        let (handle, end) = (self.node.handle(), Instant::now() + LAST_ANSWERS);
+        while self.policy().config.media.is_on() && Instant::now() < end {
+            let (reply, ended) = mpsc::channel();
+            let asked = 0..handle.shards();
+            asked.for_each(|shard| {
+                handle.mailbox(shard).send(Input::Calls(CallOrder::EndUnkept { reply: reply.clone() }));
+            });
+            drop(reply);
+            // A shard that is stuck does not answer.
+            let answers = (0..handle.shards()).map_while(|_| ended.recv_timeout(LAST_ANSWERS).ok());
+            if answers.sum::<usize>() == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Stops the server. All acknowledged data are written before this returns.

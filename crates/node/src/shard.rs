@@ -2,18 +2,18 @@
 
 use crate::data_sets::state::DataSets;
 use crate::http_connections::Crowded;
-use crate::kept;
-use crate::media::{MediaLink, MediaLinks, session_of};
+use crate::kept::{self, LeftCalls};
+use crate::media::{MediaLink, MediaLinks, refusal, session_of};
 use crate::policy_thread::PolicyThread;
 use crate::program::Program;
 use crate::service_addresses::ServiceAddresses;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Instant;
 use strowger_backend::accounting::Accounting;
 use strowger_cache::ticket::{Answered, Receiver};
-use strowger_calls::{Call, CallPage, CallView};
+use strowger_calls::{CallPage, CallView};
 use strowger_core::log_limiter::{LogLimiter, LogSubject};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
@@ -47,7 +47,7 @@ pub(crate) struct Services {
     /// Addresses of databases, caches, control and metrics.
     pub(crate) addresses: ServiceAddresses,
     /// Calls of an earlier process, for the first shard, which owns all buckets at the start.
-    left: Mutex<Vec<Call>>,
+    left: Mutex<LeftCalls>,
     /// Links of the shards to the media threads.
     media: MediaLinks,
 }
@@ -61,7 +61,7 @@ impl Services {
         program: Program,
         policies: PolicyThread,
         addresses: ServiceAddresses,
-        (left, media): (Vec<Call>, MediaLinks),
+        (left, media): (LeftCalls, MediaLinks),
     ) -> Self {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -87,7 +87,7 @@ impl Services {
         self.resolver.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn take_left(&self) -> Vec<Call> {
+    fn take_left(&self) -> LeftCalls {
         std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -137,6 +137,11 @@ pub enum CallOrder {
         id: u64,
         /// Tells whether the call existed. If the receiver is gone, no call is ended: the operator has been told so.
         reply: oneshot::Sender<Option<()>>,
+    },
+    /// Ends the calls with media that no next process continues; see [`Engine::end_unkept`].
+    EndUnkept {
+        /// Receives the number of those that are left.
+        reply: mpsc::Sender<usize>,
     },
 }
 
@@ -198,21 +203,27 @@ impl Shard {
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, process_status(handle));
         (engine.sinks.written, engine.sinks.found, engine.sinks.cached) = (written, found, cached);
-        let left = if number == 0 { services.take_left() } else { Vec::new() };
+        let left = if number == 0 { services.take_left() } else { LeftCalls::default() };
         let media = services.media.take(handle, number);
         let handle = handle.clone();
         let mut shard = Self { engine, services, handle, mailbox, accounting, call_store, asker, media };
         // Ports for media are asked for before the first call.
         shard.carry_out();
-        if !left.is_empty() {
+        if !left.calls.is_empty() {
             shard.take_over(left);
         }
         shard
     }
 
-    fn take_over(&mut self, left: Vec<Call>) {
-        let calls = left.len();
-        let strange = self.drive(|engine| engine.take_over(clock::now(), left));
+    fn take_over(&mut self, left: LeftCalls) {
+        let (calls, now) = (left.calls.len(), clock::now());
+        let (strange, unreadable) = self.drive(|engine| {
+            let strange = engine.take_over(now, left.calls);
+            (strange, engine.take_over_media(now, left.anchors))
+        });
+        if let Some((error, calls)) = unreadable {
+            tracing::error!(%error, calls, "kept calls with media not readable: they end");
+        }
         if strange > 0 {
             tracing::error!(
                 calls = strange,
@@ -263,8 +274,11 @@ impl Shard {
                 Effect::Account(row) => account(self.accounting.as_deref(), row),
                 Effect::GiveBack => (self.services.program.give_back)(),
                 Effect::Media { thread, order } => {
-                    let refusal = self.media.as_mut().and_then(|media| media.order(thread, order));
-                    if let Some(event) = refusal {
+                    let refused = match &mut self.media {
+                        Some(media) => media.order(thread, order),
+                        None => refusal(order),
+                    };
+                    if let Some(event) = refused {
                         self.mailbox.send(Input::Answer(EngineInput::Media(event)));
                     }
                 }
@@ -336,6 +350,9 @@ impl CallOrder {
             Self::End { reply, .. } if reply.is_closed() => (),
             Self::End { id, reply } => {
                 let _ = reply.send(engine.end_call(now, id, out).then_some(()));
+            }
+            Self::EndUnkept { reply } => {
+                let _ = reply.send(engine.end_unkept(now, out));
             }
         }
     }

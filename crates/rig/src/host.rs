@@ -4,11 +4,12 @@ use crate::log;
 use crate::media::MediaThread;
 use crate::moves::OwnNames;
 use crate::users::Users;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use strowger_calls::CallView;
+use strowger_calls::{CallView, anchor_of, read_kept};
 use strowger_config::{Config, Source};
 use strowger_core::call::{self, BUCKETS};
 use strowger_core::log_limiter::LogLimiter;
@@ -16,11 +17,12 @@ use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_media::session::SessionKey;
 use strowger_message::scan;
+use strowger_server::anchored_calls::kept_ports;
 use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
 use strowger_server::media_sessions::bucket_of;
-use strowger_server::process_state::{ProcessContext, ProcessState};
+use strowger_server::process_state::{CALL_SEED, ProcessContext, ProcessState};
 use strowger_store::accounting::Row;
 use strowger_store::location::{ExistingBindings, LocationTable, Step};
 use strowger_store::ticket::{SinkId, Ticket};
@@ -65,6 +67,10 @@ pub(crate) struct Host {
     pub(crate) media: MediaThread,
     /// Rows of accounting.
     pub(crate) rows: Vec<Row>,
+    /// States of kept calls, as a folder or a database has them.
+    pub(crate) kept_calls: BTreeMap<u64, Box<[u8]>>,
+    /// Ports of media that another program takes before the next process starts.
+    pub(crate) foreign_ports: Vec<u16>,
     out: Outbox,
 }
 
@@ -138,10 +144,15 @@ fn shard_of(bucket: u8, shards: usize) -> usize {
 impl Process {
     fn start(now: Now, number: u16, config: Config, kept: &Kept) -> Self {
         let shards = config.server.shards.map_or(1, usize::from);
+        let mut seed = [number as u8; 32];
+        if config.dialogs.place().is_some() {
+            // The keys of kept calls are those of the process before.
+            seed[CALL_SEED].fill(1);
+        }
         let surroundings = ProcessContext {
             identity: identity(&config, &kept.listeners),
             secret: kept.secret.clone(),
-            seed: [number as u8; 32],
+            seed,
             call_secret: CALL_SECRET,
             process: number,
             shards,
@@ -188,7 +199,8 @@ impl Host {
         let media = MediaThread::new(&config.media);
         let (first, rest) = parts(config);
         let process = Process::start(now, 1, first, &kept);
-        let mut host = Self { process, kept, log: String::new(), media, rows: Vec::new(), out: Outbox::new() };
+        let (log, rows, kept_calls, foreign_ports) = Default::default();
+        let mut host = Self { process, kept, log, media, rows, kept_calls, foreign_ports, out: Outbox::new() };
         rest.into_iter().for_each(|config| host.reload(now, config));
         host
     }
@@ -199,6 +211,35 @@ impl Host {
         let (first, rest) = parts(config);
         self.process = Process::start(now, self.process.number + 1, first, &self.kept);
         rest.into_iter().for_each(|config| self.reload(now, config));
+        self.take_over(now);
+    }
+
+    /// Continues the kept calls of the process before.
+    fn take_over(&mut self, now: Now) {
+        let policy = self.process.shared.policy();
+        if policy.config.dialogs.place().is_none() {
+            return;
+        }
+        let states = self.kept_calls.values();
+        let ports = states.flat_map(|state| kept_ports(policy.identity(), &policy.config.media, anchor_of(state)));
+        self.media.reserve(&ports.collect::<Vec<_>>(), &self.foreign_ports);
+        for (key, state) in self.kept_calls.clone() {
+            // A process removes what it cannot read.
+            let Ok(call) = read_kept(now, &state) else { continue };
+            let engine = &mut self.process.engines[shard_of(call.bucket(), self.process.polled.len())];
+            assert_eq!(engine.take_over(now, vec![call]), 0, "the process has the secret of the one before");
+            engine.take_over_media(now, vec![(key, anchor_of(&state).into())]);
+        }
+    }
+
+    /// Ends the calls with media that no next process continues; returns the messages and effects with their shard.
+    pub(crate) fn end_unkept(&mut self, now: Now) -> Vec<(usize, Vec<Sent>, Vec<Effect>)> {
+        let shards = self.process.engines.len();
+        let end = |shard| {
+            let (sent, effects) = self.work(now, shard, |engine, out| _ = engine.end_unkept(now, out));
+            (shard, sent, effects)
+        };
+        (0..shards).map(end).collect()
     }
 
     /// Adopts another configuration, except the keys that need a restart.

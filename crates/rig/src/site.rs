@@ -222,6 +222,27 @@ impl Site {
         self.close_connections();
     }
 
+    /// Lets another program take a port of media before the next [`restart`](Self::restart).
+    pub fn take_port(&self, port: u16) {
+        self.with(|host| host.foreign_ports.push(port));
+    }
+
+    /// Returns the kept states of calls, by their keys.
+    pub fn kept_calls(&self) -> Vec<(u64, Box<[u8]>)> {
+        self.settle();
+        self.with(|host| host.kept_calls.iter().map(|(key, state)| (*key, state.clone())).collect())
+    }
+
+    /// Replaces the kept state of a call.
+    pub fn set_kept_call(&self, key: u64, state: Box<[u8]>) {
+        self.with(|host| host.kept_calls.insert(key, state));
+    }
+
+    /// Ends the calls with media that no next process continues, as a server does that is about to end.
+    pub fn end_unkept(&self) {
+        lock(&self.world).end_unkept(self.host);
+    }
+
     /// Closes the connections of the server.
     pub fn close_connections(&self) {
         let mut world = lock(&self.world);

@@ -245,8 +245,10 @@ impl World {
                     }
                 }
                 Effect::Account(row) => self.hosts[host].rows.push(*row),
-                // Kept calls are for writer threads, which the rig does not have.
-                Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. } => (),
+                Effect::PersistCall { call, state } => _ = self.hosts[host].kept_calls.insert(call, state),
+                Effect::FinishCall { call, .. } | Effect::DeleteCall { call } => {
+                    self.hosts[host].kept_calls.remove(&call);
+                }
                 Effect::SourceVerified(_) | Effect::GiveBack => (),
             }
         }
@@ -263,6 +265,7 @@ impl World {
             SessionEvent::Heard { key, .. }
             | SessionEvent::Silent { key, .. }
             | SessionEvent::Reported { key, .. }
+            | SessionEvent::Claimed { key, .. }
             | SessionEvent::Closed { key, .. } => self.hosts[host].shard_of_session(*key),
         };
         let (process, answer) = (self.hosts[host].process(), EngineInput::Media(event));
@@ -282,6 +285,14 @@ impl World {
     pub(crate) fn end_call(&mut self, host: usize, id: u64) {
         let now = self.now;
         for (shard, sent, effects) in self.hosts[host].end_call(now, id) {
+            self.carry_out(host, shard, sent, effects);
+        }
+    }
+
+    /// Ends the calls with media of a server that no next process continues.
+    pub(crate) fn end_unkept(&mut self, host: usize) {
+        let now = self.now;
+        for (shard, sent, effects) in self.hosts[host].end_unkept(now) {
             self.carry_out(host, shard, sent, effects);
         }
     }

@@ -14,6 +14,7 @@
 mod agent_events;
 mod beginning;
 mod far_request;
+mod kept;
 mod moves;
 mod orders;
 mod session;
@@ -63,6 +64,8 @@ struct BridgedCall {
     far: BridgedLeg,
     /// Set once the callee has answered.
     is_answered: bool,
+    /// Set once the state of the call is kept for the next process.
+    is_kept: bool,
     /// Party whose leg ended first, or that fell silent, the Q.850 cause, and the moment ([`Now::mono`]).
     ///
     /// [`Now::mono`]: strowger_core::Now::mono

@@ -36,7 +36,10 @@ impl Engine {
     fn carry_out_effect(&mut self, now: Now, effect: CallEffect, out: &mut Outbox) {
         match effect {
             CallEffect::Account(row) => self.effects.push(Effect::Account(row)),
-            CallEffect::PersistCall { call, state } => self.effects.push(Effect::PersistCall { call, state }),
+            CallEffect::PersistCall { call, state } => {
+                let state = self.kept_state(now, call, state);
+                self.effects.extend(state.map(|state| Effect::PersistCall { call, state }));
+            }
             CallEffect::FinishCall { call, rows } => self.effects.push(Effect::FinishCall { call, rows }),
             CallEffect::DeleteCall { call } => self.effects.push(Effect::DeleteCall { call }),
             CallEffect::Send { context, kind, bytes } => {
@@ -128,6 +131,9 @@ impl Engine {
     /// Writes rows without an end for the calls that continue when the process ends. Kept calls continue in the next
     /// process.
     pub fn cut_off_accounts(&mut self, now: Now) {
+        // What has changed in this round is kept first.
+        self.keep_changed(now);
+        self.disown_unkept();
         self.calls.cut_off_accounts(now);
         self.carry_out(now, &mut Outbox::new());
     }

@@ -11,6 +11,7 @@
 
 mod agent_events;
 mod answering;
+mod kept;
 mod remote_target;
 mod session;
 
@@ -36,6 +37,8 @@ struct EndpointCall {
     question: Option<(RequestKey, u64)>,
     /// Set once the table knows that the call ends.
     is_ending: bool,
+    /// Set once its state is kept for the next process.
+    is_kept: bool,
     session: EndpointSession,
 }
 

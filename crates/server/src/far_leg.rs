@@ -107,7 +107,7 @@ pub(crate) struct FarLegs {
 }
 
 /// Far legs that move with their bucket.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct FarLegRecord(Vec<(Box<[u8]>, FarLeg)>);
 
 impl FarLegRecord {
@@ -224,6 +224,16 @@ impl FarLegs {
             (leg.context, leg.near) = (context, Vec::new());
             self.contexts.insert(context);
         }
+    }
+
+    /// Returns a copy of a leg that is up, for the next process: no far INVITE follows there.
+    pub(crate) fn keep(&self, call_id: &[u8]) -> Option<FarLegRecord> {
+        let FarLeg { arrival, proof, bucket, max_forwards, context, invites, .. } = self.legs.get(call_id)?;
+        let (decision, near, max_breadth) = (None, Vec::new(), Vec::new());
+        let (arrival, proof, bucket, max_forwards) = (*arrival, proof.clone(), *bucket, *max_forwards);
+        let (context, invites) = (*context, *invites);
+        let leg = FarLeg { arrival, proof, decision, near, bucket, max_forwards, max_breadth, context, invites };
+        Some(FarLegRecord(vec![(call_id.into(), leg)]))
     }
 
     /// Takes out the legs of this bucket.

@@ -152,6 +152,7 @@
 //! | calls that this server answers: role, beginning, events, orders | `endpoint.rs`, `ServerRole`; `endpoint/` |
 //! | bridged calls: beginning, texts of the far INVITE, events, orders, moves | `bridge.rs`, `Bridges`; `bridge/` |
 //! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
+//! | calls with media over a restart, and at the end of the process | `anchored_calls.rs`, `take_over_media`, `end_unkept`; `endpoint/kept.rs`, `bridge/kept.rs` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
@@ -189,6 +190,7 @@
 mod accounting;
 mod acknowledgement;
 mod advance;
+pub mod anchored_calls;
 mod authentication;
 mod authorization;
 pub mod ban;

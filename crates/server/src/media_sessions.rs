@@ -39,6 +39,9 @@ pub(crate) struct Hangup {
 /// End after a silence of a party: temporary failure.
 pub(crate) const SILENT: Hangup = Hangup { reason: b"Reason: Q.850;cause=41;text=\"no media\"\r\n", cause: 41 };
 
+/// Reason of the BYEs of an end that the table of calls has ordered: normal, unspecified.
+pub(crate) const ORDERED: &[u8] = b"Reason: Q.850;cause=31\r\n";
+
 /// Ports of a session, all of one media thread: a pair for each stream of a leg.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "PortNumbers", into = "PortNumbers")]
@@ -67,6 +70,11 @@ impl From<PortNumbers> for SessionPorts {
 }
 
 impl SessionPorts {
+    /// Returns the ports of both legs.
+    pub(crate) fn all(&self) -> Vec<PortPair> {
+        self.near.iter().chain(&self.far).copied().collect()
+    }
+
     /// Returns the media thread that owns the ports.
     fn thread(&self) -> Option<u16> {
         self.near.first().map(|pair| pair.thread)
@@ -80,7 +88,7 @@ pub(crate) fn local_stream(media: &Media, ports: PortPair) -> Option<LocalStream
 }
 
 /// Session of a call.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MediaSession {
     /// Number of its [`SessionKey`].
     pub(crate) key: u64,
@@ -136,6 +144,16 @@ impl MediaSession {
     pub(crate) fn open(&self) -> Option<(SessionKey, u16)> {
         let thread = self.ports.thread().filter(|_| self.is_open && !self.is_closed)?;
         Some((SessionKey(self.key), thread))
+    }
+
+    /// Makes this the session of a call that an earlier process has left: a media thread of this one is asked for its ports.
+    pub(crate) fn succeed(&mut self, key: u64, ports: SessionPorts) {
+        (self.key, self.ports, self.is_open, self.is_closed) = (key, ports, false, false);
+    }
+
+    /// Forgets the ports, which no media thread could bind.
+    pub(crate) fn lose_ports(&mut self) {
+        self.ports = SessionPorts::default();
     }
 
     /// Closes the session. No description may follow.

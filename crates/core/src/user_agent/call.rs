@@ -50,7 +50,7 @@ impl From<CallKey> for LegKey {
 }
 
 /// State of one early or confirmed dialog.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
     pub(super) dialog: Dialog,
     /// RSeq of the last reliable response accepted (RFC 3262 section 4); 0 if there was none.
@@ -74,7 +74,7 @@ impl Leg {
 }
 
 /// Next hop with a host name.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct NamedHop {
     /// URI that was reported to the owner.
     pub(super) uri: Vec<u8>,
@@ -83,7 +83,7 @@ pub(super) struct NamedHop {
 }
 
 /// Reliable provisional response that waits for its PRACK (RFC 3262 section 3).
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Unacknowledged {
     pub(super) bytes: Vec<u8>,
     pub(super) status: u16,
@@ -98,7 +98,7 @@ pub(super) struct Unacknowledged {
     pub(super) answer: Option<HeldContent>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) stage: Stage,
     /// Dialogs: one, except while the INVITE is forked and rings at several places.
@@ -165,7 +165,7 @@ pub(super) struct IncomingInvite {
 }
 
 /// UPDATE or PRACK of the peer, with an offer.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct IncomingUpdate {
     pub(super) is_prack: bool,
     pub(super) server: ServerId,
@@ -251,6 +251,12 @@ impl Call {
     pub(super) fn is_changing(&self) -> bool {
         let updates = self.legs.iter().any(|l| l.updating.is_some() || l.updated.is_some());
         updates || self.inviting.is_some() || self.asked.is_some() || self.accepted.is_some()
+    }
+
+    /// Tells whether the call is up with one dialog, and no request, response or ACK of it is open that its state depends on.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let is_up = self.stage == Stage::Established && self.legs.len() == 1;
+        is_up && !self.is_changing() && self.unacknowledged.is_none() && self.hang_up.is_none()
     }
 
     pub(super) fn leg_of(&self, remote_tag: &[u8]) -> Option<usize> {

@@ -25,8 +25,12 @@ pub struct AgentRecord {
     open: Vec<(Id, OpenRequest, u64)>,
 }
 
+/// CSeqs that are left out in each dialog that another process goes on with: the process before may have used some that its last record does not
+/// show.
+const SKIPPED_CSEQS: u32 = 1_000;
+
 /// Remaining milliseconds of the timers of a call.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Left {
     again: Option<u64>,
     end: Option<u64>,
@@ -38,6 +42,14 @@ impl AgentRecord {
     /// Tells whether the call is in the record.
     pub fn has_call(&self, key: CallKey) -> bool {
         self.calls.iter().any(|(id, ..)| *id == key.0)
+    }
+
+    /// Lets time pass for the calls of a record of an earlier process, in milliseconds. Timers that have run out meanwhile are due at once.
+    pub fn pass(&mut self, time: u64) {
+        for (_, _, Left { again, end, refresh, expiry }) in &mut self.calls {
+            let lefts = [again, end, refresh, expiry].into_iter().flatten();
+            lefts.for_each(|left| *left = left.saturating_sub(time));
+        }
     }
 
     /// Tells whether the registration is in the record.
@@ -145,6 +157,36 @@ impl UserAgent {
             }
         }
         record
+    }
+
+    /// Returns a copy of these calls for the next process; `None` unless all are up, and no request of theirs is open: transactions end with the
+    /// process. The next process leaves out some CSeqs, so that its requests have higher ones than those that this process sends after the copy.
+    pub fn keep(&self, now: Now, calls: &[CallKey]) -> Option<AgentRecord> {
+        let kept = calls.iter().map(|key| {
+            let mut call = self.calls.get(key.0).filter(|call| call.is_at_rest())?.clone();
+            call.legs.iter_mut().for_each(|leg| leg.dialog.skip_cseqs(SKIPPED_CSEQS));
+            let left = self.left_of_session(now, &call);
+            Some((key.0, call, left))
+        });
+        let calls = kept.collect::<Option<Vec<_>>>()?;
+        let (requests, registrations, open) = Default::default();
+        Some(AgentRecord { buckets: BucketSet::NONE, calls, requests, registrations, open })
+    }
+
+    /// Returns the remaining times of the session timer of a call.
+    fn left_of_session(&self, now: Now, call: &Call) -> Left {
+        let (mut left, session) = (Left::default(), &call.session);
+        if session.refresh.is_running() || session.expiry.is_running() {
+            for (stamp, end) in self.timers.iter() {
+                let rest = Some(end.saturating_sub(now.mono));
+                if stamp == session.refresh {
+                    left.refresh = rest;
+                } else if stamp == session.expiry {
+                    left.expiry = rest;
+                }
+            }
+        }
+        left
     }
 
     /// Adds the state that another shard exported, with the same `call_secret` and the same accounts in the same order. Its transactions

@@ -35,7 +35,7 @@ impl Default for SessionTimerSettings {
 const LEAST: u32 = 90;
 
 /// Session timer of a call.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct SessionTimer {
     /// Agreed interval in seconds. 0: none.
     interval: u32,

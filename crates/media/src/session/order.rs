@@ -122,6 +122,13 @@ pub enum SessionOrder {
         /// Pairs that are wanted.
         pairs: u16,
     },
+    /// Binds ports of a session of an earlier process, all of them or none. [`SessionEvent::Claimed`] answers.
+    Claim {
+        /// Session that is to have the ports.
+        key: SessionKey,
+        /// Ports, all of the thread that gets the order.
+        ports: Vec<PortPair>,
+    },
     /// Gives unused ports back.
     Return(Vec<PortPair>),
 }
@@ -193,6 +200,15 @@ pub enum SessionEvent {
         key: SessionKey,
         /// Reports of each stream: of the near side, and of the far side if there is one.
         streams: Vec<(StreamReport, Option<StreamReport>)>,
+    },
+    /// Answer to [`SessionOrder::Claim`].
+    Claimed {
+        /// Session that is to have the ports.
+        key: SessionKey,
+        /// Ports of the order.
+        ports: Vec<PortPair>,
+        /// Set if all are bound; else none is.
+        is_bound: bool,
     },
     /// Free ports for a shard, at most as many as it asked for; empty if none is left.
     Lent {

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_media::session::{SessionEvent, SessionOrder};
 
-/// Bound of orders that wait for one full ring. Beyond it a shard opens no session; what ends one is always taken.
+/// Bound of orders that wait for one full ring. Beyond it a shard opens no session. An order that ends one is always taken, and so is a claim: there
+/// is one for each session of the process before.
 const WAITING: usize = 1_024;
 
 /// Handle of the media threads for one shard.

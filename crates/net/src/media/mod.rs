@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use strowger_core::entropy::Entropy;
-use strowger_media::session::{SessionEvent, SessionOrder};
+use strowger_media::session::{PortPair, SessionEvent, SessionOrder};
 use thread::{MediaThread, ShardLink};
 
 /// Settings of the media threads.
@@ -184,6 +184,12 @@ impl MediaThreads {
             threads.start_thread(&mut threads.running())?;
         }
         Ok((threads, handles))
+    }
+
+    /// Reserves ports of sessions of an earlier process, before a shard asks for ports: only [`SessionOrder::Claim`] takes them, and
+    /// [`SessionOrder::Return`] ends the reservation of others.
+    pub fn reserve(&self, ports: impl IntoIterator<Item = PortPair>) {
+        ports.into_iter().for_each(|ports| self.table.reserve(ports, true));
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {

@@ -18,6 +18,8 @@ pub(super) struct PortTable {
 struct State {
     /// Tells which pairs are bound: those of the first address, then those of the next one.
     bound: Vec<bool>,
+    /// Tells which pairs wait for the sessions of an earlier process, which claim them.
+    reserved: Vec<bool>,
     count: usize,
     /// Number of the next pair to bind, for each address. An ended call's ports rest as long as possible.
     next: Vec<usize>,
@@ -35,7 +37,8 @@ pub(super) enum Shortage {
 impl PortTable {
     pub(super) fn new(settings: &MediaSettings) -> Self {
         let ((first, pairs), addresses) = (settings.pairs(), settings.addresses.len());
-        let state = State { bound: vec![false; pairs * addresses], count: 0, next: vec![0; addresses] };
+        let none = vec![false; pairs * addresses];
+        let state = State { bound: none.clone(), reserved: none, count: 0, next: vec![0; addresses] };
         Self { first, pairs, most: settings.most_pairs, state: Mutex::new(state) }
     }
 
@@ -56,7 +59,8 @@ impl PortTable {
         }
         let (from, of_address) = (state.next[address], address * self.pairs);
         let mut numbers = (from..self.pairs).chain(0..from);
-        let free = numbers.find(|number| !state.bound[of_address + number]).ok_or(Shortage::Ports)?;
+        let is_free = |place: usize| !state.bound[place] && !state.reserved[place];
+        let free = numbers.find(|number| is_free(of_address + number)).ok_or(Shortage::Ports)?;
         state.next[address] = (free + 1) % self.pairs;
         state.bound[of_address + free] = true;
         state.count += 1;
@@ -68,6 +72,26 @@ impl PortTable {
         let mut state = self.lock();
         state.bound[place] = false;
         state.count -= 1;
+    }
+
+    /// Keeps a pair for its claim, or ends that.
+    pub(super) fn reserve(&self, ports: PortPair, is_reserved: bool) {
+        let mut state = self.lock();
+        let place = self.place(ports).and_then(|place| state.reserved.get_mut(place));
+        place.into_iter().for_each(|reserved| *reserved = is_reserved);
+    }
+
+    /// Takes this pair. Returns its place; `None` if it is not in the range, or no longer free.
+    pub(super) fn claim(&self, ports: PortPair) -> Option<usize> {
+        let mut state = self.lock();
+        let place = self.place(ports).filter(|place| state.bound.get(*place) == Some(&false))?;
+        state.reserved[place] = false;
+        if state.count == self.most {
+            return None;
+        }
+        state.bound[place] = true;
+        state.count += 1;
+        Some(place)
     }
 
     /// Returns the number of pairs that may still be bound.
@@ -118,6 +142,24 @@ mod tests {
         let ports = |address, rtp| PortPair { thread: 1, address, rtp };
         let places = [ports(0, 20_000), ports(1, 20_006), ports(0, 20_001), ports(0, 20_008), ports(0, 19_998)];
         assert_eq!(places.map(|ports| table.place(ports)), [Some(0), Some(7), None, None, None]);
+    }
+
+    #[test]
+    fn a_reserved_pair_waits_for_its_claim() {
+        let table = table(3);
+        let ports = |address, rtp| PortPair { thread: 0, address, rtp };
+        for other in [ports(0, 20_000), ports(0, 20_002), ports(2, 20_000), ports(0, 30_000)] {
+            table.reserve(other, true);
+        }
+        assert_eq!(
+            (table.take(0), table.claim(ports(0, 20_000)), table.claim(ports(0, 20_000))),
+            (Ok(2), Some(0), None)
+        );
+        assert_eq!((table.claim(ports(2, 20_000)), table.claim(ports(0, 30_000))), (None, None));
+        table.reserve(ports(0, 20_002), false);
+        table.release(2);
+        assert_eq!([table.take(0), table.take(0)], [Ok(3), Ok(1)], "a reservation that has ended");
+        assert_eq!(table.claim(ports(1, 20_000)), None, "no descriptor is left");
     }
 
     #[test]

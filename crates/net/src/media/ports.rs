@@ -154,14 +154,43 @@ impl Ports {
         }
     }
 
+    /// Binds these pairs, all of them or none. Returns whether they are bound.
+    pub(super) fn claim(&mut self, pairs: &[PortPair]) -> bool {
+        let refused = pairs.iter().position(|ports| !self.claim_pair(*ports));
+        if let Some(refused) = refused {
+            pairs[..refused].iter().for_each(|ports| self.close(*ports));
+            pairs[refused..].iter().for_each(|ports| self.table.reserve(*ports, false));
+        }
+        refused.is_none()
+    }
+
+    fn claim_pair(&mut self, ports: PortPair) -> bool {
+        let address = self.addresses.get(usize::from(ports.address)).copied().filter(|_| ports.thread == self.thread);
+        let Some((address, place)) = address.and_then(|address| Some((address, self.table.claim(ports)?))) else {
+            return false;
+        };
+        match self.bind(address, ports.rtp) {
+            Ok(pair) => {
+                self.bound[place] = Some(Box::new(pair));
+                self.count += 1;
+                true
+            }
+            Err(error) => {
+                self.table.release(place);
+                tracing::warn!(port = ports.rtp, %error, "port of media of the process before not bound");
+                false
+            }
+        }
+    }
+
     fn bind(&self, address: IpAddr, rtp: u16) -> io::Result<BoundPair> {
         let open = |port| open(SocketAddr::new(address, port), self.dscp);
         Ok(BoundPair { rtp: open(rtp)?, rtcp: open(rtp + 1)?, leg: None })
     }
 
-    /// Closes a pair. A leg that still has it loses it.
+    /// Closes a pair. A leg that still has it loses it. A pair that is reserved is free.
     pub(super) fn close(&mut self, ports: PortPair) {
-        let Some(place) = self.place(ports) else { return };
+        let Some(place) = self.place(ports) else { return self.table.reserve(ports, false) };
         let had_leg = self.bound[place].take().is_some_and(|pair| pair.leg.is_some());
         self.table.release(place);
         self.count -= 1;

@@ -252,6 +252,29 @@ fn threads_and_addresses_share_the_ports() {
 }
 
 #[test]
+fn ports_of_the_process_before_are_claimed_together() {
+    let mut bench = Bench::start(&settings(15, 20_000..=20_009));
+    let pair = |rtp| PortPair { thread: 0, address: 0, rtp };
+    bench.threads.reserve([20_000, 20_002, 20_004, 20_006].map(pair));
+    assert_eq!(bench.lend(0, 0, 9), [pair(20_008)], "the others are reserved");
+    let mut claim = |key, ports: [u16; 2]| {
+        let (key, ports) = (SessionKey(key), ports.map(pair).to_vec());
+        bench.order(0, 0, SessionOrder::Claim { key, ports: ports.clone() });
+        let SessionEvent::Claimed { key: of, ports: answered, is_bound } = bench.event(0) else { panic!("no answer") };
+        assert_eq!((of, answered), (key, ports));
+        is_bound
+    };
+    assert!(claim(1, [20_000, 20_002]));
+    assert!(!claim(2, [20_000, 20_006]), "another session has one");
+    let foreign = UdpSocket::bind("127.0.43.15:20005").expect("nobody has it");
+    assert!(!claim(3, [20_006, 20_004]));
+    drop(foreign);
+    // Neither bound nor reserved any more.
+    assert_eq!(bench.lend(0, 0, 9).len(), 2);
+    assert_eq!(bench.threads.total().lent, 5);
+}
+
+#[test]
 fn ports_leave_descriptors_to_others() {
     let mut bench = Bench::start(&MediaSettings { most_pairs: 3, ..settings(13, 20_000..=20_019) });
     let lent = bench.lend(0, 0, 5);

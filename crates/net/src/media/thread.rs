@@ -254,6 +254,10 @@ impl MediaThread {
             SessionOrder::Report { key } => self.report(shard, key),
             SessionOrder::Close { key } => self.close(shard, key),
             SessionOrder::Lend { shard: borrower, pairs } => self.lendings.add(shard, borrower, pairs),
+            SessionOrder::Claim { key, ports } => {
+                let is_bound = self.ports.claim(&ports);
+                self.links[shard].waiting.push_back(SessionEvent::Claimed { key, ports, is_bound });
+            }
             SessionOrder::Return(ports) => ports.into_iter().for_each(|ports| self.ports.close(ports)),
         }
         self.entry.counters.sessions.set(self.sessions.len() as u64);

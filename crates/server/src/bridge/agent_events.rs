@@ -33,6 +33,9 @@ impl Engine {
             }
         }
         self.take_bridge_events(now, out);
+        if let Some(key) = leg.and_then(|(pair, _)| self.bridges.calls.get(&pair)?.key) {
+            self.calls.has_changed(key);
+        }
         is_handled
     }
 

@@ -99,6 +99,7 @@ impl Engine {
                 near: BridgedLeg { source, ..BridgedLeg::default() },
                 far: BridgedLeg::default(),
                 is_answered: false,
+                is_kept: false,
                 ended: None,
                 session,
                 near_places,

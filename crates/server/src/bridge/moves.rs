@@ -14,10 +14,15 @@ use strowger_media::session::SessionKey;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct BridgedRecord {
     bridge: BridgeRecord,
-    calls: Vec<(PairKey, BridgedCall)>,
+    pub(super) calls: Vec<(PairKey, BridgedCall)>,
 }
 
 impl BridgedRecord {
+    /// Creates the record of one call.
+    pub(super) fn of_call(bridge: BridgeRecord, pair: PairKey, call: BridgedCall) -> Self {
+        Self { bridge, calls: vec![(pair, call)] }
+    }
+
     pub(crate) const fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }

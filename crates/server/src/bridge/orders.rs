@@ -2,7 +2,7 @@
 
 use super::{party_of, side_of};
 use crate::engine::Engine;
-use crate::media_sessions::SILENT;
+use crate::media_sessions::{ORDERED, SILENT};
 use strowger_calls::OwnRequest;
 use strowger_core::b2bua::bridge::{PairKey, Side};
 use strowger_core::notice::Party;
@@ -10,9 +10,6 @@ use strowger_core::user_agent::{CallKey, RequestKey};
 use strowger_core::{Now, Outbox};
 use strowger_media::session::Side as SessionSide;
 use strowger_message::Method;
-
-/// Reason of the BYEs of an end that the table of calls has ordered: normal, unspecified.
-const ORDERED: &[u8] = b"Reason: Q.850;cause=31\r\n";
 
 impl Engine {
     /// Carries out an order of the table of calls about the call with this key. `context`: context of the notice about the result. Returns false
@@ -82,7 +79,7 @@ impl Engine {
     }
 
     /// Ends both calls of a pair. `status` refuses the caller if it has no final response yet; `reason`: header lines of the BYEs.
-    pub(super) fn end_pair(&mut self, now: Now, pair: PairKey, (status, reason): (u16, &[u8]), out: &mut Outbox) {
+    pub(crate) fn end_pair(&mut self, now: Now, pair: PairKey, (status, reason): (u16, &[u8]), out: &mut Outbox) {
         let Self { stack, bridges, .. } = self;
         stack.with_agent(now, out, |agent, round| bridges.bridge.end(agent, round, pair, status, reason));
         self.close_bridged_media(pair);

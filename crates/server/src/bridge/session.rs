@@ -13,7 +13,7 @@ use strowger_message::{Index, Limits, Message};
 
 impl BridgedCall {
     /// Returns the order that opens or changes the session; `None` after its end.
-    fn order(&mut self, policy: &Policy) -> Option<Effect> {
+    pub(super) fn order(&mut self, policy: &Policy) -> Option<Effect> {
         let order =
             |(place, stream): (usize, &Option<BridgedStream>)| self.stream_order(policy, place, stream.as_ref()?);
         let streams = self.streams.iter().enumerate().map(order).collect();
@@ -55,6 +55,14 @@ impl Engine {
         let Some(call) = bridges.calls.get_mut(&pair) else { return };
         call.streams = streams;
         effects.extend(call.order(policy));
+    }
+
+    /// Opens the session of a call of an earlier process, whose ports are bound. Returns the key of the call in the table of calls.
+    pub(crate) fn reopen_bridged(&mut self, pair: PairKey) -> Option<u64> {
+        let Self { bridges, policy, effects, .. } = self;
+        let call = bridges.calls.get_mut(&pair)?;
+        effects.extend(call.order(policy));
+        call.key
     }
 
     /// Ends the media of a call at the first BYE, not at its response (RFC 3261 section 15.1.1).

@@ -3,7 +3,7 @@
 use super::session::Description;
 use super::{Beginning, EndpointCall};
 use crate::engine::{Engine, status_code};
-use crate::media_sessions::Hangup;
+use crate::media_sessions::{Hangup, ORDERED};
 use std::net::IpAddr;
 use strowger_calls::OwnRequest;
 use strowger_calls::cdr_fields::reason;
@@ -32,6 +32,13 @@ impl Engine {
         if self.take_bridged_event(now, event, out) {
             return;
         }
+        self.handle_agent_event(now, event, out);
+        if let Some(key) = event.call().and_then(|call| self.endpoints.calls.get(&call)?.key) {
+            self.calls.has_changed(key);
+        }
+    }
+
+    fn handle_agent_event(&mut self, now: Now, event: &Event, out: &mut Outbox) {
         match *event {
             Event::Invited { call, .. } => self.invited(now, call, out),
             Event::Offered { call, offer, update } => self.offered(now, call, (offer, update), out),
@@ -80,7 +87,7 @@ impl Engine {
         let from = out.start();
         self.stack.with_agent(now, out, |agent, round| agent.answer(round, call, &text));
         let bytes = from..out.bytes.len();
-        let entry = EndpointCall { context, key, bye: None, question: None, is_ending: false, session };
+        let entry = EndpointCall { context, key, bye: None, question: None, is_ending: false, is_kept: false, session };
         self.endpoints.insert(call, entry);
         let event = NoticeEvent::Answered { status: 200, first: true, bytes, after: None };
         self.take_notice(now, &Notice { context, event }, out);
@@ -213,7 +220,7 @@ impl Engine {
             (Party::Caller, OwnRequest::Bye) => {
                 entry.bye = Some(context);
                 if !std::mem::replace(&mut entry.is_ending, true) {
-                    self.stack.with_agent(now, out, |agent, round| agent.hang_up(round, call));
+                    self.stack.with_agent(now, out, |agent, round| agent.hang_up_with(round, call, ORDERED));
                     self.close_media(call);
                 }
             }

@@ -28,19 +28,21 @@ pub(super) struct Description {
 }
 
 /// Session of a call.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndpointSession {
     pub(super) media: MediaSession,
     /// Offers and answers in the dialog.
     leg: LegState,
     /// Set while an own offer waits for its answer.
     has_offered: bool,
+    /// Streams as agreed last, and the source of the signalling of a caller behind NAT.
+    agreed: (Vec<Option<AgreedStream>>, Option<IpAddr>),
 }
 
 impl EndpointSession {
     /// Creates a session before any description.
     pub(super) const fn new(media: MediaSession, leg: LegState) -> Self {
-        Self { media, leg, has_offered: false }
+        Self { media, leg, has_offered: false, agreed: (Vec::new(), None) }
     }
 
     /// Writes the answer to an offer of the caller, or an own offer.
@@ -60,6 +62,15 @@ impl EndpointSession {
         Ok(Description { text: description, streams: Some(streams) })
     }
 
+    /// Returns a copy for the next process, whose descriptions have higher versions; `None` while an own offer waits for its answer, or if the session
+    /// is not open.
+    pub(super) fn at_rest(&self) -> Option<Self> {
+        self.media.open().filter(|_| !self.has_offered)?;
+        let mut kept = self.clone();
+        kept.leg.skip_version();
+        Some(kept)
+    }
+
     /// Tells whether an own offer waits for its answer.
     pub(super) const fn has_offered(&self) -> bool {
         self.has_offered
@@ -74,7 +85,14 @@ impl EndpointSession {
 
     /// Returns the order that opens or changes the session. `nat`: source of the signalling of a caller behind NAT.
     pub(super) fn set(&mut self, streams: Vec<Option<AgreedStream>>, nat: Option<IpAddr>) -> Option<Effect> {
+        self.agreed = (streams, nat);
+        self.order()
+    }
+
+    /// Returns the order that opens the session as it was agreed last.
+    pub(super) fn order(&mut self) -> Option<Effect> {
         let ports = *self.media.ports.near.first()?;
+        let (streams, nat) = self.agreed.clone();
         let order = |stream| StreamOrder { kind: StreamKind::Echo, near: stream_peer(ports, stream, nat), far: None };
         self.media.set(streams.into_iter().map(|stream| stream.map(order)).collect())
     }

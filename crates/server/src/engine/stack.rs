@@ -106,7 +106,7 @@ impl Stack {
     }
 
     /// Takes over calls of the user agent, with their transactions, that another stack exported. Returns their new keys.
-    pub(super) fn import_agent(
+    pub(crate) fn import_agent(
         &mut self,
         now: Now,
         record: AgentRecord,

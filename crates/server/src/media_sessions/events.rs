@@ -39,6 +39,12 @@ impl Engine {
                     }
                 }
             }
+            SessionEvent::Claimed { key, ports, is_bound } => {
+                if !is_bound {
+                    self.media.ports.forget(&ports);
+                }
+                self.ports_claimed(now, key, is_bound, out);
+            }
             SessionEvent::Lent { ports, .. } => self.media.ports.lent(ports),
         }
     }

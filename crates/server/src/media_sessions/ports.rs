@@ -88,6 +88,11 @@ impl MediaPorts {
         self.free.len()
     }
 
+    /// Removes pairs that are not bound.
+    pub(super) fn forget(&mut self, ports: &[PortPair]) {
+        self.free.retain(|free| !ports.contains(free));
+    }
+
     /// Adds the ports of a session that has ended.
     pub(super) fn put_back(&mut self, ports: PortPair) {
         self.free.push_back(ports);

@@ -2,6 +2,7 @@
 
 mod ends;
 mod refusals;
+mod restarts;
 
 use crate::site::*;
 use std::net::SocketAddr;

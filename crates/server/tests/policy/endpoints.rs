@@ -1,5 +1,7 @@
 //! Calls that the server answers itself.
 
+mod restarts;
+
 use crate::site::*;
 use std::time::Duration;
 use strowger_calls::CallState;

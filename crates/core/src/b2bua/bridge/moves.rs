@@ -59,6 +59,13 @@ impl Bridge {
         record
     }
 
+    /// Returns a copy of a pair for the next process, without what ends with this one: carried requests and transfers. `None` unless both calls are
+    /// up, and no description of either side is on its way to the other one.
+    pub fn keep(&self, pair: PairKey) -> Option<BridgeRecord> {
+        let kept = self.pairs.get(pair.0)?.at_rest()?;
+        Some(BridgeRecord { pairs: vec![(pair.0, kept)], events: VecDeque::new() })
+    }
+
     /// Adds the pairs that another bridge exported, after their calls ([`UserAgent::import`](crate::user_agent::UserAgent::import),
     /// which returned `moved`). Returns the old and new key of each.
     pub fn import(&mut self, now: Now, record: BridgeRecord, moved: &MovedCalls) -> Vec<(PairKey, PairKey)> {
@@ -99,6 +106,33 @@ fn calls(pair: &Pair) -> impl Iterator<Item = (CallKey, Side)> + use<> {
 }
 
 impl Pair {
+    /// Returns a copy whose descriptions go on with higher versions; `None` unless both calls are up, and no description is on its way.
+    fn at_rest(&self) -> Option<Self> {
+        let is_up = self.stage == Stage::Up && self.invite.is_confirmed && self.replaced.is_none();
+        if !is_up || self.exchange.is_some() || !self.waiting.is_empty() || self.renewal.is_some() {
+            return None;
+        }
+        let (mut near, mut far) = (self.near.clone(), self.far.clone());
+        near.media.state.skip_version();
+        far.media.state.skip_version();
+        Some(Self {
+            near,
+            far,
+            stage: Stage::Up,
+            invite: self.invite.clone(),
+            forks: self.forks.clone(),
+            exchange: None,
+            waiting: VecDeque::new(),
+            carried: Vec::new(),
+            renewal: None,
+            transfers: Vec::new(),
+            expected: None,
+            replaced: None,
+            streams: self.streams.clone(),
+            timer: (Stamp::NONE, None),
+        })
+    }
+
     /// Replaces the keys of the old agent.
     fn take_keys(&mut self, moved: &MovedCalls) {
         for leg in [&mut self.near, &mut self.far] {

@@ -63,7 +63,7 @@ pub struct BridgedCall<'a> {
 }
 
 /// One leg.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
     /// Call; `None` before it is made and after its end.
     pub(super) call: Option<CallKey>,
@@ -103,7 +103,7 @@ impl Stage {
 }
 
 /// Early dialog of the far side that is not the current one.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Branch {
     pub(super) number: u16,
     pub(super) state: LegState,
@@ -135,7 +135,7 @@ pub(super) struct Pair {
 }
 
 /// INVITE of the near side, and its responses.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct NearInvite {
     pub(super) has_offer: bool,
     /// Set if its provisional responses are reliable.
@@ -153,7 +153,7 @@ pub(super) struct NearInvite {
 }
 
 /// Dialogs that the far INVITE has made.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Forks {
     /// State of the far leg when its INVITE was sent.
     pub(super) base: LegState,

@@ -99,6 +99,11 @@ impl LegState {
         self.sent.to_vec()
     }
 
+    /// Leaves out the next version, which an earlier process may have sent after it wrote this state.
+    pub fn skip_version(&mut self) {
+        self.version += 1;
+    }
+
     /// Ends the pairing of the streams with those of another leg, before a leg that replaces it is paired (RFC 3891).
     pub fn unpair(&mut self) {
         for slot in &mut self.slots {
