@@ -228,11 +228,12 @@ impl FarLegs {
 
     /// Returns a copy of a leg that is up, for the next process: no far INVITE follows there.
     pub(crate) fn keep(&self, call_id: &[u8]) -> Option<FarLegRecord> {
-        let FarLeg { arrival, proof, bucket, max_forwards, context, invites, .. } = self.legs.get(call_id)?;
+        let FarLeg { arrival, proof, bucket, max_forwards, context, invites, passes, .. } = self.legs.get(call_id)?;
         let (decision, near, max_breadth) = (None, Vec::new(), Vec::new());
         let (arrival, proof, bucket, max_forwards) = (*arrival, proof.clone(), *bucket, *max_forwards);
-        let (context, invites) = (*context, *invites);
-        let leg = FarLeg { arrival, proof, decision, near, bucket, max_forwards, max_breadth, context, invites };
+        let (context, invites, passes) = (*context, *invites, *passes);
+        let leg =
+            FarLeg { arrival, proof, decision, near, bucket, max_forwards, max_breadth, context, invites, passes };
         Some(FarLegRecord(vec![(call_id.into(), leg)]))
     }
 

@@ -72,6 +72,14 @@ impl MediaThread {
                 let ports = self.free.drain(..pairs).collect();
                 self.out.events.push(SessionEvent::Lent { shard, ports });
             }
+            SessionOrder::Claim { key, ports } => {
+                let is_bound = ports.iter().all(|pair| self.free.contains(pair));
+                if is_bound {
+                    self.lent += ports.len();
+                    self.free.retain(|pair| !ports.contains(pair));
+                }
+                self.out.events.push(SessionEvent::Claimed { key, ports, is_bound });
+            }
             SessionOrder::Return(ports) => {
                 if self.lent < ports.len() {
                     self.problem.get_or_insert_with(|| format!("more ports come back than were lent: {ports:?}"));

@@ -198,6 +198,7 @@ impl Server {
                 SessionEvent::Heard { key, .. }
                 | SessionEvent::Silent { key, .. }
                 | SessionEvent::Reported { key, .. }
+                | SessionEvent::Claimed { key, .. }
                 | SessionEvent::Closed { key, .. } => Receiver::OwnerOf(bucket_of(*key)),
             };
             self.last_event = self.last_event.max(now.mono + self.random.between(0, self.lag));
