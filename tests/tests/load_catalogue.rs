@@ -15,6 +15,8 @@ use strowger_tests::port;
 
 /// Measures that no run of the program reaches on purpose, and the test that does.
 const ELSEWHERE: &[(&str, &str)] = &[
+    // A generator with a document of the laboratory's experiment `b2bua` sends stamps.
+    ("media.delay.max", "strowger-load: media::stamp::tests::"),
     ("media.refused", "strowger-load: media_streams::too_many_commands_are_refused_and_counted"),
     ("media.unjudged", "strowger-load: media_streams::received::streams_above_the_limit_are_counted"),
 ];

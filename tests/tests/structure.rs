@@ -23,7 +23,6 @@ const CIRCLES: &[(&str, usize, &str)] = &[
     ("rig", 23, "an engine, its phones and their lines"),
     ("scenario", 32, "one reader, whose parts read each other's elements"),
     ("sim", 43, "a world of hosts that send to each other"),
-    ("strowger", 21, "pages of a run, shown while it runs and after it"),
 ];
 
 /// Largest number of fields of a struct.

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use super::{SOON, Stage};
-use strowger_tests::bridge::{Bridged, description, invite, party, setup};
+use strowger_tests::bridge::{Bridged, description, invite, party};
 use strowger_tests::dialog::arrives;
 use strowger_tests::echo::{Caller, with_echo};
 use strowger_tests::meter::Shows::{Above, At, By, More};
@@ -22,7 +22,8 @@ const FREE: &str = "media_port_pairs{state=\"free\"}";
 const LENGTH: u64 = 12 + 160;
 
 fn bridge() {
-    let mut stage = Stage::start(setup("127.0.0.66", "22000-22199", ""));
+    let keys = "media.addresses = [\"127.0.0.66\"]\nmedia.ports = \"22000-22199\"\n[[rule]]\nname = \"bridge\"\nb2bua = true";
+    let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar().with(keys));
     let [mut caller, mut callee] = ["127.0.0.67", "127.0.0.68"].map(|ip| party(&stage.server, ip));
     let [offer, answer] = [&caller, &callee].map(|wire| description(wire, "m=audio 40000 RTP/AVP 8\r\n"));
     let request = invite(&format!("sip:bob@{}", callee.local()), &caller, &offer);

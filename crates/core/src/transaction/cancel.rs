@@ -50,7 +50,17 @@ impl Transactions {
     /// Ends the wait for the final response to an INVITE after 64*T1, since its dialog is over: a peer that has sent a BYE still owes that response
     /// (RFC 3261 section 15.1.2), but may never give it. [`Event::Timeout`](super::Event::Timeout) reports the end.
     pub fn limit_wait(&mut self, now: Now, id: ClientId, out: &mut Outbox) {
-        self.drive(now, id.0, given_up, Given::Nothing, out);
+        let Some(entry) = self.entries.get_mut(id.0) else { return };
+        match (entry.machine, entry.cancel) {
+            // Timer B runs. After a provisional response a CANCEL limits the wait.
+            (Machine::ClientInvite(client_invite::State::Calling), Cancel::No) => entry.cancel = Cancel::Wanted,
+            (Machine::ClientInvite(client_invite::State::Proceeding), Cancel::No) => {
+                // There is nothing to cancel any more.
+                entry.cancel = Cancel::Sent;
+                self.drive(now, id.0, given_up, Given::Nothing, out);
+            }
+            _ => (),
+        }
     }
 }
 

@@ -12,9 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use strowger_media::session::{PortPair, Side};
 
-/// Bound of attempts to bind a pair for one request. Other programs may have taken many ports; the next request goes on where this one ended.
-const ATTEMPTS: usize = 1_024;
-
 /// Bound of datagrams that are removed from a socket before a session gets it: more than its buffer holds.
 const STALE: usize = 4_096;
 
@@ -97,16 +94,22 @@ impl Ports {
         self.bound.get(place)?.as_deref()
     }
 
-    /// Binds up to so many pairs, of all addresses in turn. Ports that another program has are left out.
-    pub(super) fn lend(&mut self, pairs: usize) -> Vec<PortPair> {
-        let (mut lent, mut attempts) = (Vec::new(), ATTEMPTS);
+    /// Returns the number of pairs of all addresses.
+    pub(super) fn pairs(&self) -> usize {
+        self.bound.len()
+    }
+
+    /// Binds up to so many pairs, of all addresses in turn. Ports that another program has are left out. `attempts`: bound of attempts to bind a pair,
+    /// which is lowered by those that were made.
+    pub(super) fn lend(&mut self, pairs: usize, attempts: &mut usize) -> Vec<PortPair> {
+        let mut lent = Vec::new();
         let mut open: Vec<usize> = (0..self.addresses.len()).collect();
         while lent.len() < pairs && !open.is_empty() {
             open.retain(|address| {
                 if lent.len() == pairs {
                     return true;
                 }
-                let ports = self.bind_next(*address, &mut attempts);
+                let ports = self.bind_next(*address, attempts);
                 lent.extend(ports);
                 ports.is_some()
             });
@@ -138,7 +141,6 @@ impl Ports {
                     self.table.release(place);
                     if dedicated::is_full(&error) {
                         self.report_shortage(&error);
-                        *attempts = 0;
                         return None;
                     }
                     tracing::debug!(port = ports.rtp, %error, "port of media left out");

@@ -5,6 +5,7 @@ use crate::handling::Handling;
 use crate::reply::Why;
 use crate::rule_target_forwarding::limited_targets;
 use strowger_calls::{Context, Legs};
+use strowger_core::call;
 use strowger_core::proxy::Candidate;
 use strowger_core::routing::Request;
 use strowger_message::{Index, Limits, Message};
@@ -53,7 +54,9 @@ impl Engine {
         let (far, mut index) = (handling.request, Index::new());
         let bytes = self.far_legs.legs.get(far.call_id).map(|leg| leg.near.clone())?;
         index.parse(&bytes, &Limits::UNLIMITED).ok()?;
-        let near = Request::of(Message::new(&bytes, &index), far.arrival, far.call_hash).ok()?;
+        let near = Message::new(&bytes, &index);
+        let call_hash = call::hash(self.shared.call_secret, near.call_id()?.text);
+        let near = Request::of(near, far.arrival, call_hash).ok()?;
         let Handling { now, server, progress, out, .. } = handling;
         Some(work(self, &mut Handling { now: *now, request: &near, server: *server, progress, out }))
     }

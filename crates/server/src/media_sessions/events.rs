@@ -45,7 +45,13 @@ impl Engine {
                 }
                 self.ports_claimed(now, key, is_bound, out);
             }
-            SessionEvent::Lent { ports, .. } => self.media.ports.lent(ports),
+            SessionEvent::Lent { ports, .. } => {
+                let is_any = !ports.is_empty();
+                self.media.ports.lent(ports);
+                if is_any {
+                    self.balance_ports();
+                }
+            }
         }
     }
 

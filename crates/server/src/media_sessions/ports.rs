@@ -7,6 +7,9 @@ use strowger_media::session::{PortPair, SessionOrder};
 /// Largest stock: lending takes a message to the media thread and back, in which a burst of 200 calls with two pairs each may come.
 const LARGEST_BLOCK: usize = 420;
 
+/// Pairs that an empty shard asks for: a media thread binds them at once, and the stock follows.
+const FIRST: usize = 16;
+
 /// Smallest stock.
 const SMALLEST_BLOCK: usize = 4;
 
@@ -61,7 +64,8 @@ impl MediaPorts {
         };
         let asks = !self.has_asked && families.iter().any(is_few);
         self.has_asked |= asks;
-        asks.then_some(SessionOrder::Lend { shard: shard as u16, pairs: block as u16 })
+        let pairs = if self.free.is_empty() { block.min(FIRST) } else { block };
+        asks.then_some(SessionOrder::Lend { shard: shard as u16, pairs: pairs as u16 })
     }
 
     /// Removes so many free pairs, those of other media threads first.
@@ -169,6 +173,9 @@ mod tests {
     fn a_burst_of_bridged_calls_finds_ports_before_any_answer() {
         let mut ports = MediaPorts::default();
         let block = Block::of(8_192, 2);
+        let first = SessionOrder::Lend { shard: 0, pairs: 16 };
+        assert_eq!(ports.balance(0, block, &[&|_| true]), Some(first), "the first calls wait for no whole stock");
+        ports.lent(pairs(16));
         for _ in 0..2 {
             // Between two bursts there is one answer.
             let Some(SessionOrder::Lend { pairs: wanted, .. }) = ports.balance(0, block, &[&|_| true]) else {
