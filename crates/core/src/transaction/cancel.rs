@@ -48,13 +48,13 @@ impl Transactions {
     }
 
     /// Ends the wait for the final response to an INVITE after 64*T1, since its dialog is over: a peer that has sent a BYE still owes that response
-    /// (RFC 3261 section 15.1.2), but may never give it. [`Event::Timeout`](super::Event::Timeout) reports the end.
+    /// (RFC 3261 section 15.1.2), but may never send it. [`Event::Timeout`](super::Event::Timeout) reports the end.
     pub fn limit_wait(&mut self, now: Now, id: ClientId, out: &mut Outbox) {
         self.drive(now, id.0, given_up, Given::Nothing, out);
     }
 }
 
-/// Returns the step of an INVITE whose final response is awaited for 64*T1 from now on.
+/// Returns the step of an INVITE that waits for its final response for 64*T1 more.
 fn given_up(machine: Machine, reliable: bool) -> Step<Machine> {
     match machine {
         Machine::ClientInvite(state) => {

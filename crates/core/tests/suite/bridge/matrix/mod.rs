@@ -191,7 +191,7 @@ impl Played {
         }
     }
 
-    /// Checks what the owner of the bridge knows: the session, or the side that has ended the call.
+    /// Checks the last event for the owner of the bridge: the session, or the side that has ended the call.
     fn check_told(&self) {
         let (cell, told) = (self.cell, self.b2b.told());
         if cell.action == Action::Bye {
