@@ -59,14 +59,14 @@ pub(super) struct Stream {
     awaited: Option<u64>,
     /// Sum of the times between consecutive packets, microseconds, and their number.
     intervals: (u64, u64),
-    /// Longest silence at an end, microseconds, and the packets missing there.
+    /// Longest silence before a hold or at the end, microseconds, and the number of packets that were due in it.
     silence: u64,
     missing: u64,
     /// True once a packet came that is no telephone event.
     has_media: bool,
-    /// True once a call has taken its figures; later packets are of no call.
+    /// True once a call has taken the figures of this stream; later packets belong to no call.
     pub(super) is_taken: bool,
-    /// True if this process may have lost packets of it.
+    /// True if this process may have lost packets of this stream.
     is_damaged: bool,
 }
 
