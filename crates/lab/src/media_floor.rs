@@ -1,6 +1,6 @@
 //! Floor of relayed media: a relay that does not read packets. Its cost is that of the system calls.
 //!
-//! The relay passes SIP by UDP on between callers of one address and one called end, and replaces the address and the port of audio in session
+//! The relay forwards SIP by UDP between callers at one address and one called end, and replaces the address and the port of audio in session
 //! descriptions by its own. Each stream has a socket. One thread takes a packet by `recvfrom`, and passes it on by `sendto`.
 
 use rustix::buffer::spare_capacity;
