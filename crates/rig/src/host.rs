@@ -232,7 +232,7 @@ impl Host {
         }
     }
 
-    /// Ends the calls with media that no next process continues; returns the messages and effects with their shard.
+    /// Ends the calls with media that no later process continues; returns the messages and effects with their shard.
     pub(crate) fn end_unkept(&mut self, now: Now) -> Vec<(usize, Vec<Sent>, Vec<Effect>)> {
         let shards = self.process.engines.len();
         let end = |shard| {
