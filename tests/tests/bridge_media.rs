@@ -32,7 +32,7 @@ struct Bench {
     _folder: TempDir,
 }
 
-/// Starts a server and a generator that answers. The last octet of their addresses follows this one; media of the server are at it.
+/// Starts a server with its media at 127.0.0.`octet`, and a generator that answers at the next address.
 fn bench(octet: u8, ends: Ends) -> Bench {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = |name: &str, content: &[u8]| {
