@@ -50,7 +50,7 @@ fn bench(octet: u8, ends: Ends) -> Bench {
 }
 
 impl Bench {
-    /// Begins this many calls, which must meet these requirements.
+    /// Begins `calls` calls, which must meet these requirements.
     fn call(&self, from: &str, calls: &str, required: &[&str]) -> Running {
         let target = self.server.address(Udp).to_string();
         let mut words = vec![&*target, "--sf", &self.caller, "--source", from, "--no-preflight"];

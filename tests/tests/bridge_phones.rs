@@ -54,7 +54,7 @@ fn linphone(user: &str, server: &Server, tone: u16) -> Linphone {
     phone
 }
 
-/// Phone that records at this rate what it hears.
+/// Phone with its recording, at this sampling rate.
 struct Ear<'a> {
     recording: Box<dyn Fn() -> Vec<i16> + 'a>,
     rate: usize,
@@ -69,7 +69,7 @@ impl<'a> Ear<'a> {
         Self { recording: Box::new(recording), rate, tone, begin: 0 }
     }
 
-    /// Counts only what is recorded from now on.
+    /// Ignores the samples recorded so far.
     fn anew(self) -> Self {
         let begin = (self.recording)().len();
         Self { begin, ..self }

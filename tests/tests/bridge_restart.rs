@@ -126,7 +126,7 @@ fn bridged_calls_outlive_a_kill() {
     let began = Stopwatch::start();
     talks.iter().for_each(Talk::wait_until_heard);
     assert!(began.took().is_below(Duration::from_secs(1)), "{:?}\n{}", began.took(), server.log());
-    // The ports of these calls are of no other call.
+    // No other call gets the ports of these calls.
     let other = Talk::begin(&mut caller, &mut callee);
     assert!(talks.iter().all(|talk| talk.ports.iter().all(|port| !other.ports.contains(port))));
     talks.push(other);

@@ -214,7 +214,7 @@ impl Leg {
         self.last = self.last.max(now);
         self.is_heard |= !is_rtcp;
         self.unread += 1;
-        // A peer that only receives reports all the same.
+        // A peer that only receives may send RTCP, too.
         let goes_on = self.peer.sends || is_rtcp;
         if !goes_on {
             out.count_dropped(DropReason::Hold);

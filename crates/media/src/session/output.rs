@@ -19,7 +19,7 @@ pub enum DropReason {
     Unproven,
     /// It is above a rate: that of an echo, which also drops its own packets if they come back, or that of packets to a host that has sent none.
     Rate,
-    /// Its sequence number is far from those before it, and the stream may not go on there.
+    /// Its sequence number is far from those before it, and the stream may not continue there.
     Jump,
 }
 

@@ -1,4 +1,4 @@
-//! Table of the ports of media, which the media threads share: a pair is of the thread that has bound it, until it is closed.
+//! Table of the ports of media, which the media threads share: a pair belongs to the thread that has bound it, until it is closed.
 
 use super::MediaSettings;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -59,7 +59,7 @@ impl Reach {
     /// Checks a packet that leaves the server from this port.
     ///
     /// # Errors
-    /// No party has this address, or another party than that of the port.
+    /// No party has this address, or its party has not been shown the port.
     pub(super) fn sent(&self, port: u16, to: SocketAddr) -> Result<(), String> {
         if to.ip() == CAROL.ip() {
             return Err(format!("{to} is in the network of the party, not in that of the server"));

@@ -224,7 +224,7 @@ impl World {
         self.hear(place, to.port(), bytes)
     }
 
-    /// Takes a packet that arrives at a phone: it must be of the other party of the call.
+    /// Takes a packet that arrives at a phone: it must come from the other party of the call.
     fn hear(&mut self, place: usize, port: u16, bytes: &[u8]) -> Result<(), String> {
         let (Some(sender), Some(at)) = (sender_of(bytes), self.phones[place].call_of_port(port)) else { return Ok(()) };
         let label = self.phones[place].label;

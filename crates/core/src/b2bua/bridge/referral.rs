@@ -45,7 +45,7 @@ impl Bridge {
         let text: Vec<u8> = unescaped(text).collect();
         let replaces = Replaces::parse(&text).map_err(|_| 400u16)?;
         let named = agent.call_of(&name_of(&replaces)).and_then(|call| self.index.calls.get(&call).copied());
-        // The dialog is of another call of the transferor, which does not pass through this bridge.
+        // The dialog belongs to another call of the transferor, which does not pass through this bridge.
         let Some((other, side)) = named else { return Ok(Referral { line, named: None }) };
         if other == id {
             return Err(403);

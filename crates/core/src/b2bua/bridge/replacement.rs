@@ -168,7 +168,7 @@ impl Pair {
         }
     }
 
-    /// Handles an event of the old call while the new party has no answer. Returns false if the event is of another call.
+    /// Handles an event of the old call while the new party has no answer. Returns false if the event belongs to another call.
     pub(super) fn handle_replaced(
         &mut self,
         cx: &mut Context<'_, '_>,

@@ -46,7 +46,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Reads a NOTIFY; `None` if it is of another subscription, or lacks its state.
+    /// Reads a NOTIFY; `None` if it belongs to another kind of subscription, or lacks Subscription-State.
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut index = Index::new();
         index.parse(bytes, &Limits::UNLIMITED).ok()?;

@@ -39,7 +39,7 @@ fn a_reinvite_that_is_cancelled_is_cancelled_on_the_other_leg() {
     }
 }
 
-/// The far side has accepted what the near side withdrew: it is offered the agreed description again.
+/// The far side has accepted a change that the near side has cancelled: the bridge offers it the agreed description again.
 #[test]
 fn a_2xx_that_crosses_the_cancel_is_taken_back() {
     let (mut b2b, near, far) = trying();

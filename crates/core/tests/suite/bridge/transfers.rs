@@ -159,7 +159,7 @@ fn a_refer_and_its_notifies_are_carried_over() {
     }
 }
 
-/// A refusal goes back, and the call goes on.
+/// The refusal of a REFER goes back, and the call continues.
 #[test]
 fn a_refused_refer_leaves_the_call() {
     let mut b2b = parties();

@@ -35,7 +35,7 @@ impl Drop for Named {
 struct Played {
     cell: Cell,
     b2b: Bridged,
-    /// Party that acts, with its call; the other one; the one that takes a place.
+    /// Party that acts, with its call; then the other party, and the new party that replaces one.
     own: (Phone, CallKey),
     other: (Phone, CallKey),
     third: Phone,
