@@ -106,7 +106,7 @@ impl MediaFloor {
             Some(peer) => self.own_audio(call_id, side, peer)?.map(|own| described(head, body, own)),
             None => None,
         };
-        // A datagram that cannot be sent is lost; SIP repeats it.
+        // A datagram that cannot be sent is lost; its sender repeats it.
         let _ = self.signalling.send_to(shown.as_deref().unwrap_or(text).as_bytes(), to);
         if is_end(head)
             && let Some(number) = self.numbers.remove(call_id)

@@ -420,7 +420,7 @@ mod tests {
         let ear = Ear::of_call(true, MANY);
         let numbers: Vec<u16> = (0..51).collect();
         hear(&ear, address(1), 7, 0, &numbers);
-        // An announcement before it, which ended for good.
+        // An announcement before this stream, after whose end no packet was due.
         hear(&ear, address(2), 8, 0, &[1, 2]);
         let heard = all_taken(&ear, bye(2_000));
         let of = |packets: u64| heard.streams.iter().find(|stream| stream.packets == packets).expect("it came");

@@ -10,8 +10,8 @@ use strowger_media::received_stream::ReceivedStream;
 use strowger_media::rtp::Header;
 use strowger_media::sequence::PacketOrder;
 
-/// Time without a packet after which a stream has ended: it is forgotten unless an open call expects it, and of several calls that share the
-/// address of their peer the first one that ends takes it. Microseconds.
+/// Time without a packet after which a stream has ended, microseconds. Then it is forgotten unless an open call expects it. If several calls
+/// share the address of their peer, the first of them that ends takes the stream.
 const ENDED: u64 = 2_000_000;
 
 /// Time without a packet after which a packet of a taken stream begins another stream, microseconds.

@@ -152,7 +152,7 @@ impl Story<'_> {
         if self.is_calm {
             let lasts = |call: &PhoneCall| call.ended.unwrap_or_default() >= answered + HEARD;
             let is_deaf = |call: &PhoneCall| lasts(call) && call.heard == 0;
-            // Of several callees only one has the call, and this test does not know which.
+            // Of several callees only one has the call, and this check does not know which.
             if is_deaf(caller) || taken.len() == 1 && is_deaf(taken[0]) {
                 return Err("a party has not heard the other one".to_owned());
             }
