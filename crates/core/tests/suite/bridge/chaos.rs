@@ -18,7 +18,7 @@ impl Drop for Named {
     }
 }
 
-/// Returns the seeds of a test: 0 to `most`, or as STROWGER_SEEDS (a number of seeds) or STROWGER_SEED (one seed) say.
+/// Returns the seeds of a test: 0 to `most`, or as `STROWGER_SEEDS` (a number of seeds) or `STROWGER_SEED` (one seed) say.
 fn seeds(most: u16) -> std::ops::Range<u16> {
     let seeds = std::env::var("STROWGER_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(most);
     let first: Option<u16> = std::env::var("STROWGER_SEED").ok().and_then(|s| s.parse().ok());
