@@ -10,10 +10,10 @@ use crate::wire::{Transport, Wire};
 /// Time limit of each step.
 const STEP: Duration = Duration::from_secs(10);
 
-/// Time for which one party is asked, before the other is.
+/// Time to wait for a message at one party before the other party gets its turn.
 const TURN: Duration = Duration::from_millis(20);
 
-/// Returns the settings of a server that bridges each call by a rule with these keys. Its media are at these ports of an address.
+/// Returns the settings of a server that bridges each call by a rule with these keys. `ip` and `ports`: address and ports of its media.
 pub fn setup(ip: &str, ports: &str, keys: &str) -> Setup {
     let media = format!("media.addresses = [\"{ip}\"]\nmedia.ports = \"{ports}\"");
     let rule = format!("[[rule]]\nname = \"bridge\"\nb2bua = true\n{keys}");
@@ -48,7 +48,7 @@ const PLAY: &str = "<nop><action><exec rtp_stream=\"sound.raw,-1,0\"/></action><
 const TAKE_BYE: &str = "<recv request=\"BYE\"/><send><![CDATA[\nSIP/2.0 200 OK\n[last_Via:]\n[last_From:]\n[last_To:]\n\
                         [last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n]]></send>";
 
-/// Returns the documents of a call in which both sides play `sound.raw`. After this time one party ends the call.
+/// Returns the documents of a call in which both sides play `sound.raw`. After `talk` the party `ends` hangs up.
 pub fn documents(talk: Duration, ends: Ends) -> Documents {
     let pause = format!("<pause milliseconds=\"{}\"/>", talk.as_millis());
     let end = |of: Ends, bye: &str| match of == ends {

@@ -116,7 +116,7 @@ impl Caller {
         self.media.send_to(&bytes, self.server_media).expect("it is sent");
     }
 
-    /// Moves the sequence number of the next packet by this many, back too.
+    /// Moves the sequence number of the next packet by `packets`; a negative number moves it back.
     pub const fn skip(&mut self, packets: i16) {
         self.sequence = self.sequence.wrapping_add_signed(packets);
     }

@@ -42,7 +42,7 @@ impl Homes {
         Self { street, routers, homes }
     }
 
-    /// Creates a host at the street, which has a public address, and that of the hosts in the homes. Both lead to it from the street.
+    /// Creates a host at the street with two addresses: a public one, and that of the hosts in the homes. The street routes both to it.
     ///
     /// # Panics
     /// The system refuses.

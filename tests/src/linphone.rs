@@ -49,7 +49,7 @@ impl Linphone {
         std::fs::write(path("tone.wav"), wave(tone)).expect("the folder can be written");
         let made = Command::new("mkfifo").arg(path("orders")).status().expect("mkfifo runs");
         assert!(made.success(), "no pipe can be made");
-        // Opened for both directions, so that nobody waits for the other end.
+        // Opened for both directions, so that the opening does not wait for a reader.
         let orders = File::options().read(true).write(true).open(path("orders")).expect("the pipe is there");
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$@\" <orders", "sh"]).arg(LINPHONEC.path().expect("linphonec is there"));
@@ -72,7 +72,7 @@ impl Linphone {
         writeln!(self.orders, "{line}").expect("linphonec takes orders");
     }
 
-    /// Waits until the phone has printed a text so many times since its start.
+    /// Waits until the phone has printed a text `times` times since its start.
     ///
     /// # Panics
     /// The phone has ended, or the limit has passed.

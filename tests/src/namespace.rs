@@ -130,7 +130,7 @@ impl Namespace {
     /// There is no `ip`.
     pub fn translated(&self, port: u16) -> Option<u16> {
         let list = self.conntrack("-L", port);
-        // The last address is that of the answers.
+        // The last address is the destination of the replies: the translated one.
         list.rsplit_once("dport=")?.1.split(' ').next()?.parse().ok()
     }
 

@@ -63,7 +63,7 @@ impl Sound {
         lock(&self.state).heard.contains(&payload(frequency))
     }
 
-    /// Returns each heard payload that is of none of these tones.
+    /// Returns each heard payload that belongs to none of these tones.
     pub fn others(&self, frequencies: &[u16]) -> Vec<Vec<u8>> {
         let known: Vec<Vec<u8>> = frequencies.iter().map(|frequency| payload(*frequency)).collect();
         lock(&self.state).heard.iter().filter(|heard| !known.contains(heard)).cloned().collect()

@@ -15,7 +15,7 @@ use crate::wait;
 /// Longest time between two looks at the clock.
 const STEP: Duration = Duration::from_millis(2);
 
-/// Running stranger. The drop ends it.
+/// Running stranger. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Stranger {
     count: Arc<Count>,
@@ -25,7 +25,7 @@ pub struct Stranger {
 
 #[derive(Debug, Default)]
 struct Count {
-    /// Ports that have got a packet from each address; a port counts each time.
+    /// Number of times that a port has got a packet from each address.
     reached: AtomicU64,
     is_over: AtomicBool,
 }
@@ -59,7 +59,7 @@ impl Stranger {
                 due += pause;
                 let early = due.saturating_duration_since(Instant::now());
                 if early >= STEP {
-                    // Its rate.
+                    // Keeps the rate.
                     thread::sleep(early);
                 }
             }

@@ -66,7 +66,7 @@ fn port_of(line: &str) -> (u16, String) {
     (port, [kind, rest].map(Option::unwrap_or_default).join(" "))
 }
 
-/// Asserts that a message names none of these.
+/// Asserts that a message has none of these texts.
 fn hides(message: &[u8], hidden: &[&str]) {
     let text = String::from_utf8_lossy(message);
     for name in hidden {
@@ -232,7 +232,7 @@ fn failures_and_limits_of_a_rule_hold_for_a_bridged_call() {
     let first = to_carol(&caller);
     let mut taken = call(&mut caller, &mut mailbox, &first);
     assert_eq!(request_uri(&taken.invite), format!("sip:mailbox@{at}"));
-    // The call counts once, and one more is one too many.
+    // The call counts once, so a second call is above the limit.
     let (second, answer) = (to_carol(&caller), description(&mailbox, &audio(50_000)));
     let refusal = Bridged::set_up(&mut caller, &mut mailbox, &second, &answer).err().expect("the limit is full");
     assert_eq!(status(&refusal), Some(486));

@@ -32,7 +32,7 @@ struct Bench {
     _folder: TempDir,
 }
 
-/// Starts a server and a generator that answers. The last octet of their addresses follows this one; media of the server are at it.
+/// Starts a server with its media at 127.0.0.`octet`, and a generator that answers at the next address.
 fn bench(octet: u8, ends: Ends) -> Bench {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = |name: &str, content: &[u8]| {
@@ -50,7 +50,7 @@ fn bench(octet: u8, ends: Ends) -> Bench {
 }
 
 impl Bench {
-    /// Begins this many calls, which must meet these requirements.
+    /// Begins `calls` calls, which must meet these requirements.
     fn call(&self, from: &str, calls: &str, required: &[&str]) -> Running {
         let target = self.server.address(Udp).to_string();
         let mut words = vec![&*target, "--sf", &self.caller, "--source", from, "--no-preflight"];

@@ -27,7 +27,7 @@ const AGAIN: Duration = Duration::from_secs(3);
 /// Port of the media of both phones.
 const MEDIA: u16 = 40_000;
 
-/// Tones of the phones, before the first router forgets its port and after each does. No tone is used twice.
+/// Tones of each phone: at first, after the first router has forgotten its port, and after the second one has. No tone is used twice.
 const OF_ALICE: [u16; 3] = [700, 800, 900];
 const OF_BOB: [u16; 3] = [1_000, 1_100, 1_200];
 const OF_STRANGER: u16 = 1_500;
@@ -35,7 +35,7 @@ const OF_STRANGER: u16 = 1_500;
 /// Metric of the packets from sources that may not send.
 const DROPPED: &str = "strowger_media_packets_dropped_total{reason=\"source\"}";
 
-/// Makes a call between two phones while a stranger sends so many packets a second to all ports of media.
+/// Makes a call between two phones while a stranger sends RTP to all ports of media. `packets`: packets of the stranger a second.
 fn call_beside_a_stranger(packets: u32) {
     let net = Homes::new();
     for router in &net.routers {
@@ -86,7 +86,7 @@ fn call_beside_a_stranger(packets: u32) {
     play(0);
     hear(0, AGAIN);
     sweep();
-    // Two sweeps from two addresses, over the RTP ports of both sides. Packets from a port that a router gives a phone later count, too.
+    // Two sweeps from two addresses reach the RTP ports of both sides, which drop 8 packets at least.
     let is_reached = wait::until(SOON, || metric(&server, DROPPED) >= 8.0);
     assert!(is_reached, "the stranger did not reach the ports of the call");
     for (turn, router) in (1..).zip(&net.routers) {

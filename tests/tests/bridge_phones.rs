@@ -1,5 +1,5 @@
-//! Bridged calls between phones of other projects: each plays a tone, and the recording of the other has it, after the answer, a hold and a
-//! transfer. A recording is judged from the end: a tenth of a second of it.
+//! Bridged calls between phones of other projects. Each phone plays a tone, and the recording of the other must have the tone after the answer, a
+//! hold and a transfer. The last tenth of a second of a recording counts.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -54,13 +54,13 @@ fn linphone(user: &str, server: &Server, tone: u16) -> Linphone {
     phone
 }
 
-/// Phone that records at this rate what it hears.
+/// Phone with its recording, at this sampling rate.
 struct Ear<'a> {
     recording: Box<dyn Fn() -> Vec<i16> + 'a>,
     rate: usize,
     /// Tone of the other phone, in hertz.
     tone: f64,
-    /// Samples that do not count.
+    /// Number of samples at the beginning that do not count.
     begin: usize,
 }
 
@@ -69,7 +69,7 @@ impl<'a> Ear<'a> {
         Self { recording: Box::new(recording), rate, tone, begin: 0 }
     }
 
-    /// Counts only what is recorded from now on.
+    /// Ignores the samples recorded so far.
     fn anew(self) -> Self {
         let begin = (self.recording)().len();
         Self { begin, ..self }
@@ -108,7 +108,7 @@ fn hold(phone: &mut Linphone) -> usize {
     // Linphone writes the buffered rest.
     std::thread::sleep(Duration::from_millis(500));
     let length = phone.recording().len();
-    // Packets that come nevertheless would be written.
+    // Packets that come during the hold would lengthen the recording.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(phone.recording().len(), length, "sound during the hold");
     length
@@ -261,7 +261,8 @@ fn sipp_hears_linphone() {
     }
 }
 
-/// Lets SIPp with this sound call a phone of bob, as [`sipp_and_linphone`]. Baresip is deaf after a hold, but holds and resumes the call.
+/// Lets SIPp with this sound call a phone of bob, as [`sipp_and_linphone`]. Baresip records nothing after
+/// its first hold, so after the resume the signalling alone is tested.
 fn sipp_and_baresip(octet: u8, sound: SippSound, heard: f64) {
     let server = server(octet);
     let mut bob = baresip("bob", server.address(Udp), 700);

@@ -68,7 +68,7 @@ impl Talk {
     }
 
     /// Waits until each party has heard the other one, which sends.
-    fn is_heard(&self) {
+    fn wait_until_heard(&self) {
         for (from, to) in [(0, 1), (1, 0)] {
             let (mouth, ear) = (&self.parties[from], &self.parties[to]);
             let mut bytes = [0; 1_500];
@@ -119,14 +119,14 @@ fn bridged_calls_outlive_a_kill() {
     const CALLS: usize = 8;
     let (mut server, mut caller, mut callee) = kept();
     let mut talks: Vec<Talk> = (0..CALLS).map(|_| Talk::begin(&mut caller, &mut callee)).collect();
-    talks.iter().for_each(Talk::is_heard);
+    talks.iter().for_each(Talk::wait_until_heard);
     keeps(&server, CALLS);
     server.kill();
     server.start();
     let began = Stopwatch::start();
-    talks.iter().for_each(Talk::is_heard);
+    talks.iter().for_each(Talk::wait_until_heard);
     assert!(began.took().is_below(Duration::from_secs(1)), "{:?}\n{}", began.took(), server.log());
-    // The ports of these calls are of no other call.
+    // No other call gets the ports of these calls.
     let other = Talk::begin(&mut caller, &mut callee);
     assert!(talks.iter().all(|talk| talk.ports.iter().all(|port| !other.ports.contains(port))));
     talks.push(other);

@@ -217,7 +217,7 @@ fn groups_of_gateways_are_printed() {
     assert_eq!(outcome["limits"][0]["of_place"], true);
 }
 
-/// The border bridges calls to its carrier, and the phones of the office among each other need no bridge.
+/// `border.toml` bridges calls to the carrier, and forwards calls between phones of the office.
 #[test]
 fn a_bridged_call_is_printed_with_its_codecs() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/border.toml");

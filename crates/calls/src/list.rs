@@ -42,9 +42,9 @@ pub struct CallView {
     pub answered: Option<u64>,
     /// Dialogs of the callees that rang or answered and have not ended.
     pub dialogs: Vec<DialogView>,
-    /// Quality of the media of caller and callee, in the view of a single call, as far as it is known.
+    /// Quality of the media of caller and callee, as far as it is known; only in the view of a single call.
     pub media: PartyMedia,
-    /// Set if their media thread was just asked for it.
+    /// Set if the media thread was asked for the quality, and its answer has not come yet.
     pub awaits_media: bool,
 }
 

@@ -370,7 +370,7 @@ impl CallTable {
     }
 }
 
-/// Returns the Call-ID under which a call was logged. `received`: that of the response, which may be of the far leg.
+/// Returns the Call-ID under which a call was logged. `received`: Call-ID of the response, which may be of the far leg.
 fn logged_id<'a>(call: &'a Call, received: &'a [u8]) -> &'a [u8] {
     if call.far_call_id().is_empty() { received } else { call.call_id() }
 }

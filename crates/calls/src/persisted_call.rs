@@ -6,7 +6,7 @@
 //! the process, and their requests may be retransmitted to the next process.
 //!
 //! The kept state consists of a version, the moment of writing, the state of the role that anchors the call, and the [`Call`] in bytes. Moments are
-//! written as ages, since no other process has the clock of this one. The state of the role is bytes of the role ([`with_anchor`], [`anchor_of`]).
+//! written as ages, since no other process has the clock of this one. The role encodes its state itself ([`with_anchor`], [`anchor_of`]).
 
 use crate::call::{Call, HASHED, names};
 use crate::dialog::Dialog;

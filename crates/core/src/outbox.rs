@@ -67,7 +67,7 @@ impl Outbox {
         }
     }
 
-    /// Takes the next message to [`Target::LOOPBACK`], in the order of their calls: its bytes replace those of `into`. Returns its token.
+    /// Takes the next message to [`Target::LOOPBACK`], in the order of [`Outbox::send`]: its bytes replace those of `into`. Returns its token.
     /// The owner of an outbox with such messages takes all of them before it sends.
     pub fn take_looped(&mut self, into: &mut Vec<u8>) -> Option<u64> {
         let send = self.looped.pop_front()?;
@@ -76,7 +76,7 @@ impl Outbox {
         Some(send.token)
     }
 
-    /// Tells whether a message to [`Target::LOOPBACK`] was not taken yet.
+    /// Tells whether messages to [`Target::LOOPBACK`] wait to be taken.
     pub fn has_looped(&self) -> bool {
         !self.looped.is_empty()
     }

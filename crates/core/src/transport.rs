@@ -157,8 +157,8 @@ impl Arrival {
         flow: Target::LOOPBACK.flow,
     };
 
-    /// Returns the origin of a message of this server to itself, sent for the peer of this arrival. The reply comes back to this server; all
-    /// else is as for the peer.
+    /// Returns the origin of a message of this server to itself, sent for the peer of this arrival. The reply comes back to this server; the
+    /// other fields are those of the peer.
     pub const fn looped(self) -> Self {
         Self { flow: Some(Flow::LOOPBACK), ..self }
     }
@@ -213,7 +213,7 @@ impl Target {
         !self.is_loopback() && self.address.port() == 0 && self.address.ip().is_unspecified()
     }
 
-    /// Tells whether messages to this target stay in this server ([`Target::LOOPBACK`]). Its address has no part in it.
+    /// Tells whether messages to this target stay in this server ([`Target::LOOPBACK`]). Their address is ignored.
     pub fn is_loopback(&self) -> bool {
         self.flow == Some(Flow::LOOPBACK)
     }

@@ -1,6 +1,6 @@
 //! Floor of relayed media: a relay that does not read packets. Its cost is that of the system calls.
 //!
-//! The relay passes SIP by UDP on between callers of one address and one called end, and replaces the address and the port of audio in session
+//! The relay forwards SIP by UDP between callers at one address and one called end, and replaces the address and the port of audio in session
 //! descriptions by its own. Each stream has a socket. One thread takes a packet by `recvfrom`, and passes it on by `sendto`.
 
 use rustix::buffer::spare_capacity;
@@ -106,7 +106,7 @@ impl MediaFloor {
             Some(peer) => self.own_audio(call_id, side, peer)?.map(|own| described(head, body, own)),
             None => None,
         };
-        // A datagram that cannot be sent is lost; SIP repeats it.
+        // A datagram that cannot be sent is lost; its sender repeats it.
         let _ = self.signalling.send_to(shown.as_deref().unwrap_or(text).as_bytes(), to);
         if is_end(head)
             && let Some(number) = self.numbers.remove(call_id)

@@ -94,7 +94,7 @@ impl Row {
     }
 }
 
-/// Merges the figures of one delay of two times; `None`: of a timer.
+/// Merges the figures of one delay in two periods; `None`: of a timer.
 fn together(delay: Option<Delay>, mine: &[f64], theirs: &[f64]) -> Vec<f64> {
     let shown = delay.map_or(Statistic::SHOWN, Delay::shown);
     let is_score = delay.is_some_and(|delay| delay.unit() == Unit::Score);

@@ -217,8 +217,8 @@ fn fuzz_session(data: &[u8]) {
     assert!(matches!(out.events[..], [SessionEvent::Closed { .. }]));
 }
 
-/// Checks what follows from one packet: at most one packet, to the other side, and none from another source or from a peer that may not send, nor
-/// to a host that has sent nothing and may not be sent to first. `heard`: hosts from which packets have come.
+/// Checks the output for one packet: at most one packet, to the other side. There is none if the packet came from another source or from a peer
+/// that may not send, or would go to a host that has sent nothing and may not be sent to first. `heard`: hosts from which packets have come.
 fn check_answer(order: &StreamOrder, side: Side, (from, heard): (SocketAddr, &[bool; 16]), out: &SessionOutput) {
     let (peer, other) = match (side, order.kind, &order.far) {
         (Side::Near, StreamKind::Echo, _) => (&order.near, &order.near),

@@ -48,7 +48,7 @@ impl Relabel {
         self.source
     }
 
-    /// Returns the SSRC of the current source, and the sequence number that it gave to the packet with this one towards the peer; `None` before the
+    /// Returns the SSRC of the current source, and its sequence number of the packet that went to the peer with `sequence`; `None` before the
     /// first packet of a source.
     pub fn original(&self, sequence: u16) -> Option<(u32, u16)> {
         self.from.map(|from| (from.source, sequence.wrapping_sub(from.sequence)))

@@ -46,7 +46,7 @@ impl ArrivalClock {
         self.set(before, wall, clock::micros());
     }
 
-    /// Reads the monotonic clock alone, after a further read from a socket: the difference of the clocks is the known one.
+    /// Reads the monotonic clock alone, after a further read from a socket. The known difference of the clocks remains.
     pub(crate) fn advance(&mut self) {
         self.now = clock::micros();
     }

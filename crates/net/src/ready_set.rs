@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Maximum number of sockets that [`ReadySet::wait`] reports at once.
 const EVENTS: usize = 64;
 
-/// Entry of a list that is empty yet.
+/// Initial entry of a list of events.
 pub(crate) const NO_EVENT: epoll_event = epoll_event { events: 0, u64: 0 };
 
 /// Events to watch for.

@@ -224,7 +224,7 @@ impl Host {
         let ports = states.flat_map(|state| kept_ports(policy.identity(), &policy.config.media, anchor_of(state)));
         self.media.reserve(&ports.collect::<Vec<_>>(), &self.foreign_ports);
         for (key, state) in self.kept_calls.clone() {
-            // A process removes what it cannot read.
+            // A process removes state that it cannot read.
             let Ok(call) = read_kept(now, &state) else { continue };
             let engine = &mut self.process.engines[shard_of(call.bucket(), self.process.polled.len())];
             assert_eq!(engine.take_over(now, vec![call]), 0, "the process has the secret of the one before");
@@ -232,7 +232,7 @@ impl Host {
         }
     }
 
-    /// Ends the calls with media that no next process continues; returns the messages and effects with their shard.
+    /// Ends the calls with media that no later process continues; returns the messages and effects with their shard.
     pub(crate) fn end_unkept(&mut self, now: Now) -> Vec<(usize, Vec<Sent>, Vec<Effect>)> {
         let shards = self.process.engines.len();
         let end = |shard| {

@@ -1,4 +1,4 @@
-//! Media of calls that the server answers or bridges: ports, packets, what is dropped, callers that are never heard.
+//! Media of calls that the server answers or bridges: ports, packets, drops, callers that are never heard.
 
 use std::net::UdpSocket;
 use std::time::Duration;

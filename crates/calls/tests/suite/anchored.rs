@@ -252,7 +252,7 @@ fn a_record_waits_for_a_second_at_most() {
     site.wait(1);
     assert!(site.work(|calls, env| calls.end_due(env)));
     assert_eq!((site.record().media, &*site.record().ended_by), ([None; 2], "caller"));
-    // A report that comes later is of no call.
+    // A report that comes later belongs to no call.
     site.work(|calls, _| calls.media_ended(key, [heard(50), None]));
     assert_eq!(site.rows.len(), 1);
 }

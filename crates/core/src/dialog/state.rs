@@ -202,8 +202,8 @@ impl Dialog {
         self.local_cseq
     }
 
-    /// Leaves out so many CSeqs of our requests, which an earlier process may have used after it wrote this state. The number of a callee that has
-    /// sent nothing is not known yet.
+    /// Skips `count` CSeqs of our requests, which an earlier process may have used after it wrote this state. Does nothing if this side has sent
+    /// no request yet: its first CSeq is not chosen.
     pub fn skip_cseqs(&mut self, count: u32) {
         if self.local_cseq > 0 {
             self.local_cseq = self.local_cseq.saturating_add(count);

@@ -48,12 +48,12 @@ impl SenderFacts {
 /// Sender of a response, for a role that sends its own requests to it.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseSender {
-    /// Scope of the address from which it has named its Contact and its Record-Route.
+    /// Scope of the sender, which bounds the addresses that its Contact and its Record-Route may name.
     pub scope: Scope,
-    /// Address at which it is reached in place of its Contact, which leads nowhere; `None`: its Contact.
+    /// Address at which the sender is reached if its Contact leads nowhere; `None`: use the Contact.
     pub device: Option<Target>,
-    /// Source of the response; over UDP with the address to which its request was sent, since a device may answer from another port than it
-    /// listens at.
+    /// Source of the response; over UDP, the address to which its request was sent, since a device may answer from a port at which it does not
+    /// listen.
     pub source: Arrival,
 }
 
@@ -63,8 +63,8 @@ impl Proxy {
         self.contexts.get(id).map(|context| context.server)
     }
 
-    /// Returns the sender of a response to a request of this response context, which the proxy has not handled yet. Without a Record-Route
-    /// of this server the proxy proves none of it to the receiver.
+    /// Returns the sender of a response that the proxy has not handled yet, to a request of this response context. Without a Record-Route
+    /// of this server the response itself carries none of these facts.
     pub fn sender_of(
         &self,
         id: Id,

@@ -48,7 +48,7 @@ impl Transactions {
     }
 
     /// Ends the wait for the final response to an INVITE after 64*T1, since its dialog is over: a peer that has sent a BYE still owes that response
-    /// (RFC 3261 section 15.1.2), but may never give it. [`Event::Timeout`](super::Event::Timeout) reports the end.
+    /// (RFC 3261 section 15.1.2), but may never send it. [`Event::Timeout`](super::Event::Timeout) reports the end.
     pub fn limit_wait(&mut self, now: Now, id: ClientId, out: &mut Outbox) {
         let Some(entry) = self.entries.get_mut(id.0) else { return };
         match (entry.machine, entry.cancel) {
@@ -64,7 +64,7 @@ impl Transactions {
     }
 }
 
-/// Returns the step of an INVITE whose final response is awaited for 64*T1 from now on.
+/// Returns the step of an INVITE that waits for its final response for 64*T1 more.
 fn given_up(machine: Machine, reliable: bool) -> Step<Machine> {
     match machine {
         Machine::ClientInvite(state) => {

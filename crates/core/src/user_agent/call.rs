@@ -253,7 +253,7 @@ impl Call {
         updates || self.inviting.is_some() || self.asked.is_some() || self.accepted.is_some()
     }
 
-    /// Tells whether the call is up with one dialog, and no request, response or ACK of it is open that its state depends on.
+    /// Tells whether the call is up with one dialog, and waits for no final response and no ACK that its state depends on.
     pub(super) fn is_at_rest(&self) -> bool {
         let is_up = self.stage == Stage::Established && self.legs.len() == 1;
         is_up && !self.is_changing() && self.unacknowledged.is_none() && self.hang_up.is_none()

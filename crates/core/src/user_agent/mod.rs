@@ -349,7 +349,7 @@ impl UserAgent {
         }
     }
 
-    /// Returns the transport of a message to `target`, as an own Via and Contact name it. A looped message has that of its listener.
+    /// Returns the transport that our Via and Contact name in a message to `target`. For a looped message it is that of its listener.
     fn transport(&self, target: &Target) -> Transport {
         if target.is_loopback() { self.listener(target).transport } else { target.transport }
     }
@@ -359,8 +359,8 @@ impl UserAgent {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(self.transport(target).via().as_bytes());
         out.push(b' ');
-        // A looped message goes on with this Via, in which the address of a listener may be one that the next hop must not see. The response comes
-        // back by its transaction. Browsers have such names too (RFC 7118 section 5.2).
+        // A looped message keeps this Via on its way to the next hop, which may not be allowed to see the address of a listener. The response is
+        // matched by its transaction, so nobody resolves the name. Browsers use such names too (RFC 7118 section 5.2).
         out.extend_from_slice(if target.is_loopback() { b"b2bua.invalid" } else { &self.listener(target).sent_by });
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch.text());

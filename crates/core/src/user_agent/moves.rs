@@ -25,8 +25,7 @@ pub struct AgentRecord {
     open: Vec<(Id, OpenRequest, u64)>,
 }
 
-/// CSeqs that are left out in each dialog that another process goes on with: the process before may have used some that its last record does not
-/// show.
+/// Number of CSeqs that a process skips in each dialog that it takes over: the process before may have used some after its last record.
 const SKIPPED_CSEQS: u32 = 1_000;
 
 /// Remaining milliseconds of the timers of a call.
@@ -44,7 +43,7 @@ impl AgentRecord {
         self.calls.iter().any(|(id, ..)| *id == key.0)
     }
 
-    /// Lets time pass for the calls of a record of an earlier process, in milliseconds. Timers that have run out meanwhile are due at once.
+    /// Advances the timers of the calls in a record of an earlier process by `time` milliseconds. Expired timers are due at once.
     pub fn pass(&mut self, time: u64) {
         for (_, _, Left { again, end, refresh, expiry }) in &mut self.calls {
             let lefts = [again, end, refresh, expiry].into_iter().flatten();
@@ -159,8 +158,8 @@ impl UserAgent {
         record
     }
 
-    /// Returns a copy of these calls for the next process; `None` unless all are up, and no request of theirs is open: transactions end with the
-    /// process. The next process leaves out some CSeqs, so that its requests have higher ones than those that this process sends after the copy.
+    /// Returns a copy of these calls for the next process; `None` unless all are up and have no open request, since transactions end
+    /// with the process. The next process skips some CSeqs, because this process may still send requests after the copy.
     pub fn keep(&self, now: Now, calls: &[CallKey]) -> Option<AgentRecord> {
         let kept = calls.iter().map(|key| {
             let mut call = self.calls.get(key.0).filter(|call| call.is_at_rest())?.clone();

@@ -45,8 +45,8 @@ impl UserAgent {
         }
     }
 
-    /// Tells whether this transaction is that of an own re-INVITE or UPDATE that went to the remote target itself, since its dialog has no route
-    /// set.
+    /// Tells whether `client` is the transaction of our re-INVITE or UPDATE that went straight to the remote target, because the dialog has no
+    /// route set.
     pub fn is_direct(&self, tu: TransactionUser, client: ClientId) -> bool {
         let is_change = |kind| matches!(kind, ClientRequestKind::Reinvite | ClientRequestKind::Update);
         let request = self.request_of(tu, client).and_then(|id| self.requests.get(id));

@@ -15,7 +15,7 @@ use crate::dialog::{Description, Dialog, RequestRoute, State};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
-/// Maximum number of dialogs that the provisional responses to an INVITE may begin, with those that have ended.
+/// Maximum number of dialogs that the provisional responses to an INVITE may begin, ended ones included.
 const MOST_LEGS: u16 = 64;
 
 /// Maximum number of lost dialogs of an INVITE that are being ended at a time. Each 2xx causes an ACK and a BYE with its copies to an address of its
@@ -256,8 +256,8 @@ impl UserAgent {
         Ok(RequestKey(request))
     }
 
-    /// Cancels our open re-INVITE (section 9.1). Its final response is reported as without the CANCEL: [`Event::Unchanged`] with 487, or what
-    /// a 2xx that crosses the CANCEL brings. Returns false if there is nothing to cancel.
+    /// Cancels our open re-INVITE (section 9.1). Its final response is reported as without the CANCEL: [`Event::Unchanged`] with 487, or
+    /// the event of a 2xx that crosses the CANCEL. Returns false if there is nothing to cancel.
     pub fn withdraw(&mut self, round: &mut Round<'_>, call: CallKey) -> bool {
         let established = self.calls.get(call.0).filter(|call| call.stage == Stage::Established);
         let client = established.and_then(|call| self.requests.get(call.inviting?)?.client);

@@ -93,7 +93,7 @@ pub struct Gate {
     pub bound: Bound,
     /// Value that is hoped for.
     pub aim: Option<f64>,
-    /// Another gate on the same figures that meets this one: a bound on their ratio.
+    /// Gate that may be met instead of this one: a bound on the ratio of the same figure to that of another system.
     pub instead: Option<Box<Self>>,
     /// Each valid trial is judged, not their median.
     pub is_of_each: bool,

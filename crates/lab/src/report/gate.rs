@@ -46,7 +46,7 @@ fn has_optional(experiment: &Experiment, rows: &[Row], gate: &Gate) -> bool {
     optional.all(|system| rows.iter().any(|row| *row.system.name == system.name))
 }
 
-/// Judges a gate. If its bound is missed, the gate that may be met instead is judged.
+/// Judges a gate. If its bound is missed, judges the gate that may be met instead.
 fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> GateVerdict {
     let mut verdict = verdict_alone(cells, rows, gate, is_smoke);
     let Some(instead) = &gate.instead else { return verdict };

@@ -89,7 +89,7 @@ impl CallPorts {
     }
 
     /// Ends the reading from the port of a call. A stream that is still played may keep the socket open: the next call of this port adds the
-    /// same socket to the set again, so it is removed before the port is free.
+    /// same socket to the set again, so this socket leaves the set before the port is free.
     pub(super) fn close(&self, open: &CallPort) {
         let mut ports = self.ports();
         self.set.remove(open.socket.as_fd());

@@ -1,4 +1,4 @@
-//! Session description (RFC 8866) of one side, as far as it tells how a medium is received: its formats and its direction.
+//! Formats and direction of each medium in a session description (RFC 8866).
 
 use super::formats::Formats;
 

@@ -23,7 +23,8 @@ pub(super) struct Formats {
 }
 
 impl Formats {
-    /// Reads a line of a session description: an attribute `rtpmap` (RFC 8866 section 6.6) binds a number, of which the first counts.
+    /// Reads a line of a session description: an attribute `rtpmap` (RFC 8866 section 6.6) binds a payload type; of several
+    /// bindings of a payload type the first one counts.
     pub(super) fn line(&mut self, line: &[u8]) {
         self.add(line.strip_prefix(b"a=rtpmap:").and_then(mapping).as_slice());
     }

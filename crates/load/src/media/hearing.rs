@@ -42,7 +42,7 @@ pub(super) struct Streams {
 struct Sender {
     /// Open calls that expect media from here.
     calls: u32,
-    /// True if several calls expected media at once, since none did.
+    /// True if several calls have expected media at once since the last time that no call did.
     is_shared: bool,
     formats: Formats,
     /// Streams by SSRC.
@@ -87,7 +87,7 @@ impl Ear {
         sender.formats.clone_from(formats);
     }
 
-    /// Expects no more media from this address for a call that receives elsewhere.
+    /// Expects no more media from this address for a call, which now receives elsewhere.
     pub(super) fn release(&self, address: SocketAddr) {
         if let Some(sender) = self.streams().senders.get_mut(&address) {
             sender.leave();
@@ -420,7 +420,7 @@ mod tests {
         let ear = Ear::of_call(true, MANY);
         let numbers: Vec<u16> = (0..51).collect();
         hear(&ear, address(1), 7, 0, &numbers);
-        // An announcement before it, which ended for good.
+        // An announcement before this stream, after whose end no packet was due.
         hear(&ear, address(2), 8, 0, &[1, 2]);
         let heard = all_taken(&ear, bye(2_000));
         let of = |packets: u64| heard.streams.iter().find(|stream| stream.packets == packets).expect("it came");
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!((of(51).expected, of(51).lost, of(51).max_delta), (100, 49, 1_000_000));
         assert_eq!((of(2).expected, of(2).lost, of(2).max_delta, heard.early), (2, 0, 20_000, 1));
         assert!(of(51).quality.is_some_and(|quality| quality.score < 2.0), "{heard:?}");
-        // The way of a BYE is no silence.
+        // The time that a BYE takes to arrive is no silence.
         let ear = Ear::of_call(true, MANY);
         hear(&ear, address(1), 7, 0, &numbers);
         let heard = all_taken(&ear, bye(1_190));

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const COMMON_CHECK: u64 = 200_000;
 const CALLS_CHECK: u64 = 1_000_000;
 
-/// Time before a look at the drops in which a stream with a packet was there, microseconds: a stream may have lost all packets since.
+/// Time before a look at the drops, microseconds. Drops damage each stream that had a packet in this time: it may have lost all later ones.
 const PRESENT: u64 = 1_000_000;
 
 /// Receiver of one thread.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Names of the media in descriptions, by their places.
 pub(super) const MEDIA: [&[u8]; 2] = [b"audio", b"video"];
 
-/// Limit of addresses from which a call expects a medium. Peers that move more often are judged at the first ones.
+/// Limit of addresses from which a call expects a medium. If the peer moves more often, its media from further addresses are not judged.
 const ADDRESSES: usize = 16;
 
 /// Received medium of a call.
@@ -32,13 +32,14 @@ pub(super) struct Reception {
 }
 
 impl Reception {
-    /// Stores our description of this medium. `address`: where we receive it.
+    /// Stores our description of this medium. `address`: address at which we receive it.
     pub(super) fn describe(&mut self, description: Description, address: Option<SocketAddr>) {
         self.ours = description;
         self.announced = address.map(|address| address.port()).or(self.announced);
     }
 
-    /// Stores the peer's description of this medium. `peer`: where it receives it, and where it sends from.
+    /// Stores the peer's description of this medium. `peer`: address at which the peer receives the medium and from which
+    /// it sends.
     pub(super) fn learn(&mut self, description: Description, peer: Option<SocketAddr>) {
         self.theirs = description;
         self.peer = peer;

@@ -1,4 +1,4 @@
-//! Time in which a call sends media of its own.
+//! Time for which a call plays its media.
 
 use super::player::{LANES, Lane};
 

@@ -1,4 +1,4 @@
-//! Stamp of a packet: a mark at the begin of its payload, and behind it the time of sending.
+//! Stamp of a packet: a mark at the beginning of its payload, followed by the time of sending.
 //!
 //! A packet of a sample file that has the mark is stamped when it is sent. A relay that does not convert the sound passes the stamp on, so that the
 //! receiver knows the delay of the packet, if both use the clock of one machine.
@@ -6,7 +6,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 use strowger_net::clock;
 
-/// Mark at the begin of a payload.
+/// Mark at the beginning of a payload.
 const MARK: [u8; 8] = *b"\xff\xfeSTAMP\xff";
 
 /// Length of the mark and of the time, which is in microseconds since 1970-01-01 UTC in network byte order.

@@ -10,8 +10,8 @@ use strowger_media::received_stream::ReceivedStream;
 use strowger_media::rtp::Header;
 use strowger_media::sequence::PacketOrder;
 
-/// Time without a packet after which a stream has ended: it is forgotten unless an open call expects it, and of several calls that share the
-/// address of their peer the first one that ends takes it. Microseconds.
+/// Time without a packet after which a stream has ended, microseconds. Then it is forgotten unless an open call expects it. If several calls
+/// share the address of their peer, the first of them that ends takes the stream.
 const ENDED: u64 = 2_000_000;
 
 /// Time without a packet after which a packet of a taken stream begins another stream, microseconds.
@@ -59,14 +59,14 @@ pub(super) struct Stream {
     awaited: Option<u64>,
     /// Sum of the times between consecutive packets, microseconds, and their number.
     intervals: (u64, u64),
-    /// Longest silence at an end, microseconds, and the packets missing there.
+    /// Longest silence before a hold or at the end, microseconds, and the number of packets that were due in it.
     silence: u64,
     missing: u64,
     /// True once a packet came that is no telephone event.
     has_media: bool,
-    /// True once a call has taken its figures; later packets are of no call.
+    /// True once a call has taken the figures of this stream; later packets belong to no call.
     pub(super) is_taken: bool,
-    /// True if this process may have lost packets of it.
+    /// True if this process may have lost packets of this stream.
     is_damaged: bool,
 }
 

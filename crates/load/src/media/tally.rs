@@ -70,7 +70,7 @@ pub struct Snapshot {
     /// Datagrams that the media sockets received.
     pub received: u64,
     pub received_bytes: u64,
-    /// Of these: packets left out of all figures: of more streams than are judged at once, or of a stream whose socket dropped datagrams.
+    /// Of these, packets left out of all figures: their stream is above the limit of streams, or its socket has dropped datagrams.
     pub unjudged: u64,
     /// Datagrams that the kernel dropped because this process did not read its media sockets in time.
     pub drops: u64,

@@ -1,5 +1,5 @@
-//! Feedback that a relay carries over: what a peer asks of the sender of its stream (RFC 4585, RFC 5104), with the SSRCs and sequence numbers of the
-//! other leg. Video stands still without it: a decoder that has lost a packet waits for a whole picture.
+//! Feedback that a relay carries over: requests of a peer to the sender of its stream (RFC 4585, RFC 5104), with the SSRCs and sequence numbers of
+//! the other leg. Without feedback video freezes: a decoder that has lost a packet waits for a whole picture.
 
 use super::SessionOutput;
 use super::leg::Leg;
@@ -51,7 +51,7 @@ fn requests<'a>(datagram: &'a [u8], leg: &'a Leg) -> impl Iterator<Item = Reques
 }
 
 fn request<'a>(packet_type: u8, format: u8, body: &'a [u8], leg: &Leg) -> Option<Request<'a>> {
-    // The SSRC of the peer, and that of the packets in question.
+    // SSRC of the packet sender, then SSRC of the media source (RFC 4585 section 6.1).
     let (_, rest) = body.split_first_chunk::<4>()?;
     let (source, control) = rest.split_first_chunk::<4>()?;
     let is_ours = |source: [u8; 4]| leg.original(u32::from_be_bytes(source), 0).is_some();

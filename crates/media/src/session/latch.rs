@@ -71,7 +71,7 @@ impl Latch {
         self.source
     }
 
-    /// Tells whether a packet may go at `now`, in microseconds, to a target from which none has come, and counts it.
+    /// Tells whether a packet may go at `now`, in microseconds, to a target from which no packet has come. Counts the packet.
     pub(super) fn admits_first(&mut self, now: u64) -> bool {
         self.first.admits(now)
     }

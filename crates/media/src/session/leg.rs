@@ -193,7 +193,7 @@ impl Leg {
         goes_on.then_some(Accepted { packet, format, is_restart: order == PacketOrder::Restart })
     }
 
-    /// Takes a datagram that arrived at `now`, in microseconds, without a look at its bytes. `is_rtcp`: set for RTCP, by the port or by the type.
+    /// Takes a datagram that arrived at `now`, in microseconds, and reads none of its bytes. `is_rtcp`: set for RTCP, by the port or by the type.
     /// Returns whether it may go on.
     pub(super) fn receive_unread(
         &mut self,
@@ -214,7 +214,7 @@ impl Leg {
         self.last = self.last.max(now);
         self.is_heard |= !is_rtcp;
         self.unread += 1;
-        // A peer that only receives reports all the same.
+        // A peer that only receives may send RTCP, too.
         let goes_on = self.peer.sends || is_rtcp;
         if !goes_on {
             out.count_dropped(DropReason::Hold);
@@ -249,7 +249,8 @@ impl Leg {
         None
     }
 
-    /// Returns the target of RTCP, reports included. A description may name any host: one to which no media go gets none, unless it has sent some.
+    /// Returns the target of RTCP, reports included. A description may name any host, so RTCP goes only to the host of the media, or to one from
+    /// which RTCP has come.
     fn rtcp_target(&self) -> Option<SocketAddr> {
         let latch = if self.is_multiplexed() { &self.rtp } else { &self.rtcp };
         let is_described = self.peer.rtp.is_some() && self.peer.rtcp.is_some();
@@ -275,7 +276,7 @@ impl Leg {
         None
     }
 
-    /// Tells whether a packet has come from this host, to which packets to the peer go, since its description.
+    /// Tells whether a packet of the peer has come from this host since the last description.
     fn has_heard(&self, host: IpAddr) -> bool {
         [&self.rtp, &self.rtcp].into_iter().any(|latch| latch.source().is_some_and(|source| source.ip() == host))
     }

@@ -17,9 +17,9 @@ pub enum DropReason {
     Hold,
     /// Its target may not be sent to before a packet has come from there.
     Unproven,
-    /// It is above a rate: of an echo, which also drops its own packets if they come back, or of packets to a host from which none has come.
+    /// It is above a rate: that of an echo, which also drops its own packets if they come back, or that of packets to a host that has sent none.
     Rate,
-    /// Its sequence number is far from those before it, and the stream may not go on there.
+    /// Its sequence number is far from those before it, and the stream may not continue there.
     Jump,
 }
 

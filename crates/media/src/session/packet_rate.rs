@@ -8,8 +8,8 @@ const BURST: u64 = 100;
 
 /// Rate of the packets that an echo sends back, or that go to a host from which none has come.
 ///
-/// Two echoes that have each other as peer send each packet to and fro: with a limit they lose it, unless it takes longer than a packet of a
-/// call. A description may name a host that has not asked for media: with a limit no call floods it.
+/// Two echoes that have each other as peer would send each packet to and fro for ever: the limit drops packets that come back too soon. A
+/// description may name a host that has not asked for media: with the limit no call floods it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PacketRate {
     /// Time until which the earlier packets use up the rate, in microseconds.

@@ -6,7 +6,8 @@ const BUSY: f64 = 0.7;
 /// Measurements in a row, about a second each, after which a further thread starts.
 const ENOUGH: u32 = 3;
 
-/// Difference of the loads of two threads above which new sessions go to the other one. For each change the shards borrow other ports.
+/// Difference of the loads of two threads above which new sessions go to the less busy one. After each such change the shards borrow other
+/// ports, so a small difference is not worth it.
 const DIFFERENCE: f64 = 0.1;
 
 /// Growth of the number of threads.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 use strowger_media::session::{SessionEvent, SessionOrder};
 
-/// Bound of orders that wait for one full ring. Beyond it a shard opens no session. An order that ends one is always taken, and so is a claim: there
-/// is one for each session of the process before.
+/// Limit of orders that wait for one full ring. Beyond it a shard opens no session. An order that ends a session is always taken, and so is a
+/// claim: there is one claim for each session of the process before.
 const WAITING: usize = 1_024;
 
 /// Handle of the media threads for one shard.
@@ -41,7 +41,7 @@ impl StartedThreads {
         self.count.fetch_add(1, Release);
     }
 
-    /// Moves the links of a shard to its other ones.
+    /// Moves the links that a shard has not taken yet to `links`.
     #[cold]
     fn take(&self, shard: usize, links: &mut Vec<ThreadLink>) {
         let mut waiting = self.links.lock().unwrap_or_else(PoisonError::into_inner);

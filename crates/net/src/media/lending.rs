@@ -1,4 +1,4 @@
-//! Orders for ports, carried out in parts: a shard asks for hundreds of pairs at once, and packets do not wait for all of them.
+//! Orders for ports, carried out in parts: a shard asks for hundreds of pairs at once, and packets must not wait until all are bound.
 
 use super::ports::Ports;
 use std::collections::VecDeque;

@@ -3,9 +3,9 @@
 //! [`MediaThreads::start`] starts the threads and returns a [`MediaHandle`] for each shard. The shard borrows ports, opens sessions on them by
 //! [`SessionOrder`], and takes [`SessionEvent`]s. A session keeps its thread: that of its ports.
 //!
-//! *Ports and threads*: the threads share one range of ports. A pair is of the thread that has bound it, until it is closed; then any thread may bind
-//! it. A shard asks the thread for new sessions for ports ([`MediaHandle::preferred`]), and gives those of other threads back first, so free ports
-//! follow the load.
+//! *Ports and threads*: the threads share one range of ports. A pair belongs to the thread that has bound it, until it is closed; then any thread may
+//! bind it. A shard asks the thread for new sessions for ports ([`MediaHandle::preferred`]), and gives those of other threads back first, so
+//! free ports follow the load.
 
 mod figures;
 mod growth;
@@ -224,7 +224,7 @@ impl MediaThreads {
     }
 
     /// Measures the load since the last call: new sessions go to the least busy thread, and a further thread starts if all have been more than 70 %
-    /// busy for three calls. To be called once in a second. Returns the number of threads if one has started.
+    /// busy for three calls. Call it once a second. Returns the number of threads if one has started.
     ///
     /// # Errors
     /// A further thread could not be started. No more are tried.
@@ -259,7 +259,7 @@ impl MediaThreads {
         self.running().entries.iter().position(is_stuck)
     }
 
-    /// Returns the figures of each thread. Free ports are of no thread.
+    /// Returns the figures of each thread. Free ports belong to no thread.
     pub fn figures(&self) -> Vec<MediaFigures> {
         let figures = |entry: &Arc<Entry>| MediaFigures {
             longest_turn: entry.turns.longest().as_micros() as u64,

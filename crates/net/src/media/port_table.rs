@@ -1,4 +1,4 @@
-//! Table of the ports of media, which the media threads share: a pair is of the thread that has bound it, until it is closed.
+//! Table of the ports of media, which the media threads share: a pair belongs to the thread that has bound it, until it is closed.
 
 use super::MediaSettings;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -67,14 +67,14 @@ impl PortTable {
         Ok(of_address + free)
     }
 
-    /// Gives a pair back that was taken.
+    /// Gives back a pair that was taken.
     pub(super) fn release(&self, place: usize) {
         let mut state = self.lock();
         state.bound[place] = false;
         state.count -= 1;
     }
 
-    /// Keeps a pair for its claim, or ends that.
+    /// Reserves a pair for its claim, or ends the reservation.
     pub(super) fn reserve(&self, ports: PortPair, is_reserved: bool) {
         let mut state = self.lock();
         let place = self.place(ports).and_then(|place| state.reserved.get_mut(place));

@@ -190,7 +190,7 @@ impl Ports {
         Ok(BoundPair { rtp: open(rtp)?, rtcp: open(rtp + 1)?, leg: None })
     }
 
-    /// Closes a pair. A leg that still has it loses it. A pair that is reserved is free.
+    /// Closes a pair. A leg that still has the pair loses it. A reserved pair becomes free.
     pub(super) fn close(&mut self, ports: PortPair) {
         let Some(place) = self.place(ports) else { return self.table.reserve(ports, false) };
         let had_leg = self.bound[place].take().is_some_and(|pair| pair.leg.is_some());

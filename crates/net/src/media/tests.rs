@@ -241,7 +241,7 @@ fn threads_and_addresses_share_the_ports() {
     expected.sort_by_key(|ports| (ports.rtp, ports.address));
     assert_eq!(lent, expected);
     assert_eq!((bench.threads.total().free, bench.threads.total().lent), (0, 8));
-    // A pair that is given back may be of the other thread.
+    // The other thread may bind a pair that is given back.
     bench.order(0, 0, SessionOrder::Return(first));
     assert!(bench.lend(0, 0, 0).is_empty());
     assert_eq!(bench.lend(1, 1, 1).len(), 1);

@@ -16,11 +16,11 @@ pub(super) struct Story<'a> {
     /// Calls of each phone, with the acts of the phone.
     pub(super) phones: Vec<(&'a [PhoneCall], Acts)>,
     pub(super) records: &'a [Cdr],
-    /// Times at which the process was killed, which ends its calls, unless they are kept.
+    /// Times at which the process was killed. These worlds keep no calls, so a kill ends them.
     pub(super) kills: &'a [u64],
     /// True if the translator before a phone has changed its ports.
     pub(super) has_moved_ports: bool,
-    /// True if nothing happens to the calls, and no packet is lost.
+    /// True if there are no incidents (moves, kills, other ports, strangers), and no packet is lost.
     pub(super) is_calm: bool,
 }
 
@@ -109,7 +109,7 @@ impl Story<'_> {
         }
         let known = calls.values().filter_map(|sides| sides.caller);
         for record in self.records {
-            // A process that does not know the dialog of a re-INVITE may account its refusal.
+            // After a kill, the next process may record the refusal of a re-INVITE whose dialog it does not know.
             if self.kills.is_empty() && known.clone().all(|call| call.call_id != record.call_id.as_bytes()) {
                 return Err(format!("a record without a call: {record:?}"));
             }
@@ -152,7 +152,7 @@ impl Story<'_> {
         if self.is_calm {
             let lasts = |call: &PhoneCall| call.ended.unwrap_or_default() >= answered + HEARD;
             let is_deaf = |call: &PhoneCall| lasts(call) && call.heard == 0;
-            // Of several callees one has the call.
+            // Of several callees only one has the call, and this check does not know which.
             if is_deaf(caller) || taken.len() == 1 && is_deaf(taken[0]) {
                 return Err("a party has not heard the other one".to_owned());
             }
@@ -163,7 +163,7 @@ impl Story<'_> {
     /// Checks that the end of one leg has ended the other one.
     fn check_ends(&self, caller: &PhoneCall, taken: &[&PhoneCall]) -> Result<(), String> {
         let is_transferred = caller.is_transferred || taken.iter().any(|callee| callee.is_transferred);
-        // A phone whose ports have changed is not reached, and a transfer may last longer than a leg.
+        // A phone whose ports have changed is not reached, and a transfer keeps one leg after the end of the other.
         if self.has_moved_ports || is_transferred {
             return Ok(());
         }

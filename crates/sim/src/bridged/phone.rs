@@ -28,7 +28,7 @@ pub(super) struct Manners {
     pub(super) is_timed: bool,
     /// Calls that it refuses, in thousandths.
     pub(super) refuses: u64,
-    /// Largest number of requests in a call of its own accord.
+    /// Largest number of requests that it makes within a call.
     pub(super) busy: u64,
     /// Largest time from the beginning of a call to its answer, and from the answer to its end, in milliseconds.
     pub(super) answers_within: u64,

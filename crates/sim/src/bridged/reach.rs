@@ -1,5 +1,5 @@
-//! Law: packets of the server go only to addresses of the party to which it has shown their port: those that the party has described, or has sent
-//! from. RTCP may also go to another port of the public address of a party behind NAT.
+//! Law: from each port, the server sends packets only to the party to which it has shown the port, at addresses that the party has described or
+//! has sent from. RTCP may also go to another port of the public address of a party behind NAT.
 
 use super::sound::named;
 use super::text::Facts;
@@ -23,7 +23,7 @@ pub(super) struct Reach {
     owners: HashMap<SocketAddr, Owner>,
     /// Parties to which the server has shown each of its ports in the last call of the port.
     shown: HashMap<u16, Shown>,
-    /// Call-IDs of the sides to which it has shown one.
+    /// Call-IDs of the sides to which the server has shown a port.
     informed: HashSet<Vec<u8>>,
 }
 
@@ -59,7 +59,7 @@ impl Reach {
     /// Checks a packet that leaves the server from this port.
     ///
     /// # Errors
-    /// No party has this address, or another party than that of the port.
+    /// No party has this address, or its party has not been shown the port.
     pub(super) fn sent(&self, port: u16, to: SocketAddr) -> Result<(), String> {
         if to.ip() == CAROL.ip() {
             return Err(format!("{to} is in the network of the party, not in that of the server"));
@@ -69,7 +69,7 @@ impl Reach {
             return if is_report { Ok(()) } else { Err(format!("a packet to {to}, which nobody has named")) };
         };
         let is_shown = self.shown.get(&(port & !1)).is_some_and(|shown| shown.parties.contains(party));
-        // The description with the port may wait for an acknowledgement.
+        // A side that has no description of the server yet may get packets: the description may wait for an acknowledgement.
         match is_shown || !self.informed.contains(side) {
             true => Ok(()),
             false => Err(format!("a packet to {to} from port {port}, which was shown to another party")),

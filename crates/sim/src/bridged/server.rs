@@ -42,7 +42,7 @@ pub(super) struct Server {
     /// Answers for shards by time, then in the order of planning.
     answers: BTreeMap<(u64, u64), (Receiver, EngineInput)>,
     planned: u64,
-    /// Longest time of an event of the media thread on its way, and time of the last one: the ring keeps their order.
+    /// Longest delay of an event of the media thread, and the time of the last event: a ring keeps their order.
     lag: u64,
     last_event: u64,
     /// Records of calls that this and earlier processes have written.

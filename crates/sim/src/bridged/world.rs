@@ -49,7 +49,7 @@ pub(super) struct World {
     incidents: Incidents,
     /// Times of the kills so far.
     killed: Vec<u64>,
-    /// True if nothing happens to the calls, and no packet is lost.
+    /// True if there are no incidents, and no packet is lost.
     is_calm: bool,
     numbering: Numbering,
     finals: Finals,
@@ -224,7 +224,7 @@ impl World {
         self.hear(place, to.port(), bytes)
     }
 
-    /// Takes a packet that arrives at a phone: it must be of the other party of the call.
+    /// Takes a packet that arrives at a phone: it must come from the other party of the call.
     fn hear(&mut self, place: usize, port: u16, bytes: &[u8]) -> Result<(), String> {
         let (Some(sender), Some(at)) = (sender_of(bytes), self.phones[place].call_of_port(port)) else { return Ok(()) };
         let label = self.phones[place].label;
@@ -233,7 +233,7 @@ impl World {
         }
         let (sender, number) = (usize::from(sender), self.phones[place].calls[at].number);
         let is_party = self.phones[sender].calls.iter().any(|call| call.number == number);
-        // A phone that has not noticed the end of its call by a kill sends to a port that now has another of its calls, and may be sent to in turn.
+        // After a kill, a phone that has not noticed the end of its call may send to a port that now serves another call.
         if sender == place || !is_party && self.killed.is_empty() {
             return Err(format!("{label} hears {} in call {number}", self.phones[sender].label));
         }

@@ -12,7 +12,7 @@ pub struct MediaQuality {
     pub lost: u64,
     /// Packets that came after one with a higher sequence number.
     pub reordered: u64,
-    /// Packets that came before.
+    /// Duplicates of packets that had come before.
     pub doubled: u64,
     /// Mean interarrival jitter (RFC 3550 section 6.4.1), microseconds.
     pub jitter: u64,

@@ -89,7 +89,7 @@ impl Pair {
         cx.agent.respond(cx.round, asked, status, &headers, body);
     }
 
-    /// Answers the requests whose call ends (RFC 3261 section 15.1.2). A NOTIFY has told what it had to tell.
+    /// Answers the open requests of a pair that ends: 487 (RFC 3261 section 15.1.2), and 200 to a NOTIFY, which was passed on.
     pub(super) fn drop_carried(&mut self, cx: &mut Context<'_, '_>) {
         for CarriedRequest { asked, sent, is_notify } in self.carried.drain(..) {
             cx.index.requests.remove(&sent);

@@ -67,8 +67,8 @@ impl Pair {
         Some(answer)
     }
 
-    /// Makes an offer to a side from the agreed description of the other side; `None` if it has that already, or the descriptions do not
-    /// fit.
+    /// Makes an offer to a side from the agreed description of the other side; `None` if the side has this description already,
+    /// or the two descriptions do not fit.
     pub(super) fn renewed_offer(&mut self, to: Side) -> Option<Vec<u8>> {
         let (to, from) = self.legs(to);
         let mut media = to.media.clone();
@@ -81,7 +81,8 @@ impl Pair {
         Some(offer)
     }
 
-    /// Tells whether an offer moves a stream to an address of another family (IPv4, IPv6) than that of its place here.
+    /// Tells whether an offer moves a stream to another address family (IPv4, IPv6), and that is not the family of the stream's
+    /// address on this server.
     pub(super) fn has_other_family(&self, side: Side, text: &[u8]) -> bool {
         let media = &self.leg(side).media;
         let (Ok(offer), Ok(agreed)) = (Sdp::parse(text), Sdp::parse(media.state.remote())) else { return false };

@@ -35,7 +35,7 @@ pub enum BridgeEvent {
         /// URI of the first Contact.
         target: Vec<u8>,
     },
-    /// Another party has taken the place of one side (RFC 3891), whose call is being ended: its events are of no pair from now on.
+    /// A new party has taken the place of one side (RFC 3891). The call of the old party is being ended; its later events belong to no pair.
     Replaced {
         /// Pair with another call.
         pair: PairKey,

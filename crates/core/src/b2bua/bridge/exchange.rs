@@ -19,7 +19,7 @@ pub(super) enum Exchange {
     Asked { by: Side, until: u64 },
     /// The offer of the side `from` was passed on, and waits for the answer of the other side until `until`.
     Offered { from: Side, reply: Reply, until: u64 },
-    /// The side `by` has cancelled its re-INVITE. The one that was passed on is cancelled too, and has no final response yet.
+    /// The side `by` has cancelled its re-INVITE. The bridge has cancelled its own re-INVITE to the other side, which has no final response yet.
     Withdrawn { by: Side, until: u64 },
 }
 
@@ -48,9 +48,9 @@ pub(super) enum Reply {
     Prack(u16),
     /// ACK of its 2xx.
     Acknowledge,
-    /// None: the offer repeats the agreed description of this dialog of the far side to the near side.
+    /// No reply: the offer repeats to the near side the agreed description of this dialog of the far side.
     Nothing(u16),
-    /// None: the offer repeats the agreed description of the other side.
+    /// No reply: the offer repeats the agreed description of the other side.
     Renewal,
 }
 
@@ -228,7 +228,7 @@ impl Pair {
                 }
                 self.send_answer(cx, from, reply, &answer);
             }
-            // The ACK had no answer; a new party has agreed nothing that could go on.
+            // The ACK had no answer, so both sides keep what they agreed before. A new party has agreed nothing yet.
             Err(_) if reply == Reply::Acknowledge && self.has_agreed(from) && self.has_agreed(from.other()) => {
                 self.acknowledge_unchanged(cx, from);
             }
@@ -297,7 +297,7 @@ impl Pair {
         let Some(call) = leg.call else { return };
         match reply {
             Reply::Answer => {
-                // A 491 is for changes of a call; this may be the INVITE of a new party.
+                // 491 refuses a change of an established call. The INVITE of a new party gets 500 instead.
                 let is_busy = status == 491 && self.is_replacing(to);
                 let (status, headers) = if is_busy { (500, LATER) } else { (status, headers) };
                 cx.agent.reject_with(cx.round, call, status, headers);

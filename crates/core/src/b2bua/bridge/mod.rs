@@ -66,14 +66,14 @@
 //! | event | outcome |
 //! |---|---|
 //! | REFER | REFER to the other side, whose final response goes back; that side makes its new call by itself |
-//! | the same, Replaces names a dialog of another pair | the dialog of the other leg of that pair in its place; 481 if it is not up |
-//! | the same, Replaces names any other dialog | unchanged: the dialog is one that this bridge does not have |
+//! | the same, Replaces names a dialog of another pair | REFER; its Replaces names the dialog of that pair's other leg. 481 if that is not up |
+//! | the same, Replaces names any other dialog | REFER with the same Replaces: this bridge does not have the dialog |
 //! | REFER for this call itself, or for a method other than INVITE | 403 |
 //! | REFER without Refer-To, with several, or with one that cannot be read | 400 |
-//! | NOTIFY of the side that was referred | NOTIFY with the id of the transferor's REFER; of a fragment the status alone |
+//! | NOTIFY of the side that was referred | NOTIFY with the id of the transferor's REFER; of its message fragment only the status line passes |
 //! | any other NOTIFY | 481 |
 //! | BYE of the transferor after the 2xx to its REFER | BYE after the outcome, or after [`BridgeSettings::ringing`]; NOTIFYs get 200 |
-//! | BYE of a party whose dialog such a REFER names | BYE if no new party comes in this time |
+//! | BYE of a party whose dialog the Replaces of an open REFER names | BYE if no new party comes in [`BridgeSettings::ringing`] |
 //! | INVITE with Replaces, [`Bridge::replaced`] | re-INVITE to the other side of the pair; its answer in a 200; BYE to the old party |
 //! | the same, refused by the remaining side | the same status, 500 for 491; the pair is as before |
 //! | the same, cancelled by the new party | CANCEL of the re-INVITE; the pair is as before |
@@ -152,7 +152,8 @@ struct Context<'a, 'r> {
     settings: &'a BridgeSettings,
     index: &'a mut Lookup,
     events: &'a mut VecDeque<BridgeEvent>,
-    /// Another pair, and the side of it for which a transfer in this pair brings a new party.
+    /// Set when a transfer of this pair names a dialog of another pair: that pair, and its side that a new party is to replace, with the end of
+    /// the wait. `None` as the side: no new party comes any more.
     awaited: &'a mut Option<(Id, Option<(Side, u64)>)>,
     id: Id,
 }
@@ -184,7 +185,7 @@ impl Bridge {
         self.pairs.get(pair.0).map(|pair| (pair.near.call, pair.far.call))
     }
 
-    /// Tells whether one side of a pair has hung up, and the other one stays up for the outcome of a transfer.
+    /// Tells whether one side of a pair has hung up, and the other one stays up until the outcome of a transfer.
     pub fn is_alone(&self, pair: PairKey) -> bool {
         self.pairs.get(pair.0).is_some_and(|pair| matches!(pair.stage, Stage::Alone { .. }))
     }

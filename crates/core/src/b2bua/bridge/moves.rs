@@ -32,9 +32,8 @@ impl Recorded for BridgeRecord {
 }
 
 impl Bridge {
-    /// Removes and returns the pairs with a call for which `is_of` is true, and their events. Both calls of a pair must move: of a pair
-    /// whose other call stays, the call that moves ends, and the one that stays is its owner's. Events of pairs that are over must be
-    /// taken before.
+    /// Removes and returns the pairs with a call for which `is_of` is true, and their events. Both calls of a pair must move. If only
+    /// one moves, the importing bridge ends it, and the owner of the agent must end the other one. Take the events of ended pairs before.
     pub fn export(&mut self, now: Now, is_of: impl Fn(CallKey) -> bool) -> BridgeRecord {
         let has_moved = |pair: &Pair| calls(pair).any(|(call, _)| is_of(call));
         let ids: Vec<Id> = self.pairs.iter().filter(|(_, pair)| has_moved(pair)).map(|(id, _)| id).collect();
@@ -59,8 +58,8 @@ impl Bridge {
         record
     }
 
-    /// Returns a copy of a pair for the next process, without what ends with this one: carried requests and transfers. `None` unless both calls are
-    /// up, and no description of either side is on its way to the other one.
+    /// Returns a copy of a pair for the next process, without carried requests and transfers, which end with this process. `None` unless
+    /// both calls are up, and no change of the session or of a party is open or due.
     pub fn keep(&self, pair: PairKey) -> Option<BridgeRecord> {
         let kept = self.pairs.get(pair.0)?.at_rest()?;
         Some(BridgeRecord { pairs: vec![(pair.0, kept)], events: VecDeque::new() })
@@ -95,7 +94,7 @@ impl Bridge {
     }
 }
 
-/// Key of no request.
+/// Key that names no request.
 const NOBODY: IncomingKey = IncomingKey::from_u64(0);
 
 /// Returns the calls of a pair with their sides.
@@ -106,7 +105,7 @@ fn calls(pair: &Pair) -> impl Iterator<Item = (CallKey, Side)> + use<> {
 }
 
 impl Pair {
-    /// Returns a copy whose descriptions go on with higher versions; `None` unless both calls are up, and no description is on its way.
+    /// Returns the copy of [`Bridge::keep`], whose descriptions skip a version.
     fn at_rest(&self) -> Option<Self> {
         let is_up = self.stage == Stage::Up && self.invite.is_confirmed && self.replaced.is_none();
         if !is_up || self.exchange.is_some() || !self.waiting.is_empty() || self.renewal.is_some() {
@@ -151,7 +150,7 @@ impl Pair {
             transfer.request.is_some() == old.is_some()
         });
         self.carried.retain_mut(|carried| {
-            // A request whose sender does not wait any more has no key.
+            // A request whose sender no longer waits has no key.
             carried.asked = moved.incoming(carried.asked).unwrap_or(NOBODY);
             moved.request(carried.sent).map(|sent| carried.sent = sent).is_some()
         });

@@ -68,11 +68,11 @@ pub(super) struct Leg {
     /// Call; `None` before it is made and after its end.
     pub(super) call: Option<CallKey>,
     pub(super) media: LegMedia,
-    /// Set if its party allows UPDATE, as it says.
+    /// Set if Allow of the party lists UPDATE.
     pub(super) updates: bool,
-    /// Set if it has refused an UPDATE as an unknown method.
+    /// Set if the party has refused an UPDATE as an unknown method, whatever its Allow lists.
     pub(super) refuses_updates: bool,
-    /// Set if our last offer to it was an UPDATE.
+    /// Set if our last offer to the party was an UPDATE.
     pub(super) was_updated: bool,
 }
 
@@ -87,7 +87,7 @@ pub(super) enum Stage {
     Up,
     /// The side `by` has hung up, and the other one is in a transfer, or waits for a new party until `until`.
     Alone { by: Side, until: u64 },
-    /// A call of the pair has not moved with the pair, so the other one ends at once.
+    /// Only one call has moved with the pair, so it ends at once.
     Torn,
     /// A side has ended; the other one is being ended.
     Ending(BridgeEnd),
@@ -121,10 +121,10 @@ pub(super) struct Pair {
     /// Offers of the far side that wait for the end of the exchange.
     pub(super) waiting: VecDeque<WaitingOffer>,
     pub(super) carried: Vec<CarriedRequest>,
-    /// Side that is offered the description of the other side again, and the moment.
+    /// Side that is to be offered the agreed description of the other side, and the time of that offer.
     pub(super) renewal: Option<(Side, u64)>,
     pub(super) transfers: Vec<Transfer>,
-    /// Side whose place a new party is to take, since a REFER in another pair names its dialog, and the end of the wait.
+    /// Side whose dialog a REFER in another pair names, and the end of the wait: a new party is to take its place.
     pub(super) expected: Option<(Side, u64)>,
     pub(super) replaced: Option<Box<Replaced>>,
     /// Streams that the owner knows.
@@ -148,7 +148,7 @@ pub(super) struct NearInvite {
     pub(super) is_confirmed: bool,
     /// Header lines for the far INVITE.
     pub(super) passed: Vec<u8>,
-    /// Moment at which it has waited for too long, whatever provisional responses come.
+    /// Time at which the INVITE is given up, whatever provisional responses come.
     pub(super) until: u64,
 }
 
@@ -391,7 +391,7 @@ impl Pair {
         }
     }
 
-    /// Ends both calls if a wait has lasted for too long. Makes a renewal that is due.
+    /// Ends both calls if a wait has lasted too long. Sends a renewal that is due.
     pub(super) fn expire(&mut self, cx: &mut Context<'_, '_>) {
         let now = cx.round.now.mono;
         if let Some((side, _)) = self.renewal.take_if(|(_, at)| *at <= now) {

@@ -1,4 +1,5 @@
-//! Refer-To as it goes to the other side: a dialog that its Replaces names gets the name by which its other party knows it.
+//! Refer-To of a REFER that is carried over. If its Replaces names a dialog of another pair, the line for the other side names the dialog of
+//! that pair's other leg.
 
 use strowger_message::header::Replaces;
 use strowger_message::uri::sip::unescaped;
@@ -23,8 +24,8 @@ impl Bridge {
     /// Reads the REFER of the last event, in a call of the pair `id`.
     ///
     /// # Errors
-    /// Status that refuses it. 400: there is no Refer-To that can be read, or more than one. 403: it asks for a request other than INVITE,
-    /// or for this call itself. 481: the other call of the pair that it names is not up.
+    /// Status that refuses the REFER. 400: there is no readable Refer-To, or more than one. 403: the REFER asks for a method other than
+    /// INVITE, or its Replaces names this call. 481: the other call of the named pair is not up.
     pub(super) fn referral(&self, agent: &UserAgent, id: Id) -> Result<Referral, u16> {
         let mut index = Index::new();
         index.parse(agent.message(), &Limits::UNLIMITED).map_err(|_| 400u16)?;
@@ -44,7 +45,7 @@ impl Bridge {
         let text: Vec<u8> = unescaped(text).collect();
         let replaces = Replaces::parse(&text).map_err(|_| 400u16)?;
         let named = agent.call_of(&name_of(&replaces)).and_then(|call| self.index.calls.get(&call).copied());
-        // Another call of the transferor, which does not pass through this bridge.
+        // The dialog belongs to another call of the transferor, which does not pass through this bridge.
         let Some((other, side)) = named else { return Ok(Referral { line, named: None }) };
         if other == id {
             return Err(403);
@@ -72,7 +73,7 @@ fn is_replaces(name: &[u8]) -> bool {
     unescaped(name).map(|b| b.to_ascii_lowercase()).eq(*b"replaces")
 }
 
-/// Writes the URI in brackets, with a Replaces of this dialog, which has the name by which the party of the URI knows it.
+/// Writes the URI in angle brackets, with a Replaces that names the dialog as the party of the URI knows it.
 fn write_uri(uri: &SipUri<'_>, name: &DialogName, is_early_only: bool, out: &mut Vec<u8>) {
     out.push(b'<');
     SipUri { headers: b"", ..*uri }.write(out);

@@ -1,4 +1,5 @@
-//! Sides that are out of step: an offer is made again, or repeats the description of the other side.
+//! Sides that are out of step, after glare, a cancelled re-INVITE or a refused UPDATE: the bridge repeats an offer, or offers a side the agreed
+//! description of the other side.
 
 use super::Context;
 use super::exchange::{Exchange, Reply};
@@ -9,7 +10,7 @@ use crate::user_agent::NotNow;
 const BUSY_WAIT: u64 = 2_000;
 
 impl Pair {
-    /// Handles the CANCEL of a re-INVITE: the one that was passed on is cancelled too (RFC 3261 section 9.1).
+    /// Handles the CANCEL of a re-INVITE: cancels the re-INVITE to the other side too (RFC 3261 section 9.1).
     pub(super) fn withdrawn(&mut self, cx: &mut Context<'_, '_>, side: Side) {
         let is_open = match self.exchange {
             Some(Exchange::Asked { by, .. }) => by == side,
@@ -46,7 +47,7 @@ impl Pair {
         is_sent
     }
 
-    /// Offers a side the agreed description of the other side, if it has another one.
+    /// Offers a side the agreed description of the other side, unless the side has it already.
     pub(super) fn renew(&mut self, cx: &mut Context<'_, '_>, side: Side) {
         if self.exchange.is_some() || !self.waiting.is_empty() {
             self.renewal = Some((side, cx.round.now.mono + BUSY_WAIT));
@@ -63,7 +64,7 @@ impl Pair {
         }
     }
 
-    /// Offers the near side the description of a dialog of the far side, if the near side has another one.
+    /// Offers the near side the description of a dialog of the far side, unless the near side has it already.
     pub(super) fn renew_near(&mut self, cx: &mut Context<'_, '_>, number: u16) {
         if self.is_early() && !self.can_update_near() {
             return;

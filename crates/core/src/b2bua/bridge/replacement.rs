@@ -22,8 +22,8 @@ pub struct ReplacedLeg {
     pub pair: PairKey,
     /// Side of the leg.
     pub side: Side,
-    /// Set if the party of the leg has referred another party to the pair by a REFER that this bridge has carried over, and the outcome is
-    /// open: the INVITE is on its behalf (section 3). Without it, the owner must know that the caller may replace the party.
+    /// Set if a REFER that this bridge has carried over names the dialog of this leg, and its outcome is open: the transferor has asked
+    /// for the INVITE (section 3). Otherwise the owner must check that the caller may replace the party.
     pub is_expected: bool,
 }
 
@@ -33,15 +33,15 @@ pub(super) struct Replaced {
     pub(super) side: Side,
     pub(super) old: Leg,
     pub(super) stage: Stage,
-    /// State of the other leg, with the streams paired with those of the old one.
+    /// State of the other leg before the replacement: its streams are paired with those of the old leg.
     paired: LegState,
-    /// Dialogs of the far INVITE, if it is the far side.
+    /// Dialogs of the far INVITE, if the old leg is the far one.
     forks: Option<Forks>,
 }
 
 impl Bridge {
-    /// Finds the leg that an incoming INVITE is to replace: Replaces names its dialog, or the dialog of the other leg of its pair as the other
-    /// party knows it. `Ok(None)` for an INVITE without Replaces. To be called before [`Bridge::start`] or [`Bridge::replace`].
+    /// Finds the leg that an incoming INVITE is to replace. Its Replaces names the dialog of that leg, or the dialog of the other leg as the
+    /// other party knows it. `Ok(None)` for an INVITE without Replaces. Call it before [`Bridge::start`] or [`Bridge::replace`].
     ///
     /// # Errors
     /// Status that refuses the INVITE. 400: Replaces cannot be read, or there are several. 481: it does not match the Call-ID and both tags of
@@ -75,7 +75,7 @@ impl Bridge {
 
     /// Lets an incoming call take the place of a leg, after [`Bridge::replaced`]. Its offer goes to the remaining side in a re-INVITE, and the
     /// answer back; then the old call is ended, and [`BridgeEvent::Replaced`] follows. A refusal goes back too, and leaves the pair as
-    /// it was. The new leg has policy and places of the old one.
+    /// it was. The new leg keeps the policy and the ports of the old one.
     pub fn replace(
         &mut self,
         agent: &mut UserAgent,
@@ -168,7 +168,7 @@ impl Pair {
         }
     }
 
-    /// Handles an event of the old call while the new party has no answer. Returns false if the event is of another call.
+    /// Handles an event of the old call while the new party has no answer. Returns false if the event belongs to another call.
     pub(super) fn handle_replaced(
         &mut self,
         cx: &mut Context<'_, '_>,
@@ -194,7 +194,7 @@ impl Pair {
     }
 }
 
-/// Ends the call of a replaced leg, whose later events are of no pair.
+/// Ends the call of a replaced leg. Its later events belong to no pair.
 fn end_old(cx: &mut Context<'_, '_>, replaced: &Replaced, headers: &[u8]) {
     if let Some(call) = replaced.old.call {
         cx.index.calls.remove(&call);

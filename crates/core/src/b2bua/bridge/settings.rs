@@ -7,9 +7,9 @@ use crate::user_agent::Capabilities;
 /// Settings of a [`super::Bridge`].
 #[derive(Clone, Debug)]
 pub struct BridgeSettings {
-    /// Header fields that pass from the messages of one side to those of the other: from the INVITE, REFER, final responses,
+    /// Header fields that the bridge copies to the messages of the other side: from INVITE, REFER, final responses,
     /// CANCEL and BYE. Retry-After passes without comment and parameters, Reason without text, Warning without agent and text, since
-    /// those may name a host. Others pass as they are: Privacy, P-Asserted-Identity. Header fields of the dialog and of the body
+    /// those may name a host. Others, such as Privacy, pass unchanged. Header fields of the dialog and of the body
     /// must not be listed. Default: Reason, Retry-After, Warning.
     pub passed: Vec<Name>,
     /// Milliseconds in which a side answers an UPDATE, or acknowledges an offer by PRACK or ACK. Default 32,000 (64*T1).
@@ -17,8 +17,8 @@ pub struct BridgeSettings {
     /// Milliseconds in which the far side answers an INVITE after its last provisional response, a side a re-INVITE, and the
     /// owner a redirection. Default 181,000, as Timer C.
     pub ringing: u64,
-    /// Milliseconds in which the far side answers an INVITE in all, whatever provisional responses it sends: early media hold ports. Default
-    /// 600,000.
+    /// Milliseconds until an INVITE without a final response is cancelled, whatever provisional responses come: early media hold ports.
+    /// Default 600,000.
     pub setup: u64,
 }
 

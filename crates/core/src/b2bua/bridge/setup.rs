@@ -10,7 +10,7 @@ use crate::user_agent::{Content, Invite};
 /// Header line of a request that may be sent again soon.
 pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
 
-/// Returns the status by which the near INVITE is refused after the refusal of the far one with this status.
+/// Returns the status that refuses the near INVITE after this status has refused the far one.
 pub const fn near_status(status: u16) -> u16 {
     match status {
         300..=399 => 480,

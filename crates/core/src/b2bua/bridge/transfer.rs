@@ -36,7 +36,7 @@ const MOST_TRANSFERS: usize = 4;
 
 /// NOTIFY of a subscription to the outcome of a REFER.
 struct Outcome {
-    /// CSeq of the REFER, if the NOTIFY has an id. An id that is no number finds no REFER.
+    /// Id of the NOTIFY, the CSeq of the REFER; `None`: it has no id. `Some(None)`: the id is no number, and matches no REFER.
     id: Option<Option<u32>>,
     /// Value of Subscription-State.
     state: Vec<u8>,
@@ -46,7 +46,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Reads a NOTIFY; `None` if it is of another subscription, or lacks its state.
+    /// Reads a NOTIFY; `None` if it belongs to another kind of subscription, or lacks Subscription-State.
     fn read(bytes: &[u8]) -> Option<Self> {
         let mut index = Index::new();
         index.parse(bytes, &Limits::UNLIMITED).ok()?;
@@ -124,7 +124,7 @@ impl Pair {
         let transfer = &mut self.transfers[at];
         (transfer.request, transfer.until) = (None, until);
         if facts.cseq != 0 {
-            // A REFER with credentials has another number than the first one.
+            // A REFER that is repeated with credentials has a new CSeq.
             transfer.sent = facts.cseq;
         }
         if let Some((named, side)) = transfer.named {
@@ -132,7 +132,7 @@ impl Pair {
         }
     }
 
-    /// Carries the NOTIFY of a side that was referred to the side that has referred it. If that has hung up, the NOTIFY is answered here.
+    /// Carries the NOTIFY of a side that was referred to the side that has referred it. If the transferor has hung up, the bridge answers the NOTIFY.
     pub(super) fn notified(&mut self, cx: &mut Context<'_, '_>, from: Side, request: IncomingKey) {
         let outcome = Outcome::read(cx.agent.message());
         let found = outcome.and_then(|outcome| {
@@ -170,7 +170,7 @@ impl Pair {
         headers.extend_from_slice(b"\r\n");
         let mut body = Vec::new();
         if let Some(code) = outcome.status {
-            // The other lines of the fragment belong to the side of the new call.
+            // Only the status line passes: other lines of the fragment may show parts of the new call.
             headers.extend_from_slice(b"Content-Type: message/sipfrag;version=2.0\r\n");
             body = format!("SIP/2.0 {code} {}\r\n", status::reason(code)).into_bytes();
         }
@@ -183,7 +183,7 @@ impl Pair {
         }
     }
 
-    /// Lets the other side stay up if the side that has hung up has transferred it, or is to be replaced. Returns false if the pair ends.
+    /// Keeps the other side up after `side` has hung up, if `side` has transferred it or is to be replaced. Returns false if the pair ends.
     pub(super) fn stays(&mut self, cx: &mut Context<'_, '_>, side: Side, by: Ending) -> bool {
         let now = cx.round.now.mono;
         let referred = self.transfers.iter().filter(|transfer| transfer.by == side && transfer.request.is_none());

@@ -99,7 +99,7 @@ impl LegState {
         self.sent.to_vec()
     }
 
-    /// Leaves out the next version, which an earlier process may have sent after it wrote this state.
+    /// Skips the next version of our descriptions, which an earlier process may have sent after it wrote this state.
     pub fn skip_version(&mut self) {
         self.version += 1;
     }
@@ -111,15 +111,15 @@ impl LegState {
         }
     }
 
-    /// Pairs the streams as they were paired in an earlier state of this leg, since the leg that was to replace the other one has not.
+    /// Restores the pairs of streams of an earlier state of this leg, after the replacement of the other leg has failed.
     pub fn pair_as(&mut self, before: &Self) {
         for (place, slot) in self.slots.iter_mut().enumerate() {
             slot.other = before.slots.get(place).and_then(|slot| slot.other);
         }
     }
 
-    /// Returns the state for a new peer that takes the place of the old one (RFC 3891): nothing is agreed with it, and the origin of our
-    /// descriptions goes on.
+    /// Returns the state for a new peer that takes the place of the old one (RFC 3891): nothing is agreed with it, and our
+    /// descriptions keep their origin.
     #[must_use]
     pub fn for_new_peer(&self) -> Self {
         Self { version: self.version, ..Self::new(self.session_id, self.address) }

@@ -18,7 +18,7 @@ impl Drop for Named {
     }
 }
 
-/// Returns the seeds of a test: this many, or those of the environment.
+/// Returns the seeds of a test: 0 to `most`, or as `STROWGER_SEEDS` (a number of seeds) or `STROWGER_SEED` (one seed) say.
 fn seeds(most: u16) -> std::ops::Range<u16> {
     let seeds = std::env::var("STROWGER_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(most);
     let first: Option<u16> = std::env::var("STROWGER_SEED").ok().and_then(|s| s.parse().ok());
@@ -75,7 +75,7 @@ fn react(b2b: &mut Bridged, n: usize, event: Event, random: &mut Entropy) {
     }
 }
 
-/// With random steps of both sides, on a good network or one with loss, duplication and delay, and a bridge that moves: the caller has one
+/// Random steps of both sides, on a good network or one with loss, duplication and delay, and with a bridge that moves: the caller has one
 /// final response, both legs end, no state is left, and no side learns of the other.
 #[test]
 fn both_legs_end_in_any_weather() {

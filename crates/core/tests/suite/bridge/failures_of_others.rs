@@ -24,7 +24,7 @@ use super::rig::*;
 use strowger_core::b2bua::bridge::BridgeEvent;
 use strowger_core::user_agent::{CallKey, Event, SessionTimerSettings, UserAgentSettings};
 
-/// Returns a description of a phone whose codec has a number of its own.
+/// Returns a description of a phone that offers Opus with this payload type.
 fn opus(phone: usize, version: u32, number: u8, direction: &str) -> Vec<u8> {
     let text = text(&sdp(phone, version, "8", direction));
     let text = text.replace(" RTP/AVP 8\r\n", &format!(" RTP/AVP {number}\r\n"));
@@ -164,7 +164,7 @@ fn after_a_move_both_sides_are_served_with_higher_numbers() {
         for (version, format) in [(2, "8"), (3, "0")] {
             for at in [0, 1] {
                 let ((side, call), (other, peer)) = (parties[at], parties[1 - at]);
-                // The other side had another list, so the offer goes on.
+                // The other side had another list of codecs, so the offer is passed on.
                 let formats = if format == "0" { "0 8" } else { "8 0" };
                 let offer = sdp(side, version + at as u32 * 10, formats, ["sendrecv", "sendonly"][at]);
                 let answer = sdp(other, version + 5, format, ["sendrecv", "recvonly"][at]);

@@ -39,7 +39,7 @@ fn a_reinvite_that_is_cancelled_is_cancelled_on_the_other_leg() {
     }
 }
 
-/// The far side has accepted what the near side withdrew: it is offered the agreed description again.
+/// The far side has accepted a change that the near side has cancelled: the bridge offers it the agreed description again.
 #[test]
 fn a_2xx_that_crosses_the_cancel_is_taken_back() {
     let (mut b2b, near, far) = trying();
@@ -67,7 +67,7 @@ fn a_2xx_that_crosses_the_cancel_is_taken_back() {
     b2b.is_clean();
 }
 
-/// A side that says that it allows UPDATE, and does not: the same offer goes in a re-INVITE, and so does the next one at once.
+/// A side refuses UPDATE although its Allow lists it: the same offer goes in a re-INVITE, and so does the next one at once.
 #[test]
 fn a_refused_update_becomes_a_reinvite() {
     let mut b2b = Bridged::new();
@@ -82,7 +82,7 @@ fn a_refused_update_becomes_a_reinvite() {
         let offered = b2b.net.last(FAR);
         assert!(matches!(offered.event, Event::Offered { update: false, .. }), "{:?}", b2b.net.log);
         assert!(text(&offered.body).contains(&format!(" RTP/AVP {format}\r\n")));
-        // It says so once more.
+        // The Allow of this answer lists UPDATE once more.
         let content = Content { headers: b"Allow: UPDATE\r\n", body: &answer, ..Content::default() };
         b2b.net.with(FAR, |agent, round| agent.answer(round, far, content));
         b2b.run(100);

@@ -71,7 +71,7 @@ fn refer(b2b: &mut Bridged, (n, call): (usize, CallKey), other: usize, lines: &s
     b2b.run(50);
     let reply = b2b.net.last(n);
     assert!(matches!(reply.event, Event::Reply { status: 202, .. }), "{:?}", b2b.net.log);
-    // RFC 3515 section 2: it has one.
+    // RFC 3515 section 2: the 2xx has a Contact.
     assert!(reply.message.contains("\r\nContact: <sip:"), "{}", reply.message);
     (asked, cseq(&heard.message))
 }
@@ -159,7 +159,7 @@ fn a_refer_and_its_notifies_are_carried_over() {
     }
 }
 
-/// A refusal goes back, and the call goes on.
+/// The refusal of a REFER goes back, and the call continues.
 #[test]
 fn a_refused_refer_leaves_the_call() {
     let mut b2b = parties();
@@ -171,7 +171,7 @@ fn a_refused_refer_leaves_the_call() {
     b2b.net.with(FAR, |agent, round| agent.respond(round, request, 603, b"", b""));
     b2b.run(50);
     assert!(matches!(b2b.net.last(NEAR).event, Event::Reply { status: 603, .. }));
-    // No transfer is open: its BYE is one.
+    // No transfer is open, so a BYE ends both sides.
     b2b.net.with(NEAR, |agent, round| agent.hang_up(round, near));
     b2b.run(100);
     assert!(has_ended(&b2b, FAR, far));
@@ -282,7 +282,7 @@ fn two_calls_become_one() {
         }
         b2b.run(100);
         assert!(has_ended(&b2b, FAR, far) && !has_ended(&b2b, THIRD, third), "{:?}", b2b.net.log);
-        // The new pair is one as any other.
+        // The new pair is like any other.
         let (offer, answer) = (sdp(THIRD, 3, "8", "sendonly"), sdp(FAR, 6, "8", "recvonly"));
         let (offered, _) = change(&mut b2b, (THIRD, third), (FAR, new), (&offer, &answer), false);
         assert!(offered.contains("\r\na=sendonly\r\n"), "{offered}");

@@ -183,7 +183,7 @@ fn an_invite_begins_a_bounded_number_of_dialogs() {
     net.is_clean();
 }
 
-/// Section 13.2.2.4: further 2xx get an ACK and a BYE, but only so many at a time.
+/// Section 13.2.2.4: further 2xx get an ACK and a BYE, but only a limited number at a time.
 #[test]
 fn a_flood_of_answers_causes_few_requests() {
     let (mut net, call) = forked();

@@ -6,7 +6,7 @@ use crate::rtcp::{PAYLOAD_FEEDBACK, TRANSPORT_FEEDBACK};
 const NEAR_RTCP: &str = "192.0.2.1:4001";
 const FAR_RTCP: &str = "198.51.100.2:6001";
 
-/// Relay whose near peer, of SSRC 7, has sent packets 500 and 501. Returns the last header towards the far peer, too.
+/// Returns a relay whose near peer, of SSRC 7, has sent packets 500 and 501, and the last header towards the far peer.
 fn call() -> (Call, Header) {
     let mut call = Call::new(relay());
     call.hear(0, Side::Near, NEAR, &rtp(97, 7, 500));

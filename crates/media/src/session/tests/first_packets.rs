@@ -1,4 +1,4 @@
-//! First packets: to a host before one has come from there, and of a new codec.
+//! First packets: those to a host from which none has come, and those of a new codec.
 
 use super::*;
 

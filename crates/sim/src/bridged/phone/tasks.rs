@@ -104,7 +104,7 @@ impl Phone {
         let (key, is_described) = (call.key, call.is_described);
         match answer {
             Answer::Accept => {
-                // A reliable response has had it.
+                // A reliable response had the description.
                 let description = if is_described { Vec::new() } else { self.description(at) };
                 self.calls[at].answered = Some(now.mono);
                 self.agent(now, out, |agent, round| agent.answer(round, key, &description));

@@ -13,7 +13,7 @@ const END: &str = "<!-- end of matrix -->\n";
 /// Extensions of the columns: UPDATE and session timers.
 const COLUMNS: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
-/// Returns the outcome of all cells for which `is` is true, which is one.
+/// Returns the single outcome of all cells for which `is` is true.
 fn one(cells: &[Cell], is: impl Fn(&Cell) -> bool) -> String {
     let mut outcomes: Vec<String> =
         cells.iter().filter(|cell| is(cell)).map(|cell| cell.outcome().to_string()).collect();

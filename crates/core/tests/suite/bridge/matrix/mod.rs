@@ -35,7 +35,7 @@ impl Drop for Named {
 struct Played {
     cell: Cell,
     b2b: Bridged,
-    /// Party that acts, with its call; the other one; the one that takes a place.
+    /// Party that acts, with its call; then the other party, and the new party that replaces one.
     own: (Phone, CallKey),
     other: (Phone, CallKey),
     third: Phone,
@@ -191,7 +191,7 @@ impl Played {
         }
     }
 
-    /// Checks what the owner of the bridge knows: the session, or the side that has ended the call.
+    /// Checks the last event for the owner of the bridge: the session, or the side that has ended the call.
     fn check_told(&self) {
         let (cell, told) = (self.cell, self.b2b.told());
         if cell.action == Action::Bye {

@@ -157,12 +157,12 @@ impl Cell {
         self.far.is_reliable && self.states_reliability()
     }
 
-    /// Tells whether that response has a description: the answer, or an offer if it is reliable.
+    /// Tells whether the first response of the far side has a description: the answer, or an offer if the response is reliable.
     pub(super) fn has_early_description(&self) -> bool {
         !self.is_late || self.is_far_reliable()
     }
 
-    /// Tells whether the near side gets it reliably: never without the offer for which it waits (RFC 3262 section 5).
+    /// Tells whether the near side gets this response reliably: never without the offer for which it waits (RFC 3262 section 5).
     pub(super) fn is_near_reliable(&self) -> bool {
         self.near.is_reliable && self.has_early_description()
     }
@@ -224,7 +224,7 @@ pub(super) enum Outcome {
     Offered(&'static str),
     /// The other side is asked for an offer, which is answered in the ACKs.
     Asked,
-    /// The answer is that of the exchange before; the other side gets nothing.
+    /// The bridge repeats its answer of the exchange before; the other side gets nothing.
     AnsweredHere,
     /// The party or this server refreshes by this method; the other side gets nothing.
     Refreshed { is_ours: bool, method: &'static str },
