@@ -118,7 +118,7 @@ mod tests {
             assert!(fault.message.contains(message) && !fault.cure.is_empty(), "{report}");
         }
         let keys = "b2bua = true\ncodecs = [\"PCMA\", \"telephone-event\"]\ncallee_codecs = [\"PCMU\", \"pcma/8000\"]\n\
-                    media_types = [\"video\", \"text\"]";
+                    media_types = [\"video\", \"text\", \"image\"]";
         let (config, report) = read(MEDIA, keys).expect("right");
         assert_eq!(report.faults(), []);
         let path = &config.decisions.rules.iter().next().expect("a rule").action.path;
@@ -129,7 +129,7 @@ mod tests {
         );
         assert_eq!(
             (names(&path.callee_codecs), &*path.media_types),
-            ("PCMU pcma/8000".to_owned(), &[MediaType::Video, MediaType::Text][..])
+            ("PCMU pcma/8000".to_owned(), &[MediaType::Video, MediaType::Text, MediaType::Image][..])
         );
         assert!(config.decisions.bridge_calls() && !config.decisions.have_endpoint() && config.tracks_calls());
     }

@@ -5,12 +5,14 @@ use strowger_core::b2bua::negotiation::CodecName;
 use super::key::{Text, words};
 
 words! {
-    /// Media type of an RTP stream beside audio (RFC 8866 section 5.14).
+    /// Media type of a stream beside audio (RFC 8866 section 5.14).
     pub enum MediaType {
         /// Moving pictures.
         Video = "video",
         /// Real-time text (RFC 4103).
         Text = "text",
+        /// Fax (ITU-T T.38): UDPTL datagrams, which pass unread.
+        Image = "image",
     }
 }
 

@@ -112,8 +112,8 @@ section! {
         /// Audio codecs on the side of the callee, in the order in which the server lists them there; a codec passes if both lists have it. `[]`: as
         /// `codecs`, unless a later rule lists some.
         pub callee_codecs: Vec<Codec> = Vec::new(), ANY;
-        /// Media types of RTP streams that pass beside audio in calls with `b2bua`, with any codec. A call takes ports for each of them.
-        /// `[]`: none, unless a later rule lists some.
+        /// Media types of streams that pass beside audio in calls with `b2bua`, with any codec: "image" is fax by T.38 (UDPTL). A call takes ports
+        /// for each of them. `[]`: none, unless a later rule lists some.
         pub media_types: Vec<MediaType> = Vec::new(), ANY;
         /// Keep track of the call; "as-set": the value of `dialogs.track`.
         pub track: Option<bool> = None, ANY.or("as-set");

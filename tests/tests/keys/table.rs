@@ -179,7 +179,13 @@ const TESTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("rule.callee_codecs", &["tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side"]),
-    ("rule.media_types", &["tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side"]),
+    (
+        "rule.media_types",
+        &[
+            "tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side",
+            "tests/tests/bridge.rs::a_fax_passes_as_datagrams_beside_the_audio",
+        ],
+    ),
     ("rule.track", &["tests/tests/rules.rs::rules_set_what_the_configuration_sets_for_all"]),
     ("rule.ring_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),
     ("rule.answer_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),

@@ -196,7 +196,8 @@ mod tests {
 
     #[test]
     fn streams_that_may_pass_get_ports() {
-        let video = LegPolicy { media_types: vec!["video".into()], ..LegPolicy::default() };
+        let [video, fax] =
+            ["video", "image"].map(|kind| LegPolicy { media_types: vec![kind.into()], ..LegPolicy::default() });
         let line = |kind, port, protocol| format!("m={kind} {port} {protocol} 0\r\n");
         let audio = line("audio", 4_000, "RTP/AVP");
         for (lines, policy, ports, expected) in [
@@ -204,6 +205,8 @@ mod tests {
             (line("video", 4_002, "RTP/AVP") + &audio, &LegPolicy::default(), 1, &[0, 0]),
             (line("audio", 0, "RTP/AVP") + &line("audio", 4_002, "RTP/SAVP") + &audio, &video, 2, &[0, 0, 0, 1]),
             (line("video", 4_002, "RTP/AVPF") + &audio, &video, 2, &[0, 1]),
+            (audio.clone() + &line("image", 4_004, "udptl"), &fax, 2, &[0, 1]),
+            (audio.clone() + &line("image", 4_004, "udptl"), &video, 2, &[0, 0, 1]),
             (audio, &video, 2, &[0, 1]),
         ] {
             let offer = format!("v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\n{lines}");

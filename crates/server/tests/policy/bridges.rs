@@ -1,6 +1,7 @@
 //! Calls that the server bridges.
 
 mod ends;
+mod fax;
 mod refusals;
 mod restarts;
 
