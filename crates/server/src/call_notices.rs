@@ -37,11 +37,15 @@ impl Engine {
             if self.take_looped(now, out) {
                 continue;
             }
-            let refusals = self.far_legs.take_refusals();
-            if refusals.is_empty() {
+            let (refusals, answers) = (self.far_legs.take_refusals(), self.far_legs.take_answers());
+            if refusals.is_empty() && answers.is_empty() {
                 return;
             }
             refusals.iter().for_each(|notice| self.take_notice(now, notice, out));
+            for answer in answers {
+                let outcome = self.outcome_of_answer(answer);
+                self.take_notice(now, &outcome, out);
+            }
         }
     }
 

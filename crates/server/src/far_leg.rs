@@ -104,6 +104,8 @@ pub(crate) struct FarLegs {
     /// Refusals of far INVITEs in the current call of the engine, with the status that the caller gets. The table of calls gets them unless the
     /// INVITE comes again.
     refusals: Vec<Notice>,
+    /// Answers to far INVITEs in the current call of the engine. The table of calls gets them once it is known whether they reach the caller.
+    answers: Vec<Notice>,
 }
 
 /// Far legs that move with their bucket.
@@ -200,13 +202,18 @@ impl FarLegs {
         self.refusals.extend(self.context(call_id).map(|context| Notice { context, event }));
     }
 
-    /// Keeps the refusal of a far INVITE until it is known whether the INVITE comes again. Returns false for any other notice.
+    /// Keeps the refusal of a far INVITE until it is known whether the INVITE comes again, and an answer until it is known whether the caller gets
+    /// it. Returns false for any other notice.
     pub(crate) fn holds_back(&mut self, notice: &Notice) -> bool {
         let context = notice.context;
         match &notice.event {
             NoticeEvent::Exhausted { status, bytes } if self.contexts.contains(&context) => {
                 let event = NoticeEvent::Exhausted { status: near_status(*status), bytes: bytes.clone() };
                 self.refusals.push(Notice { context, event });
+                true
+            }
+            NoticeEvent::Answered { .. } if self.contexts.contains(&context) => {
+                self.answers.push(notice.clone());
                 true
             }
             _ => false,
@@ -216,6 +223,11 @@ impl FarLegs {
     /// Takes the refusals that were kept, of INVITEs that have not come again.
     pub(crate) fn take_refusals(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.refusals)
+    }
+
+    /// Takes the answers that were kept, which the user agent has handled.
+    pub(crate) fn take_answers(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.answers)
     }
 
     /// Notes that the call of this leg is in the table.

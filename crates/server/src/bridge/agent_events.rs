@@ -101,10 +101,6 @@ impl Engine {
                 // The time of a party that was left alone in a transfer is no time of the call.
                 let then = Now { mono: at.min(now.mono), ..now };
                 self.report_hang_up(then, pair, (first, of_first), out);
-                if first != party {
-                    // A 2xx may have crossed the CANCEL of the other leg, so that the table learns of this end alone.
-                    self.report_hang_up(now, pair, (party, cause), out);
-                }
             }
         }
     }
@@ -120,6 +116,26 @@ impl Engine {
         let Some(call) = self.bridges.calls.get(&pair) else { return };
         if let Some(context) = self.far_legs.context(&call.far_call_id) {
             self.take_notice(now, &Notice { context, event: NoticeEvent::HungUp { by, cause } }, out);
+        }
+    }
+
+    /// Returns the outcome of a call whose far INVITE was answered, after the user agent has handled the 2xx: the answer, or the refusal that the
+    /// caller has got. The 2xx may not fit the offer, or may have crossed a CANCEL.
+    pub(crate) fn outcome_of_answer(&self, answer: Notice) -> Notice {
+        let pair = self.pair_of_context(answer.context);
+        let is_answered = pair.and_then(|pair| self.bridges.calls.get(&pair)).is_some_and(|call| call.is_answered);
+        match &answer.event {
+            NoticeEvent::Answered { bytes, .. } if !is_answered => {
+                let status = match pair.and_then(|pair| self.bridges.bridge.ending(pair)) {
+                    Some(BridgeEnd::Refused(status)) => status,
+                    Some(BridgeEnd::TimedOut) => 408,
+                    Some(BridgeEnd::Owner | BridgeEnd::Side(_)) => 487,
+                    Some(BridgeEnd::Torn) | None => 500,
+                };
+                let event = NoticeEvent::Exhausted { status, bytes: bytes.clone() };
+                Notice { context: answer.context, event }
+            }
+            _ => answer,
         }
     }
 

@@ -69,13 +69,18 @@ impl Engine {
 
     /// Ends a bridged call that rings, by an order of the table of calls. `context`: that of its INVITE.
     pub(crate) fn bridge_cancel(&mut self, now: Now, context: u64, out: &mut Outbox) {
+        if let Some(pair) = self.pair_of_context(context) {
+            self.end_pair(now, pair, (487, b""), out);
+        }
+    }
+
+    /// Returns the pair whose far INVITE has this context.
+    pub(super) fn pair_of_context(&self, context: u64) -> Option<PairKey> {
         let is_meant = |call_id: &[u8]| self.far_legs.context(call_id) == Some(context);
         let find = || self.bridges.calls.iter().find(|(_, call)| is_meant(&call.far_call_id)).map(|(pair, _)| *pair);
         let known = self.calls.key_of(context).and_then(|key| self.bridges.keys.get(&key).copied());
         // A call of which no response has come has no known key.
-        if let Some(pair) = known.or_else(find) {
-            self.end_pair(now, pair, (487, b""), out);
-        }
+        known.or_else(find)
     }
 
     /// Ends both calls of a pair. `status` refuses the caller if it has no final response yet; `reason`: header lines of the BYEs.

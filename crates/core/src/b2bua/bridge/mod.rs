@@ -189,6 +189,14 @@ impl Bridge {
         self.pairs.get(pair.0).is_some_and(|pair| matches!(pair.stage, Stage::Alone { .. }))
     }
 
+    /// Returns the cause of the end of a pair whose calls are being ended; `None` before.
+    pub fn ending(&self, pair: PairKey) -> Option<BridgeEnd> {
+        self.pairs.get(pair.0).and_then(|pair| match pair.stage {
+            Stage::Ending(by) => Some(by),
+            _ => None,
+        })
+    }
+
     /// Joins an incoming call, after its [`Event::Invited`], with a new far call. If its offer cannot be passed on, or an address
     /// of the far call is malformed, the call is refused, and [`BridgeEvent::Ended`] follows. An INVITE with Replaces gets 481 here: see
     /// [`Bridge::replaced`].
