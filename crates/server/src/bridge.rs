@@ -143,6 +143,7 @@ impl Default for Bridges {
         let mut settings = BridgeSettings::default();
         // RFC 3323: a wish of the caller, without an address.
         settings.passed.push(Name::Privacy);
+        settings.has_own_proxy = true;
         Self {
             bridge: Bridge::new(settings),
             calls: BTreeMap::new(),

@@ -328,7 +328,7 @@ mod tests {
         assert_eq!((progress.context, legs.take_refusals()), (77, Vec::new()));
         // There is no room for its transaction.
         legs.fail(b"far");
-        assert_eq!(legs.take_refusals(), [exhausted(77, 500)]);
+        assert_eq!(legs.take_refusals(), [exhausted(77, 503)]);
         assert!(legs.holds_back(&exhausted(77, 407)));
         assert!(legs.remove(b"far").is_some());
         assert_eq!(legs.take_refusals(), [exhausted(77, 403)], "as the caller gets it");

@@ -122,11 +122,11 @@ impl Engine {
     /// Returns the outcome of a call whose far INVITE was answered, after the user agent has handled the 2xx: the answer, or the refusal that the
     /// caller has got. The 2xx may not fit the offer, or may have crossed a CANCEL.
     pub(crate) fn outcome_of_answer(&self, answer: Notice) -> Notice {
-        let pair = self.pair_of_context(answer.context);
-        let is_answered = pair.and_then(|pair| self.bridges.calls.get(&pair)).is_some_and(|call| call.is_answered);
+        let Some(pair) = self.pair_of_context(answer.context) else { return answer };
+        let is_answered = self.bridges.calls.get(&pair).is_none_or(|call| call.is_answered);
         match &answer.event {
             NoticeEvent::Answered { bytes, .. } if !is_answered => {
-                let status = match pair.and_then(|pair| self.bridges.bridge.ending(pair)) {
+                let status = match self.bridges.bridge.ending(pair) {
                     Some(BridgeEnd::Refused(status)) => status,
                     Some(BridgeEnd::TimedOut) => 408,
                     Some(BridgeEnd::Owner | BridgeEnd::Side(_)) => 487,

@@ -68,6 +68,25 @@ fn a_200_that_crosses_the_cancel_is_no_answer_in_the_record() {
     assert_eq!((record.answer, site.media_orders()), (None, Vec::new()));
 }
 
+/// RFC 3261 section 16.7 step 6: the 503 of a next hop says nothing about this server.
+#[test]
+fn a_503_is_that_of_this_server_alone() {
+    let site = bridge("dialogs.calls = 1\n", "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    let refusal = refused(&site.foreign_phone(), &sdp(4_000, 1, ""));
+    assert_eq!((refusal.status(), refusal.all("Retry-After")), (503, vec!["5"]), "{}", refusal.0);
+    call.end();
+
+    let site = bridge("", "when = \"request.user == '4711'\"\nto = [\"sip:127.0.0.1:7101\"]\n");
+    let (alice, gateway) = (site.phone("alice"), phone_at(&site, "127.0.0.1:7101"));
+    say(&alice, &invite_of(&alice, "4711"), &sdp(4_000, 1, ""));
+    gateway.respond(&gets(&gateway, "INVITE"), 503, "");
+    gets(&gateway, "ACK");
+    assert_eq!(alice.answer().status(), 500);
+    assert_eq!(record(&site).status, 500);
+}
+
 /// A next hop that writes the INVITE anew, without the Via header fields of this server.
 #[test]
 fn a_call_that_comes_back_again_and_again_is_a_loop() {
