@@ -57,10 +57,11 @@ pub(super) fn check_use(config: &Config, reader: &mut Reader) {
             ("codecs", codecs.is_empty()),
             ("callee_codecs", callee.is_empty()),
             ("media_types", rule.media_types.is_empty()),
+            ("refer_from", rule.refer_from.is_none()),
         ];
         if let Some((key, _)) = keys.iter().find(|(_, is_empty)| !is_empty).filter(|_| !bridges) {
             let message = format!("rule '{}' has `{key}`, and no rule bridges calls", rule.name);
-            let cure = "add b2bua = true, or remove the key: media of other calls do not pass this server";
+            let cure = "add b2bua = true, or remove the key: it is for calls with media of this server";
             reader.push(Fault::warning(reader.key_of(&value(key)), message, cure));
         }
     }

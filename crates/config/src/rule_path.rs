@@ -16,6 +16,20 @@ words! {
     }
 }
 
+words! {
+    /// Parties of a bridged call whose REFER goes to the other party.
+    #[derive(Default)]
+    pub enum ReferFrom {
+        /// Users of this server and trusted sources: an authenticated caller, a callee at a registered contact.
+        #[default]
+        Users = "users",
+        /// Both parties, whoever they are.
+        Everyone = "everyone",
+        /// No party.
+        Nobody = "nobody",
+    }
+}
+
 /// Audio codec by its name in session descriptions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Codec(CodecName);
@@ -60,6 +74,8 @@ pub struct PathAction {
     pub callee_codecs: Box<[CodecName]>,
     /// Media types that pass beside audio; empty: none, or those of another rule.
     pub media_types: Box<[MediaType]>,
+    /// Parties that may refer the other one; `None`: another rule decides.
+    pub refer_from: Option<ReferFrom>,
 }
 
 impl PathAction {
@@ -75,7 +91,7 @@ impl PathAction {
 
     /// Tells whether the rule sets anything of the path.
     pub(super) fn is_any(&self) -> bool {
-        self.record_route.is_some() || self.b2bua.is_some() || self.has_media()
+        self.record_route.is_some() || self.b2bua.is_some() || self.refer_from.is_some() || self.has_media()
     }
 }
 

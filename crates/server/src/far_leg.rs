@@ -101,6 +101,8 @@ pub(crate) struct FarLegs {
     source: Option<Arrival>,
     /// Set if that sender is behind NAT.
     is_translated: bool,
+    /// Set if that sender is a contact that a user has registered.
+    is_user: bool,
     /// Refusals of far INVITEs in the current call of the engine, with the status that the caller gets. The table of calls gets them unless the
     /// INVITE comes again.
     refusals: Vec<Notice>,
@@ -173,14 +175,20 @@ impl FarLegs {
         self.source.filter(|_| self.is_translated).map(|source| source.remote.ip().to_canonical())
     }
 
-    /// Sets the sender of the response that the proxy handles. `is_translated`: whether it is behind NAT.
-    pub(crate) fn set_source(&mut self, source: Arrival, is_translated: bool) {
-        (self.source, self.is_translated) = (Some(source), is_translated);
+    /// Tells whether the sender of a looped response is a contact that a user has registered.
+    pub(crate) const fn is_user(&self) -> bool {
+        self.is_user
+    }
+
+    /// Sets the sender of the response that the proxy handles. `is_translated`: whether it is behind NAT; `is_user`: whether it is a contact that a
+    /// user has registered.
+    pub(crate) fn set_source(&mut self, source: Arrival, is_translated: bool, is_user: bool) {
+        (self.source, self.is_translated, self.is_user) = (Some(source), is_translated, is_user);
     }
 
     /// Forgets the sender of the last response.
     pub(crate) fn forget_source(&mut self) {
-        (self.source, self.is_translated) = (None, false);
+        (self.source, self.is_translated, self.is_user) = (None, false, false);
     }
 
     /// Takes a far INVITE: returns its progress, and writes it with the bounds of its near INVITE. Returns `None` if it is of no leg, or there

@@ -21,6 +21,10 @@ impl Engine {
         if let Some((pair, side)) = leg {
             self.learn_key(pair);
             self.note_source(event, (pair, side));
+            self.note_callee(event, (pair, side));
+            if self.refuses_refer(now, event, (pair, side), out) {
+                return true;
+            }
         }
         let Self { stack, bridges, .. } = self;
         let is_handled = stack.with_agent(now, out, |agent, round| bridges.bridge.handle(agent, round, event));

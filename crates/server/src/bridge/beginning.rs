@@ -46,7 +46,8 @@ impl Engine {
         let (far_leg, bucket) = (FarLeg::of(handling, passes), call::bucket(request.call_hash));
         // Events of earlier messages are not about this INVITE.
         self.take_agent_events(now, handling.out);
-        self.bridges.beginning = Some(Box::new(Beginning { far_leg, far_request, bucket, media }));
+        let may_refer = self.may_refer(handling);
+        self.bridges.beginning = Some(Box::new(Beginning { far_leg, far_request, bucket, media, may_refer }));
         let from = handling.out.start();
         self.give_to_agent(handling);
         self.take_agent_events(now, handling.out);
@@ -71,7 +72,7 @@ impl Engine {
     /// Makes the far call of a call that the user agent has taken. Returns false if no INVITE is to be bridged.
     pub(crate) fn bridge_invited(&mut self, now: Now, near: CallKey, out: &mut Outbox) -> bool {
         let Some(beginning) = self.bridges.beginning.take() else { return false };
-        let Beginning { far_leg, far_request, bucket, media } = *beginning;
+        let Beginning { far_leg, far_request, bucket, media, may_refer: [near_refers, far_refers] } = *beginning;
         let LegsMedia { near: near_media, far: far_media, session, near_places } = media;
         let agent = &mut self.stack.agent;
         let (invite, far_call_id) = (agent.message().to_vec(), agent.call_id_in(bucket));
@@ -96,8 +97,8 @@ impl Engine {
             BridgedCall {
                 far_call_id,
                 key: None,
-                near: BridgedLeg { source, ..BridgedLeg::default() },
-                far: BridgedLeg::default(),
+                near: BridgedLeg { source, may_refer: near_refers, ..BridgedLeg::default() },
+                far: BridgedLeg { may_refer: far_refers, ..BridgedLeg::default() },
                 is_answered: false,
                 is_kept: false,
                 ended: None,

@@ -118,7 +118,8 @@ impl Engine {
         else {
             return;
         };
-        self.far_legs.set_source(sender.source, is_translated(message, arrival.remote.ip().to_canonical()));
+        let is_hidden = is_translated(message, arrival.remote.ip().to_canonical());
+        self.far_legs.set_source(sender.source, is_hidden, sender.is_registered);
         self.calls.set_responded(Some(arrival.remote));
         let status = message.status().unwrap_or_default();
         if status >= 300 {
@@ -158,7 +159,7 @@ impl Engine {
         {
             // The Contact of the sender does not show any more that it is behind NAT.
             let is_hidden = is_translated(message, arrival.remote.ip().to_canonical());
-            self.far_legs.set_source(*arrival, is_hidden);
+            self.far_legs.set_source(*arrival, is_hidden, false);
             let message = Message::new(bytes, &index);
             return self.stack.with_agent(now, out, |agent, round| {
                 agent.take_response(round, arrival, &message, id, tu, after_final);

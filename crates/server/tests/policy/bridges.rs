@@ -2,6 +2,7 @@
 
 mod ends;
 mod fax;
+mod referrals;
 mod refusals;
 mod restarts;
 
