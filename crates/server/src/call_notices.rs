@@ -25,7 +25,7 @@ impl Engine {
                 break;
             }
         }
-        self.far_legs.forget_source();
+        self.anchored.far_legs.forget_source();
     }
 
     fn take_all_notices(&mut self, now: Now, out: &mut Outbox) {
@@ -37,7 +37,7 @@ impl Engine {
             if self.take_looped(now, out) {
                 continue;
             }
-            let (refusals, answers) = (self.far_legs.take_refusals(), self.far_legs.take_answers());
+            let (refusals, answers) = (self.anchored.far_legs.take_refusals(), self.anchored.far_legs.take_answers());
             if refusals.is_empty() && answers.is_empty() {
                 return;
             }
@@ -56,7 +56,7 @@ impl Engine {
         }
         for report in reports.drain(..) {
             match report {
-                Report::Notice(notice) if self.far_legs.holds_back(&notice) => (),
+                Report::Notice(notice) if self.anchored.far_legs.holds_back(&notice) => (),
                 Report::Notice(notice) => self.take_notice(now, &notice, out),
                 Report::Question(question) => self.decide_for_proxy(now, &question, out),
             }

@@ -34,8 +34,9 @@ impl Engine {
         if side == Side::Near || !matches!(event, Event::Answered { .. }) {
             return;
         }
-        let is_user = self.far_legs.is_user() || self.decider().believes(self.far_legs.source().remote.ip());
-        if let Some(call) = self.bridges.calls.get_mut(&pair) {
+        let is_user =
+            self.anchored.far_legs.is_user() || self.decider().believes(self.anchored.far_legs.source().remote.ip());
+        if let Some(call) = self.anchored.bridges.calls.get_mut(&pair) {
             call.far.may_refer.get_or_insert(is_user);
         }
     }
@@ -49,7 +50,7 @@ impl Engine {
         out: &mut Outbox,
     ) -> bool {
         let Event::Request { request, method: Method::Refer, .. } = *event else { return false };
-        let Some(call) = self.bridges.calls.get_mut(&pair) else { return false };
+        let Some(call) = self.anchored.bridges.calls.get_mut(&pair) else { return false };
         if call.leg_mut(side).may_refer == Some(true) {
             return false;
         }
