@@ -58,7 +58,7 @@ impl Engine {
         let source = self.stack.agent.arrival().map_or(unknown, |arrival| arrival.remote.ip());
         if self.shared.log_limiter.allow(LogSubject::Request, source, now.mono) {
             let (far_call_id, party) = (shown(&call.far_call_id), party_of(side).text());
-            tracing::info!(%far_call_id, party, %source, "REFER refused: the rule's refer_from does not admit its party");
+            tracing::info!(%far_call_id, party, %source, "REFER refused");
         }
         self.stack.with_agent(now, out, |agent, round| agent.respond(round, request, 403, b"", b""));
         true
