@@ -1,5 +1,6 @@
 //! Bridged calls, message by message: descriptions, hidden sides, records, ports, gateways.
 
+use std::net::UdpSocket;
 use std::process::Command;
 use std::time::Duration;
 
@@ -100,6 +101,44 @@ fn descriptions_list_the_codecs_of_their_side() {
     ports.dedup();
     assert!(ports.len() == 4 && ports.iter().all(|port| (22_000..22_199).contains(port)), "{ports:?}");
     assert_eq!(answered[2].0, 0);
+    arrives(&mut caller, &mut callee, &call.near.request("BYE"), &[]);
+}
+
+#[test]
+fn a_fax_passes_as_datagrams_beside_the_audio() {
+    let server = setup("127.0.0.91", "22000-22199", "media_types = [\"image\"]").start();
+    let (mut caller, mut callee) = (party(&server, "127.0.0.92"), bob(&server, "127.0.0.93"));
+    let [near, far] = ["127.0.0.92:0", "127.0.0.93:0"].map(|at| {
+        let socket = UdpSocket::bind(at).expect("loopback has a port");
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a time above zero");
+        socket
+    });
+    let lines = |audio_port: u16, fax: &UdpSocket| {
+        let port = fax.local_addr().expect("it is bound").port();
+        format!("{}m=image {port} udptl t38\r\na=T38FaxVersion:0\r\n", audio(audio_port))
+    };
+    let invite = invite("sip:bob@example.org", &caller, &description(&caller, &lines(40_000, &near)));
+    let accepted = description(&callee, &lines(50_000, &far));
+    let mut call = Bridged::set_up(&mut caller, &mut callee, &invite, &accepted)
+        .unwrap_or_else(|refusal| panic!("{}", String::from_utf8_lossy(&refusal)));
+    let [to_far, to_near] = [&call.invite, &call.answer].map(|message| {
+        let streams: Vec<_> = media(message).iter().map(|line| port_of(line)).collect();
+        let [_, (port, kind)] = &streams[..] else { panic!("{streams:?}") };
+        assert_eq!(kind, "m=image udptl t38");
+        *port
+    });
+    // UDPTL is no RTP: its first bytes are a sequence number. The media thread may learn of the streams after the ACK.
+    let passes = |from: &UdpSocket, to: &UdpSocket, port: u16, datagram: &[u8]| {
+        let heard = wait::look(SOON, || {
+            from.send_to(datagram, ("127.0.0.91", port)).expect("loopback takes datagrams");
+            let mut bytes = [0; 64];
+            let (length, _) = to.recv_from(&mut bytes).ok()?;
+            Some(bytes[..length].to_vec())
+        });
+        assert_eq!(heard.as_deref(), Some(datagram));
+    };
+    passes(&near, &far, to_near, b"\x00\x01\x02\xc0\x01\x00");
+    passes(&far, &near, to_far, b"\x00\x02\x01\x06");
     arrives(&mut caller, &mut callee, &call.near.request("BYE"), &[]);
 }
 

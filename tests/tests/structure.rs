@@ -66,7 +66,6 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("scenario", "Reader", 21, MACHINE),
     ("scenario", "Scenario", 19, VALUES),
     ("server", "Decision", 20, VALUES),
-    ("server", "Engine", 17, MACHINE),
     ("server", "ProcessState", 28, "all that shards share: its parts are types of their own"),
     ("sim", "Agent", 25, MACHINE),
     ("sim", "Choices", 16, VALUES),

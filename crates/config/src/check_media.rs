@@ -57,10 +57,11 @@ pub(super) fn check_use(config: &Config, reader: &mut Reader) {
             ("codecs", codecs.is_empty()),
             ("callee_codecs", callee.is_empty()),
             ("media_types", rule.media_types.is_empty()),
+            ("refer_from", rule.refer_from.is_none()),
         ];
         if let Some((key, _)) = keys.iter().find(|(_, is_empty)| !is_empty).filter(|_| !bridges) {
             let message = format!("rule '{}' has `{key}`, and no rule bridges calls", rule.name);
-            let cure = "add b2bua = true, or remove the key: media of other calls do not pass this server";
+            let cure = "add b2bua = true, or remove the key: it is for calls with media of this server";
             reader.push(Fault::warning(reader.key_of(&value(key)), message, cure));
         }
     }
@@ -118,7 +119,7 @@ mod tests {
             assert!(fault.message.contains(message) && !fault.cure.is_empty(), "{report}");
         }
         let keys = "b2bua = true\ncodecs = [\"PCMA\", \"telephone-event\"]\ncallee_codecs = [\"PCMU\", \"pcma/8000\"]\n\
-                    media_types = [\"video\", \"text\"]";
+                    media_types = [\"video\", \"text\", \"image\"]";
         let (config, report) = read(MEDIA, keys).expect("right");
         assert_eq!(report.faults(), []);
         let path = &config.decisions.rules.iter().next().expect("a rule").action.path;
@@ -129,7 +130,7 @@ mod tests {
         );
         assert_eq!(
             (names(&path.callee_codecs), &*path.media_types),
-            ("PCMU pcma/8000".to_owned(), &[MediaType::Video, MediaType::Text][..])
+            ("PCMU pcma/8000".to_owned(), &[MediaType::Video, MediaType::Text, MediaType::Image][..])
         );
         assert!(config.decisions.bridge_calls() && !config.decisions.have_endpoint() && config.tracks_calls());
     }

@@ -5,12 +5,28 @@ use strowger_core::b2bua::negotiation::CodecName;
 use super::key::{Text, words};
 
 words! {
-    /// Media type of an RTP stream beside audio (RFC 8866 section 5.14).
+    /// Media type of a stream beside audio (RFC 8866 section 5.14).
     pub enum MediaType {
         /// Moving pictures.
         Video = "video",
         /// Real-time text (RFC 4103).
         Text = "text",
+        /// Fax (ITU-T T.38): UDPTL datagrams, which pass unread.
+        Image = "image",
+    }
+}
+
+words! {
+    /// Parties of a bridged call whose REFER goes to the other party.
+    #[derive(Default)]
+    pub enum ReferFrom {
+        /// Users of this server and trusted sources: an authenticated caller, a callee at a registered contact.
+        #[default]
+        Users = "users",
+        /// Both parties, whoever they are.
+        Everyone = "everyone",
+        /// No party.
+        Nobody = "nobody",
     }
 }
 
@@ -58,6 +74,8 @@ pub struct PathAction {
     pub callee_codecs: Box<[CodecName]>,
     /// Media types that pass beside audio; empty: none, or those of another rule.
     pub media_types: Box<[MediaType]>,
+    /// Parties that may refer the other one; `None`: another rule decides.
+    pub refer_from: Option<ReferFrom>,
 }
 
 impl PathAction {
@@ -73,7 +91,7 @@ impl PathAction {
 
     /// Tells whether the rule sets anything of the path.
     pub(super) fn is_any(&self) -> bool {
-        self.record_route.is_some() || self.b2bua.is_some() || self.has_media()
+        self.record_route.is_some() || self.b2bua.is_some() || self.refer_from.is_some() || self.has_media()
     }
 }
 

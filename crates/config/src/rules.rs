@@ -24,7 +24,7 @@ use super::proxy::RelayFor;
 use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
 use super::rule_answer::{CallEndpoint, RuleAnswer};
-use super::rule_path::{Codec, MediaType, PathAction};
+use super::rule_path::{Codec, MediaType, PathAction, ReferFrom};
 use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
 use super::set::{SetTable, load};
 
@@ -112,9 +112,13 @@ section! {
         /// Audio codecs on the side of the callee, in the order in which the server lists them there; a codec passes if both lists have it. `[]`: as
         /// `codecs`, unless a later rule lists some.
         pub callee_codecs: Vec<Codec> = Vec::new(), ANY;
-        /// Media types of RTP streams that pass beside audio in calls with `b2bua`, with any codec. A call takes ports for each of them.
-        /// `[]`: none, unless a later rule lists some.
+        /// Media types of streams that pass beside audio in calls with `b2bua`, with any codec: "image" is fax by T.38 (UDPTL). A call takes ports
+        /// for each of them. `[]`: none, unless a later rule lists some.
         pub media_types: Vec<MediaType> = Vec::new(), ANY;
+        /// Parties of calls with `b2bua` whose REFER (transfer) goes to the other party: "users" are authenticated callers, callees at a contact
+        /// that they have registered here, and trusted sources. The REFER of another party gets 403: a phone that follows it pays for the new
+        /// call. "as-set": a later rule decides; if none does, "users".
+        pub refer_from: Option<ReferFrom> = None, ANY.or("as-set");
         /// Keep track of the call; "as-set": the value of `dialogs.track`.
         pub track: Option<bool> = None, ANY.or("as-set");
         /// Account the call; "as-set": the value of `accounting.all`.
@@ -260,6 +264,7 @@ impl Action {
                 codecs: Codec::names(&table.codecs),
                 callee_codecs: Codec::names(&table.callee_codecs),
                 media_types: table.media_types.as_slice().into(),
+                refer_from: table.refer_from,
             },
             track: table.track,
             account: table.accounts(),

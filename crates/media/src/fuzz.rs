@@ -1,6 +1,7 @@
 //! Invariants for arbitrary bytes, as a function that panics on a violation.
 
 use crate::Moment;
+use crate::quality::SpeechEncoding;
 use crate::received_stream::ReceivedStream;
 use crate::relabel::Relabel;
 use crate::rtcp::{CompoundWriter, MOST, ReportBlock, RtcpPacket, is_rtcp, read};
@@ -244,7 +245,14 @@ fn check_answer(order: &StreamOrder, side: Side, (from, heard): (SocketAddr, &[b
 fn stream_order(first: u8, second: u8) -> StreamOrder {
     let peer = |bits: u8, place: u16| {
         let rtp = SocketAddr::from(([192, 0, 2, bits & 3], 4_000 + u16::from(bits >> 2 & 3)));
-        let format = |payload_type, other, is_event| PayloadFormat { payload_type, other, clock_rate: 8_000, is_event };
+        let encoding = SpeechEncoding::G711;
+        let format = |payload_type, other, is_event| PayloadFormat {
+            payload_type,
+            other,
+            clock_rate: 8_000,
+            is_event,
+            encoding,
+        };
         StreamPeer {
             ports: PortPair { thread: 0, address: 0, rtp: 30_000 + 2 * (place + u16::from(bits >> 7)) },
             rtp: (bits & 0x33 != 0x33).then_some(rtp),

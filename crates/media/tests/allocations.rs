@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use strowger_allocations::{Counting, of_thread};
 use strowger_media::Moment;
+use strowger_media::quality::SpeechEncoding;
 use strowger_media::received_stream::ReceivedStream;
 use strowger_media::relabel::Relabel;
 use strowger_media::rtcp::{self, CompoundWriter, RtcpPacket};
@@ -71,7 +72,13 @@ fn order(near: SocketAddr, far: Option<SocketAddr>) -> StreamOrder {
         rtp: Some(rtp),
         rtcp: Some(rtp),
         behind_nat: None,
-        formats: vec![PayloadFormat { payload_type: 0, other: Some(0), clock_rate: 8_000, is_event: false }],
+        formats: vec![PayloadFormat {
+            payload_type: 0,
+            other: Some(0),
+            clock_rate: 8_000,
+            is_event: false,
+            encoding: SpeechEncoding::G711,
+        }],
         sends: true,
         receives: true,
         may_send_first: true,

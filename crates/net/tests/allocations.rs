@@ -8,6 +8,7 @@ use std::time::Duration;
 use strowger_allocations::{Counting, of_process};
 use strowger_core::entropy::Entropy;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
+use strowger_media::quality::SpeechEncoding;
 use strowger_media::rtp::Numbering;
 use strowger_media::session::{
     PayloadFormat, PortPair, SessionEvent, SessionKey, SessionOrder, StreamKind, StreamOrder, StreamPeer,
@@ -119,7 +120,13 @@ fn relay(caller: SocketAddr, callee: SocketAddr) -> (MediaThreads, SocketAddr, S
         rtp: Some(phone),
         rtcp: None,
         behind_nat: None,
-        formats: vec![PayloadFormat { payload_type: 0, other: Some(0), clock_rate: 8_000, is_event: false }],
+        formats: vec![PayloadFormat {
+            payload_type: 0,
+            other: Some(0),
+            clock_rate: 8_000,
+            is_event: false,
+            encoding: SpeechEncoding::G711,
+        }],
         sends: true,
         receives: true,
         may_send_first: true,

@@ -96,21 +96,22 @@ pub fn kept_ports(identity: &Identity, media: &Media, state: &[u8]) -> Vec<PortP
 impl Engine {
     /// Returns kept state of the table with the state of the role of the call; `None` if the state before stays, because the call is not at rest.
     pub(crate) fn kept_state(&mut self, now: Now, key: u64, state: Box<[u8]>) -> Option<Box<[u8]>> {
-        let (agent, endpoint, bridge, far_leg) = match (self.endpoints.call_of_key(key), self.bridges.pair_of_key(key))
-        {
-            (Some(call), _) => {
-                let agent = self.stack.agent.keep(now, &[call])?;
-                (agent, self.endpoints.keep(call)?, BridgedRecord::default(), FarLegRecord::default())
-            }
-            (None, Some(pair)) => {
-                let kept = self.bridges.keep(pair)?;
-                let agent = self.stack.agent.keep(now, &kept.legs)?;
-                (agent, EndpointRecord::default(), kept.record, self.far_legs.keep(&kept.far_call_id)?)
-            }
-            // The server only forwards the requests of the call, or the role has ended it.
-            (None, None) => return Some(state),
-        };
-        let session = self.endpoints.session_of_call(key).or_else(|| self.bridges.session_of_call(key))?;
+        let (agent, endpoint, bridge, far_leg) =
+            match (self.anchored.endpoints.call_of_key(key), self.anchored.bridges.pair_of_key(key)) {
+                (Some(call), _) => {
+                    let agent = self.stack.agent.keep(now, &[call])?;
+                    (agent, self.anchored.endpoints.keep(call)?, BridgedRecord::default(), FarLegRecord::default())
+                }
+                (None, Some(pair)) => {
+                    let kept = self.anchored.bridges.keep(pair)?;
+                    let agent = self.stack.agent.keep(now, &kept.legs)?;
+                    (agent, EndpointRecord::default(), kept.record, self.anchored.far_legs.keep(&kept.far_call_id)?)
+                }
+                // The server only forwards the requests of the call, or the role has ended it.
+                (None, None) => return Some(state),
+            };
+        let session =
+            self.anchored.endpoints.session_of_call(key).or_else(|| self.anchored.bridges.session_of_call(key))?;
         let media = &self.policy.config.media;
         let places = |pairs: &[PortPair]| {
             let place = |pair: &PortPair| Some((media.addresses.get(usize::from(pair.address))?.public, pair.rtp));
@@ -127,11 +128,11 @@ impl Engine {
     }
 
     fn note_kept(&mut self, key: u64) {
-        if let Some(call) = self.endpoints.call_of_key(key) {
-            self.endpoints.note_kept(call);
+        if let Some(call) = self.anchored.endpoints.call_of_key(key) {
+            self.anchored.endpoints.note_kept(call);
         }
-        if let Some(pair) = self.bridges.pair_of_key(key) {
-            self.bridges.note_kept(pair);
+        if let Some(pair) = self.anchored.bridges.pair_of_key(key) {
+            self.anchored.bridges.note_kept(pair);
         }
     }
 
@@ -163,13 +164,13 @@ impl Engine {
         };
         let AnchoredState { written, mut agent, mut endpoint, mut bridge, far_leg, .. } = anchored;
         agent.pass(now.wall.saturating_sub(written));
-        let session = self.media.next_key(self.shard.number, bucket);
+        let session = self.anchored.media.next_key(self.shard.number, bucket);
         endpoint.succeed(session, &ports);
         bridge.succeed(session, &ports);
-        self.far_legs.import(far_leg);
+        self.anchored.far_legs.import(far_leg);
         let moved = self.stack.import_agent(now, agent, Vec::new());
-        self.endpoints.import(endpoint, &moved);
-        self.bridges.import(now, bridge, &moved);
+        self.anchored.endpoints.import(endpoint, &moved);
+        self.anchored.bridges.import(now, bridge, &moved);
         let order = SessionOrder::Claim { key: SessionKey(session), ports: claimed };
         self.effects.push(Effect::Media { thread: Some(thread), order });
     }
@@ -177,15 +178,15 @@ impl Engine {
     /// Opens the session of a call of an earlier process, or ends the call if its ports could not be bound.
     pub(crate) fn ports_claimed(&mut self, now: Now, session: SessionKey, is_bound: bool, out: &mut Outbox) {
         if !is_bound {
-            let key = self.endpoints.lose_ports(session).or_else(|| self.bridges.lose_ports(session));
+            let key = self.anchored.endpoints.lose_ports(session).or_else(|| self.anchored.bridges.lose_ports(session));
             return key.into_iter().for_each(|key| self.end_carried(now, key, out));
         }
-        let key = match self.endpoints.reopen(session) {
+        let key = match self.anchored.endpoints.reopen(session) {
             Some((order, key)) => {
                 self.effects.extend(order);
                 key
             }
-            None => self.bridges.pair_of_session(session).and_then(|pair| self.reopen_bridged(pair)),
+            None => self.anchored.bridges.pair_of_session(session).and_then(|pair| self.reopen_bridged(pair)),
         };
         // The next state leaves out further CSeqs.
         key.into_iter().for_each(|key| self.calls.has_changed(key));
@@ -201,8 +202,8 @@ impl Engine {
     /// Ends the calls with media that no next process continues, before the process ends: their parties get BYE with a Reason, a caller that waits
     /// for an answer 480. Calls that are being ended are left alone. Returns the number of calls that are left.
     pub fn end_unkept(&mut self, now: Now, out: &mut Outbox) -> usize {
-        let endpoints = self.endpoints.unkept().map(|(key, is_ending)| (None, key, is_ending));
-        let bridged = self.bridges.unkept().map(|(pair, key, is_ending)| (Some(pair), key, is_ending));
+        let endpoints = self.anchored.endpoints.unkept().map(|(key, is_ending)| (None, key, is_ending));
+        let bridged = self.anchored.bridges.unkept().map(|(pair, key, is_ending)| (Some(pair), key, is_ending));
         let unkept: Vec<_> = endpoints.chain(bridged).filter(|(.., is_ending)| !is_ending).collect();
         for (pair, key, _) in unkept {
             match (pair, key) {
@@ -213,13 +214,13 @@ impl Engine {
             }
         }
         self.process_notices(now, out);
-        self.endpoints.unkept().count() + self.bridges.unkept().count()
+        self.anchored.endpoints.unkept().count() + self.anchored.bridges.unkept().count()
     }
 
     /// Notes the calls of the table whose roles no next process continues.
     pub(crate) fn disown_unkept(&mut self) {
-        let endpoints = self.endpoints.unkept().filter_map(|(key, _)| key);
-        let unkept: Vec<u64> = endpoints.chain(self.bridges.unkept().filter_map(|(_, key, _)| key)).collect();
+        let endpoints = self.anchored.endpoints.unkept().filter_map(|(key, _)| key);
+        let unkept: Vec<u64> = endpoints.chain(self.anchored.bridges.unkept().filter_map(|(_, key, _)| key)).collect();
         unkept.into_iter().for_each(|key| self.calls.has_no_successor(key));
     }
 }

@@ -6,7 +6,7 @@
 //!    far INVITE takes the way of every request from routing on, with the decision of the near one ([`crate::far_leg`]); there it enters the table of
 //!    calls (`beginning.rs`). The far side learns no name and no address of the near one (`far_request.rs`).
 //! 2. Events of both calls go to the bridge. Its sessions become orders to the media thread, ends of legs become notices for the table
-//!    (`agent_events.rs`, `session.rs`).
+//!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so (`referral.rs`).
 //! 3. The table ends a call by orders about its parties, the media thread by an event (`orders.rs`).
 //!
 //! Near and far Call-ID are in one bucket, so that both calls, their pair and its session move together (`moves.rs`).
@@ -17,6 +17,7 @@ mod far_request;
 mod kept;
 mod moves;
 mod orders;
+mod referral;
 mod session;
 
 pub use self::moves::BridgedRecord;
@@ -51,6 +52,8 @@ struct BridgedLeg {
     bye: Option<u64>,
     /// OPTIONS to its party that the table has ordered, and its context.
     question: Option<(RequestKey, u64)>,
+    /// True if its party may refer the other one; `None`: it has not answered yet.
+    may_refer: Option<bool>,
 }
 
 /// Bridged call.
@@ -110,6 +113,8 @@ struct Beginning {
     /// Bucket of the call, 0 to 255.
     bucket: u8,
     media: LegsMedia,
+    /// [`BridgedLeg::may_refer`] of caller and callee.
+    may_refer: [Option<bool>; 2],
 }
 
 /// Media of both legs.
@@ -143,6 +148,7 @@ impl Default for Bridges {
         let mut settings = BridgeSettings::default();
         // RFC 3323: a wish of the caller, without an address.
         settings.passed.push(Name::Privacy);
+        settings.has_own_proxy = true;
         Self {
             bridge: Bridge::new(settings),
             calls: BTreeMap::new(),

@@ -148,9 +148,9 @@ impl Engine {
     /// media thread is asked, and the owner may call again.
     pub fn show_call(&mut self, now: Now, id: u64) -> Option<CallView> {
         let mut view = self.calls.show_call(now, id)?;
-        let session = self.endpoints.session_of_call(id).or_else(|| self.bridges.session_of_call(id));
+        let session = self.anchored.endpoints.session_of_call(id).or_else(|| self.anchored.bridges.session_of_call(id));
         if let Some((key, thread)) = session.and_then(MediaSession::open) {
-            match self.media.reported(now, key) {
+            match self.anchored.media.reported(now, key) {
                 Some(media) => view.media = media,
                 None => {
                     self.effects.push(Effect::Media { thread: Some(thread), order: SessionOrder::Report { key } });

@@ -25,7 +25,7 @@ impl Engine {
                 break;
             }
         }
-        self.far_legs.forget_source();
+        self.anchored.far_legs.forget_source();
     }
 
     fn take_all_notices(&mut self, now: Now, out: &mut Outbox) {
@@ -37,11 +37,15 @@ impl Engine {
             if self.take_looped(now, out) {
                 continue;
             }
-            let refusals = self.far_legs.take_refusals();
-            if refusals.is_empty() {
+            let (refusals, answers) = (self.anchored.far_legs.take_refusals(), self.anchored.far_legs.take_answers());
+            if refusals.is_empty() && answers.is_empty() {
                 return;
             }
             refusals.iter().for_each(|notice| self.take_notice(now, notice, out));
+            for answer in answers {
+                let outcome = self.outcome_of_answer(answer);
+                self.take_notice(now, &outcome, out);
+            }
         }
     }
 
@@ -52,7 +56,7 @@ impl Engine {
         }
         for report in reports.drain(..) {
             match report {
-                Report::Notice(notice) if self.far_legs.holds_back(&notice) => (),
+                Report::Notice(notice) if self.anchored.far_legs.holds_back(&notice) => (),
                 Report::Notice(notice) => self.take_notice(now, &notice, out),
                 Report::Question(question) => self.decide_for_proxy(now, &question, out),
             }

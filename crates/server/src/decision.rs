@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_calls::limits::Claim;
-use strowger_config::{Action, CallEndpoint, FailureAction, IdentitySource, RelayFor, Targets};
+use strowger_config::{Action, CallEndpoint, FailureAction, IdentitySource, ReferFrom, RelayFor, Targets};
 use strowger_core::b2bua::negotiation::LegPolicy;
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;
@@ -293,6 +293,11 @@ impl Decision {
     /// Returns the policies of the legs of a bridged call: to the caller, and to the callee.
     pub(crate) fn bridge_policies(&self) -> [Arc<LegPolicy>; 2] {
         self.path.policies()
+    }
+
+    /// Returns the parties of a bridged call that may refer the other one.
+    pub(crate) fn refer_from(&self) -> ReferFrom {
+        self.path.refer_from()
     }
 
     /// Returns the request with its new user part.

@@ -19,21 +19,18 @@ mod unread;
 pub use crate::effect::Effect;
 pub use crate::shard::{MediaThreadStatus, ProcessStatus, ShardState, Sinks};
 pub use crate::waiting::WaitingCounts;
+pub(crate) use anchored::Anchored;
 pub use anchored::AnchoredCounts;
 pub use moves::EngineRecord;
 
 use self::buffers::Buffers;
 use self::memory::Memory;
 use self::stack::Stack;
-use crate::bridge::Bridges;
 use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
 use crate::decider::Decider;
-use crate::endpoint::Endpoints;
-use crate::far_leg::FarLegs;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
-use crate::media_sessions::MediaSessions;
 use crate::ping::Pings;
 use crate::policy::{ActivePolicy, Policy};
 use crate::process_state::ProcessState;
@@ -105,14 +102,8 @@ pub struct Engine {
     /// Reports of the proxy, for an owner that sets this field. The owner takes the reports out after each call of the
     /// engine, while the messages of that call are still in the outbox.
     pub heard: Option<Vec<Report>>,
-    /// Calls that this server answers itself.
-    pub(crate) endpoints: Endpoints,
-    /// Calls that this server bridges.
-    pub(crate) bridges: Bridges,
-    /// Media sessions of the calls that end here.
-    pub(crate) media: MediaSessions,
-    /// Far INVITEs of calls that this server makes for their callers.
-    pub(crate) far_legs: FarLegs,
+    /// Calls that end at this server.
+    pub(crate) anchored: Anchored,
     pub(crate) pings: Pings,
     pub(crate) local_addresses: LocalAddresses,
     memory: Memory,
@@ -177,7 +168,7 @@ impl Engine {
         let calls = self.calls.counts();
         counters.calls_logged.set(calls.logged as u64);
         counters.calls_tracked.set(calls.tracked as u64);
-        counters.calls_bridged.set(self.bridges.len() as u64);
+        counters.calls_bridged.set(self.anchored.bridges.len() as u64);
         counters.dialogs_early.set(calls.early as u64);
         counters.dialogs_confirmed.set(calls.confirmed as u64);
         let counts = self.stack.core.transactions.counts();
@@ -223,14 +214,14 @@ impl Engine {
         pings.send_due(now, decider, (&mut stack.core.transactions, &mut stack.entropy), out);
         self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
-        let rests = sooner(self.stack.deadline(), self.bridges.deadline()).is_none();
+        let rests = sooner(self.stack.deadline(), self.anchored.bridges.deadline()).is_none();
         let gives_back = self.memory.step(now, &self.stack, rests, self.pings.pending() as u64);
         self.effects.extend(gives_back.then_some(Effect::GiveBack));
     }
 
     /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
     pub fn deadline(&mut self) -> Option<u64> {
-        let of_calls = sooner(self.bridges.deadline(), self.calls.deadline());
+        let of_calls = sooner(self.anchored.bridges.deadline(), self.calls.deadline());
         sooner(self.stack.deadline(), sooner(of_calls, self.pings.deadline()))
     }
 
@@ -412,10 +403,7 @@ impl Engine {
             buffers: Buffers::default(),
             effects: Vec::new(),
             heard: None,
-            endpoints: Endpoints::default(),
-            bridges: Bridges::default(),
-            media: MediaSessions::default(),
-            far_legs: FarLegs::default(),
+            anchored: Anchored::default(),
             pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::default(),
             memory: Memory::default(),

@@ -101,9 +101,13 @@ pub(crate) struct FarLegs {
     source: Option<Arrival>,
     /// Set if that sender is behind NAT.
     is_translated: bool,
+    /// Set if that sender is a contact that a user has registered.
+    is_user: bool,
     /// Refusals of far INVITEs in the current call of the engine, with the status that the caller gets. The table of calls gets them unless the
     /// INVITE comes again.
     refusals: Vec<Notice>,
+    /// Answers to far INVITEs in the current call of the engine. The table of calls gets them once it is known whether they reach the caller.
+    answers: Vec<Notice>,
 }
 
 /// Far legs that move with their bucket.
@@ -171,14 +175,20 @@ impl FarLegs {
         self.source.filter(|_| self.is_translated).map(|source| source.remote.ip().to_canonical())
     }
 
-    /// Sets the sender of the response that the proxy handles. `is_translated`: whether it is behind NAT.
-    pub(crate) fn set_source(&mut self, source: Arrival, is_translated: bool) {
-        (self.source, self.is_translated) = (Some(source), is_translated);
+    /// Tells whether the sender of a looped response is a contact that a user has registered.
+    pub(crate) const fn is_user(&self) -> bool {
+        self.is_user
+    }
+
+    /// Sets the sender of the response that the proxy handles. `is_translated`: whether it is behind NAT; `is_user`: whether it is a contact that a
+    /// user has registered.
+    pub(crate) fn set_source(&mut self, source: Arrival, is_translated: bool, is_user: bool) {
+        (self.source, self.is_translated, self.is_user) = (Some(source), is_translated, is_user);
     }
 
     /// Forgets the sender of the last response.
     pub(crate) fn forget_source(&mut self) {
-        (self.source, self.is_translated) = (None, false);
+        (self.source, self.is_translated, self.is_user) = (None, false, false);
     }
 
     /// Takes a far INVITE: returns its progress, and writes it with the bounds of its near INVITE. Returns `None` if it is of no leg, or there
@@ -200,13 +210,18 @@ impl FarLegs {
         self.refusals.extend(self.context(call_id).map(|context| Notice { context, event }));
     }
 
-    /// Keeps the refusal of a far INVITE until it is known whether the INVITE comes again. Returns false for any other notice.
+    /// Keeps the refusal of a far INVITE until it is known whether the INVITE comes again, and an answer until it is known whether the caller gets
+    /// it. Returns false for any other notice.
     pub(crate) fn holds_back(&mut self, notice: &Notice) -> bool {
         let context = notice.context;
         match &notice.event {
             NoticeEvent::Exhausted { status, bytes } if self.contexts.contains(&context) => {
                 let event = NoticeEvent::Exhausted { status: near_status(*status), bytes: bytes.clone() };
                 self.refusals.push(Notice { context, event });
+                true
+            }
+            NoticeEvent::Answered { .. } if self.contexts.contains(&context) => {
+                self.answers.push(notice.clone());
                 true
             }
             _ => false,
@@ -216,6 +231,11 @@ impl FarLegs {
     /// Takes the refusals that were kept, of INVITEs that have not come again.
     pub(crate) fn take_refusals(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.refusals)
+    }
+
+    /// Takes the answers that were kept, which the user agent has handled.
+    pub(crate) fn take_answers(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.answers)
     }
 
     /// Notes that the call of this leg is in the table.
@@ -316,7 +336,7 @@ mod tests {
         assert_eq!((progress.context, legs.take_refusals()), (77, Vec::new()));
         // There is no room for its transaction.
         legs.fail(b"far");
-        assert_eq!(legs.take_refusals(), [exhausted(77, 500)]);
+        assert_eq!(legs.take_refusals(), [exhausted(77, 503)]);
         assert!(legs.holds_back(&exhausted(77, 407)));
         assert!(legs.remove(b"far").is_some());
         assert_eq!(legs.take_refusals(), [exhausted(77, 403)], "as the caller gets it");

@@ -18,6 +18,7 @@ use strowger_config::Media;
 use strowger_core::Now;
 use strowger_core::b2bua::negotiation::{AgreedFormat, AgreedStream, LocalStream};
 use strowger_core::routing::contact_repair::is_private;
+use strowger_media::quality::SpeechEncoding;
 use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
 use strowger_message::{Message, Name};
 use strowger_store::accounting::PartyMedia;
@@ -176,14 +177,23 @@ pub(crate) fn stream_peer(ports: PortPair, stream: AgreedStream, nat: Option<IpA
     let AgreedStream { rtp, rtcp, formats, sends, receives, .. } = stream;
     let is_hidden = |source: &IpAddr| rtp.is_some_and(|rtp| rtp.ip() != *source && is_private(rtp.ip(), *source));
     let behind_nat = nat.filter(is_hidden);
-    let format = |AgreedFormat { payload_type, other, clock_rate, is_event, .. }| PayloadFormat {
+    let format = |AgreedFormat { payload_type, other, clock_rate, is_event, encoding }| PayloadFormat {
         payload_type,
         other,
         clock_rate,
         is_event,
+        encoding: speech_encoding(&encoding, clock_rate),
     };
     let formats = formats.into_iter().map(format).collect();
     StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives, may_send_first: false }
+}
+
+/// Returns the encoding of a format, for the quality of speech. The constants of the E-model are those of telephony at 8 kHz.
+fn speech_encoding(name: &str, clock_rate: u32) -> SpeechEncoding {
+    match SpeechEncoding::named(name) {
+        SpeechEncoding::G711 | SpeechEncoding::G729 if clock_rate != 8_000 => SpeechEncoding::Other,
+        encoding => encoding,
+    }
 }
 
 /// Returns the offer of an INVITE. The user agent refuses bodies of other types.
@@ -263,5 +273,34 @@ impl MediaSessions {
     /// Takes over the sessions that another shard exported.
     pub(crate) fn import(&mut self, ClosingRecord(record): ClosingRecord) {
         self.closing.extend(record.into_iter().map(|session| (session.key, session)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strowger_core::b2bua::negotiation::StreamTransport;
+
+    #[test]
+    fn an_encoding_is_known_by_its_name_not_by_its_number() {
+        let format = |payload_type, encoding: &str, clock_rate| AgreedFormat {
+            payload_type,
+            other: None,
+            clock_rate,
+            is_event: false,
+            encoding: encoding.into(),
+        };
+        let formats = vec![
+            format(112, "pcma", 8_000),
+            format(113, "CN", 16_000),
+            format(114, "PCMU", 16_000),
+            format(0, "x", 8_000),
+        ];
+        let (transport, sends, receives) = (StreamTransport::Rtp, true, true);
+        let stream = AgreedStream { transport, rtp: None, rtcp: None, formats, sends, receives, ptime: None };
+        let peer = stream_peer(PortPair { thread: 0, address: 0, rtp: 20_000 }, stream, None);
+        let encodings: Vec<SpeechEncoding> = peer.formats.iter().map(|format| format.encoding).collect();
+        let other = SpeechEncoding::Other;
+        assert_eq!(encodings, [SpeechEncoding::G711, SpeechEncoding::ComfortNoise, other, other]);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use strowger_config::PathAction;
+use strowger_config::{PathAction, ReferFrom};
 use strowger_core::b2bua::negotiation::{CodecName, LegPolicy};
 
 /// Joint decision of rules about the path of a call. For each part the first rule that sets it counts.
@@ -15,6 +15,8 @@ pub(crate) struct PathDecision {
     codecs: Vec<CodecName>,
     callee_codecs: Vec<CodecName>,
     media_types: Vec<Box<str>>,
+    /// Word of a [`ReferFrom`].
+    refer_from: Option<Box<str>>,
 }
 
 impl PathDecision {
@@ -37,6 +39,14 @@ impl PathDecision {
             let words = action.media_types.iter().map(|kind| Box::<str>::from(kind.word()));
             self.media_types.extend(words);
         }
+        if let (None, Some(parties)) = (&self.refer_from, action.refer_from) {
+            self.refer_from = Some(parties.word().into());
+        }
+    }
+
+    /// Returns the parties that may refer the other one.
+    pub(crate) fn refer_from(&self) -> ReferFrom {
+        self.refer_from.as_deref().and_then(ReferFrom::from_word).unwrap_or_default()
     }
 
     /// Tells whether calls are bridged.
@@ -87,16 +97,19 @@ mod tests {
         ] {
             assert_eq!(decided(&rules).is_bridged(), is_bridged, "{rules:?}");
         }
-        let one = PathAction { codecs: names(&["PCMA"]), record_route: Some(false), ..PathAction::default() };
+        let (codecs, refer_from) = (names(&["PCMA"]), Some(ReferFrom::Nobody));
+        let one = PathAction { codecs, record_route: Some(false), refer_from, ..PathAction::default() };
         let two = PathAction {
             codecs: names(&["PCMU"]),
             callee_codecs: names(&["G722", "PCMA"]),
             media_types: [MediaType::Video].into(),
             record_route: Some(true),
+            refer_from: Some(ReferFrom::Everyone),
             ..PathAction::default()
         };
         let decision = decided(&[one, two]);
-        assert_eq!(decision.record_route, Some(false));
+        assert_eq!((decision.record_route, decision.refer_from()), (Some(false), ReferFrom::Nobody));
+        assert_eq!(PathDecision::default().refer_from(), ReferFrom::Users);
         let [near, far] = decision.policies();
         assert_eq!((&near.codecs[..], &far.codecs[..]), (&*names(&["PCMA"]), &*names(&["G722", "PCMA"])));
         for policy in [near, far] {

@@ -12,7 +12,7 @@ use crate::rule_trace::plain;
 use serde::Serialize;
 use std::fmt;
 use strowger_calls::limits::Claim;
-use strowger_config::OverLimit;
+use strowger_config::{OverLimit, ReferFrom};
 use strowger_core::Target;
 use strowger_core::b2bua::negotiation::LegPolicy;
 use strowger_core::proxy::Candidate;
@@ -86,6 +86,8 @@ pub struct BridgeView {
     pub callee_codecs: Vec<String>,
     /// Media types that pass beside audio.
     pub media_types: Vec<String>,
+    /// Parties that may refer the other one: `users`, `everyone` or `nobody`.
+    pub refer_from: &'static str,
 }
 
 /// Limit under which a call counts.
@@ -139,7 +141,8 @@ impl BridgeView {
         let [near, far] = path.policies();
         let codecs = |leg: &LegPolicy| leg.codecs.iter().map(ToString::to_string).collect();
         let media_types = near.media_types.iter().map(ToString::to_string).collect();
-        Self { caller_codecs: codecs(&near), callee_codecs: codecs(&far), media_types }
+        let refer_from = path.refer_from().word();
+        Self { caller_codecs: codecs(&near), callee_codecs: codecs(&far), media_types, refer_from }
     }
 }
 
@@ -343,7 +346,11 @@ impl fmt::Display for BridgeView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let codecs = |names: &[String]| if names.is_empty() { "any codec".to_owned() } else { names.join(", ") };
         write!(f, "caller {}; callee {}", codecs(&self.caller_codecs), codecs(&self.callee_codecs))?;
-        self.media_types.iter().try_for_each(|kind| write!(f, "; {kind}"))
+        self.media_types.iter().try_for_each(|kind| write!(f, "; {kind}"))?;
+        if self.refer_from == ReferFrom::default().word() {
+            return Ok(());
+        }
+        write!(f, "; REFER of {}", self.refer_from)
     }
 }
 

@@ -179,7 +179,20 @@ const TESTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("rule.callee_codecs", &["tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side"]),
-    ("rule.media_types", &["tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side"]),
+    (
+        "rule.media_types",
+        &[
+            "tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side",
+            "tests/tests/bridge.rs::a_fax_passes_as_datagrams_beside_the_audio",
+        ],
+    ),
+    (
+        "rule.refer_from",
+        &[
+            "crates/server/tests/policy/bridges/referrals.rs::an_outsider_may_not_refer_a_user",
+            "crates/server/tests/suite/bridge_rules.rs::explain_shows_a_bridged_call_with_the_codecs_of_each_side",
+        ],
+    ),
     ("rule.track", &["tests/tests/rules.rs::rules_set_what_the_configuration_sets_for_all"]),
     ("rule.ring_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),
     ("rule.answer_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),

@@ -55,6 +55,8 @@ pub struct ResponseSender {
     /// Source of the response; over UDP, the address to which its request was sent, since a device may answer from a port at which it does not
     /// listen.
     pub source: Arrival,
+    /// Set if the request went to a contact that a user has registered here without Path, and to no place that rules name.
+    pub is_registered: bool,
 }
 
 impl Proxy {
@@ -73,7 +75,10 @@ impl Proxy {
         arrival: &Arrival,
         tx: &Transactions,
     ) -> Option<ResponseSender> {
-        let facts = SenderFacts::of(self.contexts.get(id)?, tx, client);
+        let context = self.contexts.get(id)?;
+        // Rules may write Request-URIs as registrations do; their places are watched, contacts are not.
+        let is_registered = context.branch_of(client).is_some_and(|branch| branch.registered && !branch.watched);
+        let facts = SenderFacts::of(context, tx, client);
         let sent = facts.sent.0;
         let device = match facts.device {
             FromDevice::IfLast if self.is_last(response) => FromDevice::Yes,
@@ -86,7 +91,8 @@ impl Proxy {
             None => *arrival,
         };
         let scope = self.policy.router.scope_of_response(arrival, sent);
-        Some(ResponseSender { scope, device: contact.and_then(|contact| contact.device()), source })
+        let device = contact.and_then(|contact| contact.device());
+        Some(ResponseSender { scope, device, source, is_registered })
     }
 
     /// Writes the response for the next hop upstream: without our Via, with this status, with the route token and seal of its sender.

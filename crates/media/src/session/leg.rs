@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use super::latch::Latch;
 use super::{DropReason, PayloadFormat, SessionOutput, StreamPeer, StreamReport};
 use crate::Moment;
-use crate::quality::SpeechEncoding;
 use crate::received_stream::ReceivedStream;
 use crate::relabel::Relabel;
 use crate::rtcp::{self, CompoundWriter, RtcpPacket, is_rtcp, report_interval};
@@ -182,7 +181,7 @@ impl Leg {
         self.is_heard = true;
         if !format.is_event {
             self.received.set_clock_rate(format.clock_rate);
-            self.received.note_encoding(SpeechEncoding::of_payload_type(format.payload_type));
+            self.received.note_encoding(format.encoding);
         }
         let order = self.received.packet(now, &packet.header);
         // A packet of a jump is a stray until the next one follows it.

@@ -37,6 +37,7 @@ use packet_rate::PacketRate;
 /// Session of a call.
 ///
 /// ```
+/// use strowger_media::quality::SpeechEncoding;
 /// use strowger_media::rtp::{Numbering, Packet};
 /// use strowger_media::session::{
 ///     LegPort, PayloadFormat, PortPair, Session, SessionKey, SessionOutput, Side, StreamKind, StreamOrder, StreamPeer,
@@ -48,7 +49,13 @@ use packet_rate::PacketRate;
 ///     rtp: Some(peer),
 ///     rtcp: None,
 ///     behind_nat: None,
-///     formats: vec![PayloadFormat { payload_type: 0, other: None, clock_rate: 8_000, is_event: false }],
+///     formats: vec![PayloadFormat {
+///         payload_type: 0,
+///         other: None,
+///         clock_rate: 8_000,
+///         is_event: false,
+///         encoding: SpeechEncoding::G711,
+///     }],
 ///     sends: true,
 ///     receives: true,
 ///     may_send_first: false,

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::quality::SpeechEncoding;
 use crate::received_stream::Figures;
 
 /// Key of a session, chosen by its shard: unique in the process.
@@ -40,6 +41,8 @@ pub struct PayloadFormat {
     pub clock_rate: u32,
     /// Set for telephone events (RFC 4733).
     pub is_event: bool,
+    /// Encoding by its name in the descriptions, for the quality of speech: a dynamic payload type says nothing of it.
+    pub encoding: SpeechEncoding,
 }
 
 /// Peer of a stream, as agreed in its dialog.

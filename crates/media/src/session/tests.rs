@@ -28,7 +28,8 @@ fn peer(port: u16, address: &str, formats: &[(u8, Option<u8>)]) -> StreamPeer {
     let rtp = at(address);
     let format = |&(payload_type, other): &(u8, Option<u8>)| {
         let is_event = matches!(payload_type, 96 | 101);
-        PayloadFormat { payload_type, other, clock_rate: 8_000, is_event }
+        let encoding = SpeechEncoding::of_payload_type(payload_type);
+        PayloadFormat { payload_type, other, clock_rate: 8_000, is_event, encoding }
     };
     StreamPeer {
         ports: PortPair { thread: 0, address: 0, rtp: port },
@@ -188,6 +189,23 @@ fn quality_is_that_of_the_codec_of_most_packets() {
     (10..12).for_each(|sequence| drop(call.hear(200, Side::Near, NEAR, &rtp(97, 7, sequence))));
     assert_eq!((call.near().figures.encoding, call.near().figures.quality()), (SpeechEncoding::Other, None));
     assert_eq!(call.far().figures.quality(), None);
+}
+
+/// RFC 3551 section 3: descriptions give the numbers of the dynamic range their meaning.
+#[test]
+fn quality_is_that_of_the_agreed_encoding_whatever_its_number() {
+    let mut near = peer(NEAR_PORT, NEAR, &[(97, Some(112)), (98, None), (9, Some(112))]);
+    let encodings = [SpeechEncoding::G711, SpeechEncoding::ComfortNoise, SpeechEncoding::Other];
+    near.formats.iter_mut().zip(encodings).for_each(|(format, encoding)| format.encoding = encoding);
+    let mut call = Call::new(StreamOrder { near, ..relay() });
+    for (sequence, payload_type) in [(0, 97), (1, 98), (2, 98), (3, 98), (4, 97), (5, 9)] {
+        call.hear(20 * u64::from(sequence), Side::Near, NEAR, &rtp(payload_type, 7, sequence));
+    }
+    let figures = call.near().figures;
+    assert_eq!((figures.encoding, figures.lost), (SpeechEncoding::G711, 0));
+    assert!(figures.quality().is_some_and(|quality| quality.rating > 93.0), "{figures:?}");
+    (6..8).for_each(|sequence| drop(call.hear(200, Side::Near, NEAR, &rtp(9, 7, sequence))));
+    assert_eq!((call.near().figures.encoding, call.near().figures.quality()), (SpeechEncoding::Other, None));
 }
 
 #[test]

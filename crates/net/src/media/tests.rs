@@ -4,6 +4,7 @@ use super::*;
 use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, channel};
+use strowger_media::quality::SpeechEncoding;
 use strowger_media::rtp::{Numbering, Packet};
 use strowger_media::session::{
     PayloadFormat, PortPair, SessionEnd, SessionKey, Side, StreamKind, StreamOrder, StreamPeer,
@@ -117,7 +118,13 @@ impl Phone {
             rtp: Some(self.address()),
             rtcp: None,
             behind_nat: None,
-            formats: vec![PayloadFormat { payload_type, other: Some(other), clock_rate: 8_000, is_event: false }],
+            formats: vec![PayloadFormat {
+                payload_type,
+                other: Some(other),
+                clock_rate: 8_000,
+                is_event: false,
+                encoding: SpeechEncoding::G711,
+            }],
             sends: true,
             receives: true,
             may_send_first: true,

@@ -2,7 +2,7 @@
 
 use super::party_of;
 use crate::endpoint::cause_of_bye;
-use crate::engine::{Engine, status_code};
+use crate::engine::{Anchored, Engine, status_code};
 use std::net::{IpAddr, Ipv4Addr};
 use strowger_core::b2bua::bridge::{BridgeEnd, BridgeEvent, PairKey, Side};
 use strowger_core::log_limiter::LogSubject;
@@ -14,26 +14,30 @@ use strowger_core::{Now, Outbox};
 impl Engine {
     /// Gives an event of the user agent to the bridge. Returns false if the event is of no pair, or left to the owner.
     pub(crate) fn take_bridged_event(&mut self, now: Now, event: &Event, out: &mut Outbox) -> bool {
-        if self.bridges.calls.is_empty() {
+        if self.anchored.bridges.calls.is_empty() {
             return false;
         }
         let leg = event.call().and_then(|call| self.bridged_leg(call));
         if let Some((pair, side)) = leg {
             self.learn_key(pair);
             self.note_source(event, (pair, side));
+            self.note_callee(event, (pair, side));
+            if self.refuses_refer(now, event, (pair, side), out) {
+                return true;
+            }
         }
-        let Self { stack, bridges, .. } = self;
+        let Self { stack, anchored: Anchored { bridges, .. }, .. } = self;
         let is_handled = stack.with_agent(now, out, |agent, round| bridges.bridge.handle(agent, round, event));
         if let (Some(leg), Some(call)) = (leg, event.call())
             && matches!(event, Event::Ended { .. } | Event::Failed { .. } | Event::Redirected { .. })
         {
-            self.bridges.legs.remove(&call);
+            self.anchored.bridges.legs.remove(&call);
             if let Event::Ended { by, .. } = *event {
                 self.leg_ended(now, leg, by, out);
             }
         }
         self.take_bridge_events(now, out);
-        if let Some(key) = leg.and_then(|(pair, _)| self.bridges.calls.get(&pair)?.key) {
+        if let Some(key) = leg.and_then(|(pair, _)| self.anchored.bridges.calls.get(&pair)?.key) {
             self.calls.has_changed(key);
         }
         is_handled
@@ -41,18 +45,18 @@ impl Engine {
 
     /// Runs the timers of the bridge.
     pub(crate) fn poll_bridges(&mut self, now: Now, out: &mut Outbox) {
-        let Self { stack, bridges, .. } = self;
+        let Self { stack, anchored: Anchored { bridges, .. }, .. } = self;
         stack.with_agent(now, out, |agent, round| bridges.bridge.poll(agent, round));
         self.take_bridge_events(now, out);
     }
 
     /// Handles the events of the bridge since the last call.
     pub(super) fn take_bridge_events(&mut self, now: Now, out: &mut Outbox) {
-        while let Some(event) = self.bridges.bridge.event() {
+        while let Some(event) = self.anchored.bridges.bridge.event() {
             match event {
                 BridgeEvent::SessionChanged { pair, streams } => self.session_changed(pair, streams),
                 BridgeEvent::Answered { pair } => {
-                    if let Some(call) = self.bridges.calls.get_mut(&pair) {
+                    if let Some(call) = self.anchored.bridges.calls.get_mut(&pair) {
                         call.is_answered = true;
                     }
                 }
@@ -70,12 +74,12 @@ impl Engine {
 
     /// Notes the key of a call once its far INVITE has entered the table of calls.
     fn learn_key(&mut self, pair: PairKey) {
-        let Some(call) = self.bridges.calls.get_mut(&pair).filter(|call| call.key.is_none()) else { return };
-        let context = self.far_legs.context(&call.far_call_id);
+        let Some(call) = self.anchored.bridges.calls.get_mut(&pair).filter(|call| call.key.is_none()) else { return };
+        let context = self.anchored.far_legs.context(&call.far_call_id);
         call.key = context.and_then(|context| self.calls.key_of(context));
         call.session.call = call.key;
         if let Some(key) = call.key {
-            self.bridges.keys.insert(key, pair);
+            self.anchored.bridges.keys.insert(key, pair);
         }
     }
 
@@ -83,12 +87,12 @@ impl Engine {
     fn leg_ended(&mut self, now: Now, (pair, side): (PairKey, Side), by: Ending, out: &mut Outbox) {
         let message = self.stack.agent.message();
         let (status, cause) = (status_code(message), cause_of_bye(message));
-        let Some(call) = self.bridges.calls.get_mut(&pair) else { return };
+        let Some(call) = self.anchored.bridges.calls.get_mut(&pair) else { return };
         let bye = call.leg_mut(side).bye.take();
         let (party, cause) = (party_of(side), if by == Ending::Remote { cause } else { None });
         let (first, of_first, at) = *call.ended.get_or_insert((party, cause, now.mono));
         self.close_bridged_media(pair);
-        if self.bridges.bridge.is_alone(pair) {
+        if self.anchored.bridges.bridge.is_alone(pair) {
             // The other party is in a transfer. The call ends with its leg.
             return;
         }
@@ -101,10 +105,6 @@ impl Engine {
                 // The time of a party that was left alone in a transfer is no time of the call.
                 let then = Now { mono: at.min(now.mono), ..now };
                 self.report_hang_up(then, pair, (first, of_first), out);
-                if first != party {
-                    // A 2xx may have crossed the CANCEL of the other leg, so that the table learns of this end alone.
-                    self.report_hang_up(now, pair, (party, cause), out);
-                }
             }
         }
     }
@@ -117,9 +117,29 @@ impl Engine {
         (by, cause): (Party, Option<u16>),
         out: &mut Outbox,
     ) {
-        let Some(call) = self.bridges.calls.get(&pair) else { return };
-        if let Some(context) = self.far_legs.context(&call.far_call_id) {
+        let Some(call) = self.anchored.bridges.calls.get(&pair) else { return };
+        if let Some(context) = self.anchored.far_legs.context(&call.far_call_id) {
             self.take_notice(now, &Notice { context, event: NoticeEvent::HungUp { by, cause } }, out);
+        }
+    }
+
+    /// Returns the outcome of a call whose far INVITE was answered, after the user agent has handled the 2xx: the answer, or the refusal that the
+    /// caller has got. The 2xx may not fit the offer, or may have crossed a CANCEL.
+    pub(crate) fn outcome_of_answer(&self, answer: Notice) -> Notice {
+        let Some(pair) = self.pair_of_context(answer.context) else { return answer };
+        let is_answered = self.anchored.bridges.calls.get(&pair).is_none_or(|call| call.is_answered);
+        match &answer.event {
+            NoticeEvent::Answered { bytes, .. } if !is_answered => {
+                let status = match self.anchored.bridges.bridge.ending(pair) {
+                    Some(BridgeEnd::Refused(status)) => status,
+                    Some(BridgeEnd::TimedOut) => 408,
+                    Some(BridgeEnd::Owner | BridgeEnd::Side(_)) => 487,
+                    Some(BridgeEnd::Torn) | None => 500,
+                };
+                let event = NoticeEvent::Exhausted { status, bytes: bytes.clone() };
+                Notice { context: answer.context, event }
+            }
+            _ => answer,
         }
     }
 
@@ -131,7 +151,7 @@ impl Engine {
             BridgeEnd::Torn => "the dialog of one party was lost",
             BridgeEnd::Owner | BridgeEnd::Side(_) => return,
         };
-        let Some(call) = self.bridges.calls.get(&pair).filter(|call| call.key.is_some()) else { return };
+        let Some(call) = self.anchored.bridges.calls.get(&pair).filter(|call| call.key.is_some()) else { return };
         let source = call.near.source.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |source| source.address);
         if self.shared.log_limiter.allow(LogSubject::Forwarding, source, now.mono) {
             tracing::info!(far_call_id = %shown(&call.far_call_id), reason, "bridged call ended");
@@ -140,10 +160,10 @@ impl Engine {
 
     /// Forgets a pair whose calls are both over.
     fn pair_ended(&mut self, pair: PairKey) {
-        let Some(mut call) = self.bridges.remove(pair) else { return };
+        let Some(mut call) = self.anchored.bridges.remove(pair) else { return };
         let close = call.session.close();
         self.close_session(close);
-        self.far_legs.remove(&call.far_call_id);
+        self.anchored.far_legs.remove(&call.far_call_id);
         for bye in [call.near.bye, call.far.bye].into_iter().flatten() {
             self.report_own(bye, 481);
         }

@@ -2,7 +2,7 @@
 
 use super::{Beginning, BridgedCall, BridgedLeg, LegsMedia};
 use crate::decision::Decision;
-use crate::engine::{Engine, status_code};
+use crate::engine::{Anchored, Engine, status_code};
 use crate::far_leg::FarLeg;
 use crate::handling::Handling;
 use crate::media_sessions::{MediaSession, is_of_family, local_stream, offer_of};
@@ -27,7 +27,7 @@ impl Engine {
         if let Some(reply) = self.refusal_of_party(handling) {
             return self.reply(handling, reply);
         }
-        let passes = self.far_legs.passes(request.call_id) + 1;
+        let passes = self.anchored.far_legs.passes(request.call_id) + 1;
         if passes > MOST_PASSES {
             return self
                 .reply(handling, Reply::refused(482).because("a far INVITE of this server comes back too often"));
@@ -46,13 +46,14 @@ impl Engine {
         let (far_leg, bucket) = (FarLeg::of(handling, passes), call::bucket(request.call_hash));
         // Events of earlier messages are not about this INVITE.
         self.take_agent_events(now, handling.out);
-        self.bridges.beginning = Some(Box::new(Beginning { far_leg, far_request, bucket, media }));
+        let may_refer = self.may_refer(handling);
+        self.anchored.bridges.beginning = Some(Box::new(Beginning { far_leg, far_request, bucket, media, may_refer }));
         let from = handling.out.start();
         self.give_to_agent(handling);
         self.take_agent_events(now, handling.out);
         // The first message is a refusal, or the far INVITE.
         let status = handling.out.bytes.get(from..).and_then(status_code).filter(|status| *status >= 300);
-        let refusal = match self.bridges.beginning.take() {
+        let refusal = match self.anchored.bridges.beginning.take() {
             // By the user agent.
             Some(mut beginning) => {
                 self.close_session(beginning.media.session.close());
@@ -70,13 +71,13 @@ impl Engine {
 
     /// Makes the far call of a call that the user agent has taken. Returns false if no INVITE is to be bridged.
     pub(crate) fn bridge_invited(&mut self, now: Now, near: CallKey, out: &mut Outbox) -> bool {
-        let Some(beginning) = self.bridges.beginning.take() else { return false };
-        let Beginning { far_leg, far_request, bucket, media } = *beginning;
+        let Some(beginning) = self.anchored.bridges.beginning.take() else { return false };
+        let Beginning { far_leg, far_request, bucket, media, may_refer: [near_refers, far_refers] } = *beginning;
         let LegsMedia { near: near_media, far: far_media, session, near_places } = media;
         let agent = &mut self.stack.agent;
         let (invite, far_call_id) = (agent.message().to_vec(), agent.call_id_in(bucket));
         let capabilities = capabilities(agent.settings());
-        self.far_legs.insert(&far_call_id, far_leg);
+        self.anchored.far_legs.insert(&far_call_id, far_leg);
         let far = Invite {
             uri: Some(&far_request.uri),
             headers: &far_request.identities,
@@ -86,18 +87,18 @@ impl Engine {
         };
         let call = bridge::BridgedCall { near, invite: &invite, far, near_media, far_media };
         let source = self.source_of_description();
-        let Self { stack, bridges, .. } = self;
+        let Self { stack, anchored: Anchored { bridges, .. }, .. } = self;
         let pair = stack.with_agent(now, out, |agent, round| {
             agent.set_capabilities(near, capabilities.clone());
             bridges.bridge.start(agent, round, call)
         });
-        self.bridges.insert(
+        self.anchored.bridges.insert(
             pair,
             BridgedCall {
                 far_call_id,
                 key: None,
-                near: BridgedLeg { source, ..BridgedLeg::default() },
-                far: BridgedLeg::default(),
+                near: BridgedLeg { source, may_refer: near_refers, ..BridgedLeg::default() },
+                far: BridgedLeg { may_refer: far_refers, ..BridgedLeg::default() },
                 is_answered: false,
                 is_kept: false,
                 ended: None,
@@ -123,7 +124,7 @@ impl Engine {
         // One of audio, and one of each further media type.
         let streams = (1 + near_policy.media_types.len()).min(MAX_STREAMS);
         let of_family = |place| is_of_family(media, place, is_ipv4);
-        let free = &mut self.media.ports;
+        let free = &mut self.anchored.media.ports;
         let ports =
             free.take_legs(streams, of_family, of_family).or_else(|| free.take_legs(streams, of_family, |_| true));
         let Some(ports) = ports else {
@@ -135,7 +136,7 @@ impl Engine {
         let of_streams = near_places.iter().filter_map(|position| near.get(usize::from(*position)).copied());
         let near_media = leg_media(self.stack.entropy.u64(), near_policy, of_streams.collect());
         let far_media = leg_media(self.stack.entropy.u64(), far_policy, far);
-        let key = self.media.next_key(self.shard.number, call::bucket(request.call_hash));
+        let key = self.anchored.media.next_key(self.shard.number, call::bucket(request.call_hash));
         let mut session = MediaSession::new(key, ports, request.call_id.to_vec());
         self.balance_ports();
         match (near_media, far_media) {
@@ -196,7 +197,8 @@ mod tests {
 
     #[test]
     fn streams_that_may_pass_get_ports() {
-        let video = LegPolicy { media_types: vec!["video".into()], ..LegPolicy::default() };
+        let [video, fax] =
+            ["video", "image"].map(|kind| LegPolicy { media_types: vec![kind.into()], ..LegPolicy::default() });
         let line = |kind, port, protocol| format!("m={kind} {port} {protocol} 0\r\n");
         let audio = line("audio", 4_000, "RTP/AVP");
         for (lines, policy, ports, expected) in [
@@ -204,6 +206,8 @@ mod tests {
             (line("video", 4_002, "RTP/AVP") + &audio, &LegPolicy::default(), 1, &[0, 0]),
             (line("audio", 0, "RTP/AVP") + &line("audio", 4_002, "RTP/SAVP") + &audio, &video, 2, &[0, 0, 0, 1]),
             (line("video", 4_002, "RTP/AVPF") + &audio, &video, 2, &[0, 1]),
+            (audio.clone() + &line("image", 4_004, "udptl"), &fax, 2, &[0, 1]),
+            (audio.clone() + &line("image", 4_004, "udptl"), &video, 2, &[0, 0, 1]),
             (audio, &video, 2, &[0, 1]),
         ] {
             let offer = format!("v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\n{lines}");

@@ -19,7 +19,10 @@ pub(crate) struct KeptBridge {
 impl BridgedCall {
     /// Returns a copy without orders of the table of calls, which repeats them.
     fn kept(&self) -> Self {
-        let leg = |leg: &BridgedLeg| BridgedLeg { source: leg.source, ..BridgedLeg::default() };
+        let leg = |leg: &BridgedLeg| {
+            let BridgedLeg { source, may_refer, .. } = *leg;
+            BridgedLeg { source, may_refer, ..BridgedLeg::default() }
+        };
         Self {
             far_call_id: self.far_call_id.clone(),
             key: self.key,

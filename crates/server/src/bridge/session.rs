@@ -2,7 +2,7 @@
 
 use super::{BridgedCall, BridgedLeg, DescriptionSource, is_translated};
 use crate::effect::Effect;
-use crate::engine::Engine;
+use crate::engine::{Anchored, Engine};
 use crate::media_sessions::stream_peer;
 use crate::policy::Policy;
 use strowger_core::b2bua::bridge::{PairKey, Side};
@@ -51,7 +51,7 @@ impl BridgedLeg {
 impl Engine {
     /// Takes the streams of a pair over, as both sides have agreed on them.
     pub(super) fn session_changed(&mut self, pair: PairKey, streams: Vec<Option<BridgedStream>>) {
-        let Self { bridges, policy, effects, .. } = self;
+        let Self { anchored: Anchored { bridges, .. }, policy, effects, .. } = self;
         let Some(call) = bridges.calls.get_mut(&pair) else { return };
         call.streams = streams;
         effects.extend(call.order(policy));
@@ -59,7 +59,7 @@ impl Engine {
 
     /// Opens the session of a call of an earlier process, whose ports are bound. Returns the key of the call in the table of calls.
     pub(crate) fn reopen_bridged(&mut self, pair: PairKey) -> Option<u64> {
-        let Self { bridges, policy, effects, .. } = self;
+        let Self { anchored: Anchored { bridges, .. }, policy, effects, .. } = self;
         let call = bridges.calls.get_mut(&pair)?;
         effects.extend(call.order(policy));
         call.key
@@ -67,7 +67,7 @@ impl Engine {
 
     /// Ends the media of a call at the first BYE, not at its response (RFC 3261 section 15.1.1).
     pub(super) fn close_bridged_media(&mut self, pair: PairKey) {
-        if let Some(call) = self.bridges.calls.get_mut(&pair) {
+        if let Some(call) = self.anchored.bridges.calls.get_mut(&pair) {
             let close = call.session.close();
             self.close_session(close);
         }
@@ -85,7 +85,7 @@ impl Engine {
                 | Event::Changed { .. }
         );
         let Some(source) = is_description.then(|| self.source_of_description()).flatten() else { return };
-        let Self { bridges, policy, effects, .. } = self;
+        let Self { anchored: Anchored { bridges, .. }, policy, effects, .. } = self;
         let Some(call) = bridges.calls.get_mut(&pair) else { return };
         let before = call.leg_mut(side).source.replace(source);
         if before != Some(source) && !call.streams.is_empty() {
@@ -103,7 +103,7 @@ impl Engine {
         if message.body().is_empty() || address.is_unspecified() {
             return None;
         }
-        let is_far_response = !message.is_request() && !self.far_legs.source().is_loopback();
+        let is_far_response = !message.is_request() && !self.anchored.far_legs.source().is_loopback();
         let is_translated = match message.is_request() || is_far_response {
             true => self.nat_source().is_some(),
             false => is_translated(&message, address),
@@ -113,6 +113,6 @@ impl Engine {
 
     /// Tells whether a call of the user agent belongs to a pair, and to which leg of it.
     pub(super) fn bridged_leg(&self, call: CallKey) -> Option<(PairKey, Side)> {
-        self.bridges.legs.get(&call).copied()
+        self.anchored.bridges.legs.get(&call).copied()
     }
 }

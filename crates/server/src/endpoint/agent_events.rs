@@ -33,7 +33,7 @@ impl Engine {
             return;
         }
         self.handle_agent_event(now, event, out);
-        if let Some(key) = event.call().and_then(|call| self.endpoints.calls.get(&call)?.key) {
+        if let Some(key) = event.call().and_then(|call| self.anchored.endpoints.calls.get(&call)?.key) {
             self.calls.has_changed(key);
         }
     }
@@ -75,7 +75,7 @@ impl Engine {
         if self.bridge_invited(now, call, out) {
             return;
         }
-        let Some(beginning) = self.endpoints.beginning.take() else {
+        let Some(beginning) = self.anchored.endpoints.beginning.take() else {
             // No INVITE begins a call here without ports.
             return self.stack.with_agent(now, out, |agent, round| agent.reject(round, call, 500));
         };
@@ -88,7 +88,7 @@ impl Engine {
         self.stack.with_agent(now, out, |agent, round| agent.answer(round, call, &text));
         let bytes = from..out.bytes.len();
         let entry = EndpointCall { context, key, bye: None, question: None, is_ending: false, is_kept: false, session };
-        self.endpoints.insert(call, entry);
+        self.anchored.endpoints.insert(call, entry);
         let event = NoticeEvent::Answered { status: 200, first: true, bytes, after: None };
         self.take_notice(now, &Notice { context, event }, out);
     }
@@ -97,7 +97,7 @@ impl Engine {
     fn offered(&mut self, now: Now, call: CallKey, (offer, is_update): (Span, bool), out: &mut Outbox) {
         let (offer, nat) = (self.stack.agent.text(offer).to_vec(), self.nat_source());
         let offer = (!offer.is_empty()).then_some(&offer[..]);
-        let described = match self.endpoints.calls.get_mut(&call).filter(|entry| !entry.is_ending) {
+        let described = match self.anchored.endpoints.calls.get_mut(&call).filter(|entry| !entry.is_ending) {
             Some(entry) => match entry.session.describe(offer) {
                 Ok(Description { text, streams }) => {
                     self.effects.extend(streams.and_then(|streams| entry.session.set(streams, nat)));
@@ -125,7 +125,7 @@ impl Engine {
     fn confirmed(&mut self, now: Now, call: CallKey, body: Span, out: &mut Outbox) {
         let (answer, nat) = (self.stack.agent.text(body).to_vec(), self.nat_source());
         let is_answer = |entry: &&mut EndpointCall| entry.session.has_offered() && !entry.is_ending;
-        let Some(entry) = self.endpoints.calls.get_mut(&call).filter(is_answer) else { return };
+        let Some(entry) = self.anchored.endpoints.calls.get_mut(&call).filter(is_answer) else { return };
         match entry.session.answered(&answer) {
             Some(streams) => self.effects.extend(entry.session.set(streams, nat)),
             None => self.end_endpoint(now, call, &NO_ANSWER, out),
@@ -136,7 +136,8 @@ impl Engine {
     fn ended(&mut self, now: Now, call: CallKey, by: Ending, out: &mut Outbox) {
         let message = self.stack.agent.message();
         let (status, cause) = (status_code(message), cause_of_bye(message));
-        let Some(EndpointCall { context, bye, is_ending, mut session, .. }) = self.endpoints.remove(call) else {
+        let Some(EndpointCall { context, bye, is_ending, mut session, .. }) = self.anchored.endpoints.remove(call)
+        else {
             return;
         };
         self.close_session(session.media.close());
@@ -156,7 +157,7 @@ impl Engine {
 
     /// Ends the media of a call at its BYE, not at the response (RFC 3261 section 15.1.1).
     fn close_media(&mut self, call: CallKey) {
-        if let Some(entry) = self.endpoints.calls.get_mut(&call) {
+        if let Some(entry) = self.anchored.endpoints.calls.get_mut(&call) {
             let close = entry.session.media.close();
             self.close_session(close);
         }
@@ -166,7 +167,7 @@ impl Engine {
     fn question_answered(&mut self, request: RequestKey, status: u16) {
         let context = self.take_bridged_question(request).or_else(|| {
             let is_asked = |entry: &&mut EndpointCall| entry.question.is_some_and(|(asked, _)| asked == request);
-            let entry = self.endpoints.calls.values_mut().find(is_asked)?;
+            let entry = self.anchored.endpoints.calls.values_mut().find(is_asked)?;
             entry.question.take().map(|(_, context)| context)
         });
         if let Some(context) = context {
@@ -183,7 +184,7 @@ impl Engine {
         index.parse(agent.message(), &Limits::UNLIMITED).ok()?;
         let message = Message::new(agent.message(), &index);
         if !message.is_request() {
-            return self.far_legs.nat_source();
+            return self.anchored.far_legs.nat_source();
         }
         let sent_by = message.via().ok()?.host.ip()?.to_canonical();
         (is_first_hop(&message) && sent_by != source).then_some(source)
@@ -210,8 +211,9 @@ impl Engine {
         if self.order_bridge(now, (key, context), (party, kind), out) {
             return;
         }
-        let call = self.endpoints.keys.get(&key).copied();
-        let Some((call, entry)) = call.and_then(|call| Some((call, self.endpoints.calls.get_mut(&call)?))) else {
+        let call = self.anchored.endpoints.keys.get(&key).copied();
+        let Some((call, entry)) = call.and_then(|call| Some((call, self.anchored.endpoints.calls.get_mut(&call)?)))
+        else {
             // No dialog is left.
             return self.report_own(context, 481);
         };
@@ -238,7 +240,7 @@ impl Engine {
 
     /// Ends a call: the caller gets a BYE with the reason.
     pub(crate) fn end_endpoint(&mut self, now: Now, call: CallKey, hangup: &Hangup, out: &mut Outbox) {
-        let Some(entry) = self.endpoints.calls.get_mut(&call) else { return };
+        let Some(entry) = self.anchored.endpoints.calls.get_mut(&call) else { return };
         let context = entry.context;
         if std::mem::replace(&mut entry.is_ending, true) {
             return;

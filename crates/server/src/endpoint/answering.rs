@@ -39,12 +39,12 @@ impl Engine {
         self.take_agent_events(now, handling.out);
         let key = self.calls.key_of(context);
         session.media.call = key;
-        self.endpoints.beginning = Some(Beginning { context, key, session, description });
+        self.anchored.endpoints.beginning = Some(Beginning { context, key, session, description });
         let from = handling.out.start();
         self.give_to_agent(handling);
         self.take_agent_events(now, handling.out);
         // The user agent has refused the INVITE.
-        if let Some(Beginning { mut session, .. }) = self.endpoints.beginning.take() {
+        if let Some(Beginning { mut session, .. }) = self.anchored.endpoints.beginning.take() {
             self.close_session(session.media.close());
             let bytes = from..handling.out.bytes.len();
             let status = handling.out.bytes.get(from..).and_then(status_code).unwrap_or(500);
@@ -73,12 +73,12 @@ impl Engine {
         let is_ipv4 = self.media_family(request)?;
         self.balance_ports();
         let media = &self.policy.config.media;
-        let Some(pair) = self.media.ports.take(|place| is_of_family(media, place, is_ipv4)) else {
+        let Some(pair) = self.anchored.media.ports.take(|place| is_of_family(media, place, is_ipv4)) else {
             return Err(Reply::overloaded().because("no port for media is free"));
         };
         let address = media.addresses[usize::from(pair.address)].public;
         let leg = LegState::new(self.stack.entropy.u64() >> 1, address);
-        let key = self.media.next_key(self.shard.number, call::bucket(request.call_hash));
+        let key = self.anchored.media.next_key(self.shard.number, call::bucket(request.call_hash));
         let ports = SessionPorts { near: vec![pair], far: Vec::new() };
         let mut session = EndpointSession::new(MediaSession::new(key, ports, request.call_id.to_vec()), leg);
         let described = session.describe(offer_of(&request.message));

@@ -1,6 +1,23 @@
-//! Counts of the state of calls that end at this server.
+//! State of the calls that end at this server, and its counts.
 
 use super::Engine;
+use crate::bridge::Bridges;
+use crate::endpoint::Endpoints;
+use crate::far_leg::FarLegs;
+use crate::media_sessions::MediaSessions;
+
+/// State of the calls of one shard that end at this server: those that it answers itself, and bridged ones.
+#[derive(Debug, Default)]
+pub(crate) struct Anchored {
+    /// Calls that this server answers itself.
+    pub(crate) endpoints: Endpoints,
+    /// Calls that this server bridges.
+    pub(crate) bridges: Bridges,
+    /// Media sessions of both.
+    pub(crate) media: MediaSessions,
+    /// Far INVITEs of calls that this server makes for their callers.
+    pub(crate) far_legs: FarLegs,
+}
 
 /// Counts of the state that one shard has for calls that end at this server. All but the free ports are 0 once no such call is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,12 +41,12 @@ impl AnchoredCounts {
     pub fn of(engine: &Engine) -> Self {
         let agent = &engine.stack.agent;
         Self {
-            bridges: engine.bridges.entries(),
-            far_legs: engine.far_legs.entries(),
+            bridges: engine.anchored.bridges.entries(),
+            far_legs: engine.anchored.far_legs.entries(),
             agent_calls: agent.calls(),
             agent_requests: agent.requests(),
-            closing_sessions: engine.media.closing(),
-            free_ports: engine.media.ports.free(),
+            closing_sessions: engine.anchored.media.closing(),
+            free_ports: engine.anchored.media.ports.free(),
         }
     }
 

@@ -23,7 +23,7 @@ impl Engine {
             let is_read = index.parse(&bytes, &Limits::UNLIMITED).is_ok();
             let message = Message::new(&bytes, &index);
             if is_read && !message.is_request() {
-                let arrival = self.far_legs.source();
+                let arrival = self.anchored.far_legs.source();
                 self.response(now, &arrival, &message, out);
             } else if !(is_read && self.looped_request(now, message, out)) {
                 // The user agent gets no other response.
@@ -38,7 +38,8 @@ impl Engine {
     /// Handles a request of the user agent. Returns false if it gets no response.
     fn looped_request(&mut self, now: Now, message: Message<'_>, out: &mut Outbox) -> bool {
         let Ok(call_id) = message.call_id().map(|call_id| call_id.text) else { return false };
-        let (arrival, call_hash) = (self.far_legs.arrival(call_id), call::hash(self.shared.call_secret, call_id));
+        let (arrival, call_hash) =
+            (self.anchored.far_legs.arrival(call_id), call::hash(self.shared.call_secret, call_id));
         let Ok(request) = Request::of(message, &arrival, call_hash) else { return false };
         match request.method {
             Method::Invite => self.far_invite(now, &request, out),
@@ -55,13 +56,13 @@ impl Engine {
     /// Takes a far INVITE through the stages from routing on. Returns false if it is of no far leg, or there is no room.
     fn far_invite(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) -> bool {
         let (mut bytes, mut index) = (Vec::new(), Index::new());
-        let Some(mut progress) = self.far_legs.begin(now, request, &mut bytes) else { return false };
+        let Some(mut progress) = self.anchored.far_legs.begin(now, request, &mut bytes) else { return false };
         let parsed = index.parse(&bytes, &Limits::UNLIMITED).ok();
         let bounded =
             parsed.and_then(|()| Request::of(Message::new(&bytes, &index), request.arrival, request.call_hash).ok());
         let is_begun = bounded.is_some_and(|request| self.begin_looped(now, &request, &mut progress, out));
         if !is_begun {
-            self.far_legs.fail(request.call_id);
+            self.anchored.far_legs.fail(request.call_id);
         }
         is_begun
     }
@@ -118,7 +119,8 @@ impl Engine {
         else {
             return;
         };
-        self.far_legs.set_source(sender.source, is_translated(message, arrival.remote.ip().to_canonical()));
+        let is_hidden = is_translated(message, arrival.remote.ip().to_canonical());
+        self.anchored.far_legs.set_source(sender.source, is_hidden, sender.is_registered);
         self.calls.set_responded(Some(arrival.remote));
         let status = message.status().unwrap_or_default();
         if status >= 300 {
@@ -158,7 +160,7 @@ impl Engine {
         {
             // The Contact of the sender does not show any more that it is behind NAT.
             let is_hidden = is_translated(message, arrival.remote.ip().to_canonical());
-            self.far_legs.set_source(*arrival, is_hidden);
+            self.anchored.far_legs.set_source(*arrival, is_hidden, false);
             let message = Message::new(bytes, &index);
             return self.stack.with_agent(now, out, |agent, round| {
                 agent.take_response(round, arrival, &message, id, tu, after_final);

@@ -98,7 +98,7 @@ impl Engine {
         let waiting = self.take_waiting(now, bucket);
         let contexts = self.stack.proxy.export(now, moves);
         // The pairs are taken out before their calls.
-        let bridges = Box::new(self.bridges.export(now, bucket));
+        let bridges = Box::new(self.anchored.bridges.export(now, bucket));
         let (agent, has_calls) = self.export_agent(now, bucket);
         let transactions = self.stack.core.transactions.export(now, moves);
         self.pings.leave(bucket, &transactions);
@@ -108,13 +108,13 @@ impl Engine {
         let held = CallTable::export_held(&mut calls);
         let is_any = !contexts.is_empty() || !transactions.is_empty() || !calls.is_empty();
         let record = is_any.then_some(EngineRecord::Calls { contexts, transactions, calls, held });
-        let endpoints = self.endpoints.export(bucket);
-        let closing = self.media.export(bucket);
+        let endpoints = self.anchored.endpoints.export(bucket);
+        let closing = self.anchored.media.export(bucket);
         let is_agent =
             has_calls || !of_agent.is_empty() || !endpoints.is_empty() || !bridges.is_empty() || !closing.is_empty();
         let (agent, transactions) = (Box::new(agent), of_agent);
         let agent = is_agent.then_some(EngineRecord::Agent { agent, transactions, endpoints, bridges, closing });
-        let far_legs = self.far_legs.export(bucket);
+        let far_legs = self.anchored.far_legs.export(bucket);
         let far_legs = (!far_legs.is_empty()).then_some(EngineRecord::FarLegs(far_legs));
         self.show_gauges();
         record.into_iter().chain(agent).chain(far_legs).chain(waiting).collect()
@@ -141,13 +141,13 @@ impl Engine {
                 progress.began = Now { mono: ago(now.mono), wall: ago(now.wall) };
                 self.go_on_here(now, &arrival, &bytes, *progress, out);
             }
-            EngineRecord::FarLegs(legs) => self.far_legs.import(legs),
+            EngineRecord::FarLegs(legs) => self.anchored.far_legs.import(legs),
             EngineRecord::Held(held) => self.enter_held(now, held, out),
             EngineRecord::Agent { agent, transactions, endpoints, bridges, closing } => {
                 let moved = self.stack.import_agent(now, *agent, transactions);
-                self.endpoints.import(endpoints, &moved);
-                self.bridges.import(now, *bridges, &moved);
-                self.media.import(closing);
+                self.anchored.endpoints.import(endpoints, &moved);
+                self.anchored.bridges.import(now, *bridges, &moved);
+                self.anchored.media.import(closing);
             }
         }
         if out.has_looped() {

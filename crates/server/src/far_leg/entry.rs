@@ -28,7 +28,7 @@ impl Engine {
         // The near INVITE was parsed before.
         let Some((context, first)) = entered else { return (Context::Full, 0) };
         if let Context::Notices(context) = context {
-            self.far_legs.has_entered(call_id, context);
+            self.anchored.far_legs.has_entered(call_id, context);
         }
         (context, first)
     }
@@ -52,7 +52,7 @@ impl Engine {
         work: impl FnOnce(&mut Self, &mut Handling<'_, '_>) -> T,
     ) -> Option<T> {
         let (far, mut index) = (handling.request, Index::new());
-        let bytes = self.far_legs.legs.get(far.call_id).map(|leg| leg.near.clone())?;
+        let bytes = self.anchored.far_legs.legs.get(far.call_id).map(|leg| leg.near.clone())?;
         index.parse(&bytes, &Limits::UNLIMITED).ok()?;
         let near = Message::new(&bytes, &index);
         let call_hash = call::hash(self.shared.call_secret, near.call_id()?.text);

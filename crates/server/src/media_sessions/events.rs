@@ -15,18 +15,18 @@ impl Engine {
         match event {
             SessionEvent::Heard { key, .. } => self.close_if_unknown(key),
             SessionEvent::Silent { key, end: SessionEnd::Silence(side) } => {
-                if let Some(call) = self.endpoints.call_of_session(key) {
+                if let Some(call) = self.anchored.endpoints.call_of_session(key) {
                     self.end_endpoint(now, call, &SILENT, out);
-                } else if let Some(pair) = self.bridges.pair_of_session(key) {
+                } else if let Some(pair) = self.anchored.bridges.pair_of_session(key) {
                     self.end_silent(now, pair, side, out);
                 } else {
                     self.close_if_unknown(key);
                 }
             }
-            SessionEvent::Reported { key, streams } => self.media.report(now, key, party_media(&streams)),
+            SessionEvent::Reported { key, streams } => self.anchored.media.report(now, key, party_media(&streams)),
             SessionEvent::Closed { key, streams } => {
-                if let Some(ClosingSession { ports, call, call_id, .. }) = self.media.closing.remove(&key.0) {
-                    self.media.put_back(ports);
+                if let Some(ClosingSession { ports, call, call_id, .. }) = self.anchored.media.closing.remove(&key.0) {
+                    self.anchored.media.put_back(ports);
                     self.balance_ports();
                     for (near, far) in &streams {
                         self.log_stream(now, &call_id, "caller", near);
@@ -41,13 +41,13 @@ impl Engine {
             }
             SessionEvent::Claimed { key, ports, is_bound } => {
                 if !is_bound {
-                    self.media.ports.forget(&ports);
+                    self.anchored.media.ports.forget(&ports);
                 }
                 self.ports_claimed(now, key, is_bound, out);
             }
             SessionEvent::Lent { ports, .. } => {
                 let is_any = !ports.is_empty();
-                self.media.ports.lent(ports);
+                self.anchored.media.ports.lent(ports);
                 if is_any {
                     self.balance_ports();
                 }
@@ -58,8 +58,9 @@ impl Engine {
     /// Closes a session without a call. If its call has moved, the orders of two shards may come to the media thread in
     /// another order, so that a session opens after its end.
     fn close_if_unknown(&mut self, key: SessionKey) {
-        let is_of_call = self.endpoints.call_of_session(key).is_some() || self.bridges.pair_of_session(key).is_some();
-        if is_of_call || self.media.closing.contains_key(&key.0) {
+        let is_of_call = self.anchored.endpoints.call_of_session(key).is_some()
+            || self.anchored.bridges.pair_of_session(key).is_some();
+        if is_of_call || self.anchored.media.closing.contains_key(&key.0) {
             return;
         }
         let close = |thread| Effect::Media { thread: Some(thread), order: SessionOrder::Close { key } };

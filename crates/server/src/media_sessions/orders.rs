@@ -33,9 +33,9 @@ impl Engine {
                 if let Some(call) = closing.call {
                     self.calls.await_media(call);
                 }
-                self.media.closing.insert(closing.key, closing);
+                self.anchored.media.closing.insert(closing.key, closing);
             }
-            SessionClose::Unopened(ports) => self.media.put_back(ports),
+            SessionClose::Unopened(ports) => self.anchored.media.put_back(ports),
             SessionClose::Before => (),
         }
     }
@@ -56,8 +56,8 @@ impl Engine {
             (false, _) => &families[1..],
         };
         let block = Block::of(media.calls(), self.shard.process_status.shards);
-        self.media.ports.prefer(self.shard.media_threads.preferred);
-        if let Some(order) = self.media.ports.balance(self.shard.number, block, families) {
+        self.anchored.media.ports.prefer(self.shard.media_threads.preferred);
+        if let Some(order) = self.anchored.media.ports.balance(self.shard.number, block, families) {
             self.effects.push(Effect::Media { thread: None, order });
         }
     }

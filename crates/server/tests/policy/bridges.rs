@@ -1,6 +1,8 @@
 //! Calls that the server bridges.
 
 mod ends;
+mod fax;
+mod referrals;
 mod refusals;
 mod restarts;
 

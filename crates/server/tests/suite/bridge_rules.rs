@@ -28,7 +28,7 @@ fn to_gateway() -> String {
     format!(
         "[[rule]]\nname = \"codecs\"\ncodecs = [\"PCMA\", \"telephone-event\"]\nmedia_types = [\"video\"]\n\
          [[rule]]\nname = \"out\"\nwhen = \"number starts_with '00'\"\nb2bua = true\ncodecs = [\"PCMU\"]\n\
-         callee_codecs = [\"PCMU\", \"PCMA\"]\ntrack = true\nto = [\"sip:{GATEWAY}\"]\n"
+         callee_codecs = [\"PCMU\", \"PCMA\"]\ntrack = true\nrefer_from = \"nobody\"\nto = [\"sip:{GATEWAY}\"]\n"
     )
 }
 
@@ -42,12 +42,12 @@ fn explain_shows_a_bridged_call_with_the_codecs_of_each_side() {
         caller_codecs: names(&["PCMA", "telephone-event"]),
         callee_codecs: names(&["PCMU", "PCMA"]),
         media_types: names(&["video"]),
+        refer_from: "nobody",
     };
     assert_eq!((shown.bridge, shown.record_route, shown.track), (Some(expected), false, true));
     assert_eq!(shown.to[0].at, [format!("udp:{GATEWAY}")]);
     let said = explained(&site, ALICE, &text).to_string();
-    let path =
-        "\npath    two calls, with media of this server: caller PCMA, telephone-event; callee PCMU, PCMA; video\n";
+    let path = "\npath    two calls, with media of this server: caller PCMA, telephone-event; callee PCMU, PCMA; video; REFER of nobody\n";
     assert!(said.contains(path) && said.contains("\ntrack   the call is tracked\n"), "{said}");
 }
 
@@ -114,7 +114,8 @@ fn an_earlier_rule_can_keep_calls_from_being_bridged() {
     let site = bridging(&rules);
     assert!(plan(&site, &invite(1, "sip:bob@example.org")).bridge.is_none());
     let shown = plan(&site, &invite(2, "sip:carol@example.org"));
-    let any = BridgeView { caller_codecs: Vec::new(), callee_codecs: Vec::new(), media_types: Vec::new() };
+    let (caller_codecs, callee_codecs, media_types) = (Vec::new(), Vec::new(), Vec::new());
+    let any = BridgeView { caller_codecs, callee_codecs, media_types, refer_from: "users" };
     assert_eq!(shown.bridge, Some(any));
     assert!(
         explained(&site, ALICE, &invite(3, "sip:carol@example.org"))

@@ -28,7 +28,7 @@
 //! | 2xx with an offer | no offer | 200 with the offer; the answer of its ACK goes into the ACK of the far side |
 //! | 3xx | any | [`BridgeEvent::Redirected`]; 480 if the owner does nothing in time |
 //! | 401, 407 | any | answered by the account of the far call; without one, or if it is refused, 403 |
-//! | 503 | any | 500: another server is overloaded, not this one (RFC 3261 section 16.7) |
+//! | 503 | any | 500: another server is overloaded, not this one (RFC 3261 section 16.7); with [`BridgeSettings::has_own_proxy`] 503 |
 //! | other 4xx to 6xx | any | the same status |
 //! | no final response in [`BridgeSettings::ringing`] after a provisional one, or in [`BridgeSettings::setup`] in all | any | CANCEL and 408 |
 //! | any | CANCEL | CANCEL; a 2xx that crosses it gets ACK and BYE |
@@ -188,6 +188,14 @@ impl Bridge {
     /// Tells whether one side of a pair has hung up, and the other one stays up until the outcome of a transfer.
     pub fn is_alone(&self, pair: PairKey) -> bool {
         self.pairs.get(pair.0).is_some_and(|pair| matches!(pair.stage, Stage::Alone { .. }))
+    }
+
+    /// Returns the cause of the end of a pair whose calls are being ended; `None` before.
+    pub fn ending(&self, pair: PairKey) -> Option<BridgeEnd> {
+        self.pairs.get(pair.0).and_then(|pair| match pair.stage {
+            Stage::Ending(by) => Some(by),
+            _ => None,
+        })
     }
 
     /// Joins an incoming call, after its [`Event::Invited`], with a new far call. If its offer cannot be passed on, or an address

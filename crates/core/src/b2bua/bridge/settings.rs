@@ -20,6 +20,9 @@ pub struct BridgeSettings {
     /// Milliseconds until an INVITE without a final response is cancelled, whatever provisional responses come: early media hold ports.
     /// Default 600,000.
     pub setup: u64,
+    /// Set if far INVITEs leave through a proxy of the owner, which makes the 503 of another server 500 (RFC 3261 section 16.7 step 6): a 503 to a
+    /// far INVITE is then of the owner, and passes. Default false: it becomes 500.
+    pub has_own_proxy: bool,
 }
 
 impl Default for BridgeSettings {
@@ -29,6 +32,7 @@ impl Default for BridgeSettings {
             answer: 32_000,
             ringing: 181_000,
             setup: 600_000,
+            has_own_proxy: false,
         }
     }
 }

@@ -10,12 +10,12 @@ use crate::user_agent::{Content, Invite};
 /// Header line of a request that may be sent again soon.
 pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
 
-/// Returns the status that refuses the near INVITE after this status has refused the far one.
+/// Returns the status that refuses the near INVITE after this status has refused the far one. Without a proxy of the owner
+/// ([`BridgeSettings::has_own_proxy`](super::BridgeSettings::has_own_proxy)) a 503 becomes 500 in addition.
 pub const fn near_status(status: u16) -> u16 {
     match status {
         300..=399 => 480,
         401 | 407 => 403,
-        503 => 500,
         _ => status,
     }
 }
@@ -257,7 +257,18 @@ impl Pair {
     /// Handles the final refusal of the far INVITE.
     pub(super) fn failed(&mut self, cx: &mut Context<'_, '_>, status: u16, facts: &Facts) {
         self.forget_call(cx, Side::Far);
-        self.release(cx, BridgeEnd::Side(Side::Far), near_status(status), &facts.passed);
+        let mut headers = facts.passed.clone();
+        let status = match near_status(status) {
+            503 if !cx.settings.has_own_proxy => 500,
+            503 => {
+                if !headers.split(|&b| b == b'\n').any(|line| line.starts_with(b"Retry-After:")) {
+                    headers.extend_from_slice(LATER);
+                }
+                503
+            }
+            status => status,
+        };
+        self.release(cx, BridgeEnd::Side(Side::Far), status, &headers);
     }
 
     /// Handles a redirection of the far INVITE: the owner decides.

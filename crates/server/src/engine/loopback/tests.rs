@@ -63,7 +63,7 @@ fn call(engine: &mut Engine, uri: &str) -> (CallKey, Vec<Sent>) {
     let request = Request::of(Message::new(near.as_bytes(), &index), &arrival, call_hash).expect("a request");
     let (mut progress, mut out) = (Progress { decision, ..Progress::new(NOW) }, Outbox::new());
     let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
-    engine.far_legs.insert(FAR, FarLeg::of(&handling, 1));
+    engine.anchored.far_legs.insert(FAR, FarLeg::of(&handling, 1));
     let mut made = None;
     let sent = with_agent(engine, |agent, round| made = agent.invite(round, &invite(FAR, uri)).ok());
     (made.expect("a call"), sent)
@@ -118,7 +118,7 @@ fn a_far_invite_takes_the_way_of_a_request_and_its_responses_come_back() {
     assert_eq!(states(&engine), [CallState::Calling]);
     let view = engine.list_calls(NOW, 0, 10, None).calls.remove(0);
     assert_eq!((&view.call_id[..], &view.far_call_id[..]), (&b"1"[..], FAR));
-    assert!(engine.far_legs.context(FAR).is_some());
+    assert!(engine.anchored.far_legs.context(FAR).is_some());
 
     // The first gateway refuses, the second one rings and answers.
     let mut sent = respond(&mut engine, &at_first, "503 Unavailable", "");
@@ -260,7 +260,7 @@ fn a_far_invite_moves_with_its_bucket() {
         to.import(NOW, record, &mut out);
         assert_eq!(self::sent(&out), []);
     }
-    assert_eq!((from.far_legs.context(FAR), to.far_legs.context(FAR).is_some()), (None, true));
+    assert_eq!((from.anchored.far_legs.context(FAR), to.anchored.far_legs.context(FAR).is_some()), (None, true));
     let (next, ack) = one(respond(&mut to, &invite, "200 OK", "Contact: <sip:gw@198.51.100.9>\r\n"));
     assert!(next == FIRST && ack.starts_with("ACK "), "{ack}");
     assert_eq!((states(&from), states(&to)), (Vec::new(), vec![CallState::Answered]));

@@ -42,7 +42,49 @@ fn a_call_that_ends_for_its_descriptions_has_a_log_line() {
     assert_eq!(alice.answer().status(), 502);
     bob.respond(&gets(bob, "BYE"), 200, "");
     site.log_with("a description of one party does not suit the other one");
-    assert_eq!((site.calls().len(), site.counts().calls_bridged), (0, 0));
+    let record = record(&site);
+    assert_eq!((&*record.outcome, &*record.ended_by, record.status), ("failed", "server", 502));
+    assert_eq!(record.answer, None, "the caller got no 200");
+}
+
+/// RFC 3261 section 9.1: the caller has 487, and the callee an ACK and a BYE.
+#[test]
+fn a_200_that_crosses_the_cancel_is_no_answer_in_the_record() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let (alice, bob, call, far) = invited(&site, &bob);
+    respond(bob, &far, 180, "");
+    assert_eq!(alice.answer().status(), 180);
+    alice.send(&alice.text(&call).replace("INVITE", "CANCEL"));
+    assert_eq!([(); 2].map(|()| alice.answer().status()), [200, 487]);
+    let cancel = gets(bob, "CANCEL");
+    respond(bob, &far, 200, &sdp(5_000, 1, ""));
+    gets(bob, "ACK");
+    let bye = gets(bob, "BYE");
+    bob.respond(&cancel, 200, "");
+    bob.respond(&bye, 200, "");
+    let record = record(&site);
+    assert_eq!((&*record.outcome, &*record.ended_by, record.status), ("cancelled", "caller", 487));
+    assert_eq!((record.answer, site.media_orders()), (None, Vec::new()));
+}
+
+/// RFC 3261 section 16.7 step 6: the 503 of a next hop says nothing about this server.
+#[test]
+fn a_503_is_that_of_this_server_alone() {
+    let site = bridge("dialogs.calls = 1\n", "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    let refusal = refused(&site.foreign_phone(), &sdp(4_000, 1, ""));
+    assert_eq!((refusal.status(), refusal.all("Retry-After")), (503, vec!["5"]), "{}", refusal.0);
+    call.end();
+
+    let site = bridge("", "when = \"request.user == '4711'\"\nto = [\"sip:127.0.0.1:7101\"]\n");
+    let (alice, gateway) = (site.phone("alice"), phone_at(&site, "127.0.0.1:7101"));
+    say(&alice, &invite_of(&alice, "4711"), &sdp(4_000, 1, ""));
+    gateway.respond(&gets(&gateway, "INVITE"), 503, "");
+    gets(&gateway, "ACK");
+    assert_eq!(alice.answer().status(), 500);
+    assert_eq!(record(&site).status, 500);
 }
 
 /// A next hop that writes the INVITE anew, without the Via header fields of this server.
