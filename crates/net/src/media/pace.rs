@@ -19,7 +19,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Notes a look at `now`, in microseconds, that found these packets. Returns the time before which the thread does not look again; `None`: it waits
+    /// Notes a look at `now`, in microseconds, that found or sent these packets. Returns the time before which the thread does not look again; `None`: it waits
     /// for the next packet.
     pub(super) fn next_look(&mut self, now: u64, packets: usize) -> Option<u64> {
         self.packets += packets as u64;
