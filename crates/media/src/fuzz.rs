@@ -207,9 +207,7 @@ fn fuzz_session(data: &[u8]) {
                 session.poll(moment, &mut random, &mut out);
                 assert!(session.deadline().is_none_or(|due| due > now));
                 // A sound and its reports obey the law about hosts that have sent nothing.
-                let may_go = |to: SocketAddr| {
-                    matches!(to.ip(), IpAddr::V4(ip) if order.near.may_send_first || heard[usize::from(ip.octets()[3] & 15)])
-                };
+                let may_go = |to: SocketAddr| matches!(to.ip(), IpAddr::V4(ip) if order.near.may_send_first || heard[usize::from(ip.octets()[3] & 15)]);
                 let is_sound = matches!(order.kind, StreamKind::Playback(_));
                 assert!(!is_sound || out.packets.iter().all(|packet| may_go(packet.to)));
             }

@@ -180,7 +180,7 @@ impl Engine {
             let key = self.endpoints.lose_ports(session).or_else(|| self.bridges.lose_ports(session));
             return key.into_iter().for_each(|key| self.end_carried(now, key, out));
         }
-        let key = match self.endpoints.reopen(session) {
+        let key = match self.endpoints.reopen(&self.policy, session) {
             Some((order, key)) => {
                 self.effects.extend(order);
                 key
