@@ -98,6 +98,7 @@ mod table_text;
 mod tables;
 mod timers;
 mod tls;
+mod user_edit;
 
 use std::path::{Path, PathBuf};
 
@@ -140,7 +141,7 @@ pub use self::report::{Fault, Report, Severity};
 pub use self::rule_answer::{Announcement, CallEndpoint, RuleAnswer};
 pub use self::rule_path::{Codec, MediaType, PathAction};
 pub use self::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText, is_user_text};
-pub use self::rules::{Action, Decisions, RuleTable, SourceTable, UserEdit};
+pub use self::rules::{Action, Decisions, RuleTable, SourceTable};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
 pub use self::set::{SetFault, SetKind, SetTable};
@@ -150,6 +151,7 @@ pub use self::store::Store;
 pub use self::syntax::faults as syntax_faults;
 pub use self::timers::Timers;
 pub use self::tls::Tls;
+pub use self::user_edit::UserEdit;
 
 use self::config::Tables;
 use self::reader::Reader;

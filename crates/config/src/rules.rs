@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use strowger_media::sound::Sound;
 use strowger_message::Name as HeaderName;
-use strowger_rules::{Condition, LookupKind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
+use strowger_rules::{Condition, LookupKind, Rule as CompiledRule, Rules, Set, SetNames, Sets};
 
 use super::auth::Auth;
 use super::call_limit::{self, CallLimitTable};
@@ -30,6 +30,7 @@ use super::rule_answer::{Announcement, CallEndpoint, RuleAnswer};
 use super::rule_path::{Codec, MediaType, PathAction};
 use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
 use super::set::{SetTable, load};
+use super::user_edit::UserEdit;
 
 section! {
     /// A group of peers by their addresses, such as the gateways of a carrier. In conditions `source.group` is the name of the group. Repeat the
@@ -215,31 +216,6 @@ pub struct Action {
     pub answer_timeout: Option<Duration>,
     /// True: no later rule is evaluated.
     pub ends: bool,
-}
-
-/// Edit of the user part of a Request-URI. The fields apply in their order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UserEdit {
-    /// Set whose value replaces the user part.
-    pub translate: Option<SetId>,
-    /// Number of leading characters to remove.
-    pub strip: u8,
-    /// Text to put before the user part.
-    pub prepend: Box<str>,
-}
-
-impl UserEdit {
-    /// Returns the edit that the keys describe, or `None` if they change nothing.
-    pub(super) fn of(
-        translate: Option<&Reference<SetTable>>,
-        strip: u8,
-        prepend: &UserText,
-        names: &SetNames,
-    ) -> Option<Self> {
-        let translate = translate.and_then(|set| names.id(set.name()));
-        let edits = translate.is_some() || strip > 0 || !prepend.as_str().is_empty();
-        edits.then(|| Self { translate, strip, prepend: prepend.as_str().into() })
-    }
 }
 
 impl Action {

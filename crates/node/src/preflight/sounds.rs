@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::findings::{Findings, with_reason};
-use strowger_config::{Config, Decisions, Fault};
+use strowger_config::{Config, Fault};
 use strowger_media::sound::{RATE, Sound};
 use strowger_media::wave::Wave;
 
@@ -39,7 +39,7 @@ pub(super) fn read(config: &mut Config, findings: &mut Findings<'_>) {
         }
     }
     if !sounds.is_empty() {
-        config.decisions = Arc::new(Decisions::with_sounds(&config.decisions, sounds));
+        config.decisions = Arc::new(config.decisions.with_sounds(sounds));
     }
 }
 

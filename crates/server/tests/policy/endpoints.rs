@@ -1,6 +1,7 @@
 //! Calls that the server answers itself.
 
 mod restarts;
+mod sounds;
 
 use crate::site::*;
 use std::time::Duration;
