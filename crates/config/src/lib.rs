@@ -24,6 +24,7 @@
 //! | shown and masked parts of a wrong file | `report.rs`; `mask.rs` |
 //! | reload: changed, fixed and contradicting keys | `reload.rs`, `for_running` |
 //! | rules: actions, compilation; bridged calls | `rules.rs`, `Action`, `compile`; `rule_path.rs`, `PathAction` |
+//! | answers: a status, an endpoint and its sound; edit of the user part | `rule_answer.rs`, `RuleAnswer`; `user_edit.rs`, `UserEdit` |
 //! | failures, limits of calls, filters, identities | `failure.rs`; `call_limit.rs`; `filter.rs`; `identity.rs` |
 //! | gateway groups; data sets | `gateway_group.rs`; `set.rs` |
 //! | domains: names, aliases, realms | `domains.rs`, `LocalDomain`; `domain_names.rs` |
