@@ -126,12 +126,20 @@ impl Caller {
     /// # Panics
     /// The datagram is no RTP packet of the server.
     pub fn hears(&self, limit: Duration) -> Option<u8> {
+        self.payload(limit)?.first().copied()
+    }
+
+    /// Returns the payload of the next packet, or `None` if none comes within this time.
+    ///
+    /// # Panics
+    /// See [`Caller::hears`].
+    pub fn payload(&self, limit: Duration) -> Option<Vec<u8>> {
         self.media.set_read_timeout(Some(limit)).expect("it can be set");
         let mut buffer = [0; 2_048];
         let (length, from) = self.media.recv_from(&mut buffer).ok()?;
         assert_eq!(from, self.server_media, "a packet of a stranger");
         let packet = Packet::read(&buffer[..length]).expect("it is an RTP packet");
-        Some(packet.payload[0])
+        Some(packet.payload.to_vec())
     }
 
     /// Plays this octet until it comes back. Returns false if it does not within a second.

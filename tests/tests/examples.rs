@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use strowger_lab::backend::{MariaDb, subscribers};
+use strowger_media::wave::{Coding, WaveFormat};
 use strowger_tests::account::challenged;
 use strowger_tests::binary::strowger;
 use strowger_tests::call::exchange;
@@ -97,6 +98,10 @@ fn every_example_of_a_document_is_right() {
     let certificate = Certificate::in_folder(folder.path(), &["sip.example.org"]);
     std::fs::write(folder.path().join("carriers.csv"), "prefix,carrier\n49,west\n4930,berlin\n")
         .expect("it can be written");
+    let mut sound = Vec::new();
+    WaveFormat { coding: Coding::Pcm16, channels: 1, rate: 8_000 }.write_header(320, &mut sound);
+    sound.extend([0; 320]);
+    std::fs::write(folder.path().join("closed.wav"), sound).expect("it can be written");
     let (mut seen, mut wrong) = (0, Vec::new());
     for file in documents {
         let text = std::fs::read_to_string(&file).expect("a document can be read");

@@ -5,6 +5,7 @@ mod accounting;
 mod accounting_faults;
 mod addresses;
 mod algorithms;
+mod announcement;
 mod attacks_exhaustion;
 mod attacks_guessing;
 mod attacks_identities;

@@ -9,6 +9,7 @@ use super::identity::{self, Identities};
 use super::name::Reference;
 use super::reader::Reader;
 use super::report::Fault;
+use super::rule_answer::CallEndpoint;
 use super::rules::{RuleTable, rule_shown};
 use super::set::{SetKind, SetTable};
 
@@ -33,6 +34,16 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
     }
     if !refuses && !table.reason.is_empty() {
         note("reason", "has a reason and no answer", "add a status as `answer`, or remove `reason`");
+    }
+    let is_announcement = table.endpoint() == Some(CallEndpoint::Announcement);
+    if is_announcement && table.play.is_none() {
+        note("answer", "announces, and names no file", "add `play` with a WAV file, such as play = \"closed.wav\"");
+    }
+    if !is_announcement && table.play.is_some() {
+        note("play", "has a file and no announcement", "add answer = \"announcement\", or remove `play`");
+    }
+    if !is_announcement && table.repeat {
+        note("repeat", "repeats no announcement", "add answer = \"announcement\" and `play`, or remove `repeat`");
     }
     if table.drop && (answers || goes) {
         note("drop", "drops the request, and says what becomes of it", "keep `drop`, `answer` or `to`");

@@ -166,6 +166,32 @@ mod tests {
     }
 
     #[test]
+    fn an_announcement_has_a_file_and_no_other_answer_has_one() {
+        let read = |answer: &str| {
+            let text = format!("media.addresses = [\"192.0.2.1\"]\n[[rule]]\nname = \"closed\"\n{answer}\nwhen = \"request.user == 'office'\"\n");
+            Config::read(Source { text: &text, ..Source::default() })
+        };
+        for (answer, line, message) in [
+            ("answer = \"announcement\"", 4, "announces, and names no file"),
+            ("answer = \"announcement\"\nrepeat = true", 4, "announces, and names no file"),
+            ("answer = \"tone\"\nplay = \"a.wav\"", 5, "has a file and no announcement"),
+            ("answer = 486\nrepeat = true", 5, "repeats no announcement"),
+        ] {
+            let report = read(answer).expect_err(answer);
+            let [fault] = report.faults() else { panic!("{report}") };
+            assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{report}");
+            assert!(fault.message.contains(message), "{report}");
+        }
+        let (config, report) = read("answer = \"announcement\"\nplay = \"/closed.wav\"\nrepeat = true").expect("right");
+        assert_eq!(report.faults(), []);
+        let action = &config.decisions.rules.iter().next().expect("a rule").action;
+        let announcement = action.announcement.as_ref().map(|sound| (&*sound.file, sound.repeats));
+        assert_eq!((action.endpoint, announcement), (Some(CallEndpoint::Announcement), Some(("/closed.wav", true))));
+        // The process reads the file.
+        assert!(config.decisions.sound("/closed.wav").is_none());
+    }
+
+    #[test]
     fn media_have_ports_of_their_own() {
         for (address, is_wrong) in [("192.0.2.1", true), ("192.0.2.2", false)] {
             let text = format!("listen = [\"udp:192.0.2.1:20000\"]\ndomains = []\nmedia.addresses = [\"{address}\"]\n");

@@ -24,6 +24,7 @@
 //! | shown and masked parts of a wrong file | `report.rs`; `mask.rs` |
 //! | reload: changed, fixed and contradicting keys | `reload.rs`, `for_running` |
 //! | rules: actions, compilation; bridged calls | `rules.rs`, `Action`, `compile`; `rule_path.rs`, `PathAction` |
+//! | answers: a status, an endpoint and its sound; edit of the user part | `rule_answer.rs`, `RuleAnswer`; `user_edit.rs`, `UserEdit` |
 //! | failures, limits of calls, filters, identities | `failure.rs`; `call_limit.rs`; `filter.rs`; `identity.rs` |
 //! | gateway groups; data sets | `gateway_group.rs`; `set.rs` |
 //! | domains: names, aliases, realms | `domains.rs`, `LocalDomain`; `domain_names.rs` |
@@ -98,6 +99,7 @@ mod table_text;
 mod tables;
 mod timers;
 mod tls;
+mod user_edit;
 
 use std::path::{Path, PathBuf};
 
@@ -137,10 +139,10 @@ pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::report::{Fault, Report, Severity};
-pub use self::rule_answer::{CallEndpoint, RuleAnswer};
+pub use self::rule_answer::{Announcement, CallEndpoint, RuleAnswer};
 pub use self::rule_path::{Codec, MediaType, PathAction, ReferFrom};
 pub use self::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText, is_user_text};
-pub use self::rules::{Action, Decisions, RuleTable, SourceTable, UserEdit};
+pub use self::rules::{Action, Decisions, RuleTable, SourceTable};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
 pub use self::set::{SetFault, SetKind, SetTable};
@@ -150,6 +152,7 @@ pub use self::store::Store;
 pub use self::syntax::faults as syntax_faults;
 pub use self::timers::Timers;
 pub use self::tls::Tls;
+pub use self::user_edit::UserEdit;
 
 use self::config::Tables;
 use self::reader::Reader;

@@ -1,5 +1,7 @@
 //! Answer of a rule: a status, or an endpoint of this server.
 
+use std::path::Path;
+
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -11,6 +13,26 @@ words! {
     pub enum CallEndpoint {
         /// Media of the caller go back to the caller.
         Echo = "echo",
+        /// The caller hears a test tone.
+        Tone = "tone",
+        /// The caller hears a file.
+        Announcement = "announcement",
+    }
+}
+
+/// Sound of an announcement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// Path of the WAV file, by which [`Decisions::sound`](super::Decisions::sound) finds the sound.
+    pub file: Box<str>,
+    /// True: the file is played until the caller hangs up. Else the call ends with the file.
+    pub repeats: bool,
+}
+
+impl Announcement {
+    /// Creates an announcement of this file.
+    pub(super) fn new(file: &Path, repeats: bool) -> Self {
+        Self { file: file.to_string_lossy().into(), repeats }
     }
 }
 

@@ -3,12 +3,15 @@
 //! [`strowger_rules`] defines the language of conditions. This file defines the tables, their checks and the actions of rules. The data sets that
 //! conditions query are in `set.rs`.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use strowger_media::sound::Sound;
 use strowger_message::Name as HeaderName;
-use strowger_rules::{Condition, LookupKind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
+use strowger_rules::{Condition, LookupKind, Rule as CompiledRule, Rules, Set, SetNames, Sets};
 
 use super::auth::Auth;
 use super::call_limit::{self, CallLimitTable};
@@ -23,10 +26,11 @@ use super::name::{Name, Reference};
 use super::proxy::RelayFor;
 use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
-use super::rule_answer::{CallEndpoint, RuleAnswer};
+use super::rule_answer::{Announcement, CallEndpoint, RuleAnswer};
 use super::rule_path::{Codec, MediaType, PathAction, ReferFrom};
 use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
 use super::set::{SetTable, load};
+use super::user_edit::UserEdit;
 
 section! {
     /// A group of peers by their addresses, such as the gateways of a carrier. In conditions `source.group` is the name of the group. Repeat the
@@ -53,8 +57,14 @@ section! {
         /// Condition, such as "method == 'INVITE' and request.local and not exists request.user"; docs/rules.md has the fields and the language.
         pub when: String = "true".into(), ANY;
         /// Answer to the request: a status, or an endpoint of this server, which answers calls and handles their media by `[media]`. "echo" sends the
-        /// caller's media back. Other requests for an endpoint are answered as a phone does. "none": this rule does not answer the request.
+        /// caller's media back; "tone" sends a test tone, 1004 Hz with -10 dBm0, until the caller hangs up; "announcement" sends the sound of `play`.
+        /// Other requests for an endpoint are answered as a phone does. "none": this rule does not answer the request.
         pub answer: Option<RuleAnswer> = None, Rule::number(300, 699).or("none");
+        /// WAV file of an announcement: 8000 Hz, one channel, samples of 16 bits or G.711, at most 30 minutes. The server reads it at the start and at
+        /// each reload. The call ends with the file.
+        pub play: Option<PathBuf> = None, ANY.or("");
+        /// Play the file of `play` again and again until the caller hangs up.
+        pub repeat: bool = false, ANY;
         /// Reason phrase of the answer; "": the usual phrase of its status.
         pub reason: String = String::new(), ANY;
         /// Drop the request without an answer, for senders that only scan for servers.
@@ -153,6 +163,12 @@ impl RuleTable {
         }
     }
 
+    /// Returns the sound of its announcement.
+    pub fn announcement(&self) -> Option<Announcement> {
+        let file = self.play.as_ref().filter(|_| self.endpoint() == Some(CallEndpoint::Announcement))?;
+        Some(Announcement::new(file, self.repeat))
+    }
+
     /// Tells whether its calls are accounted; `None`: `accounting.all` decides.
     pub fn accounts(&self) -> Option<bool> {
         self.account.or_else(|| self.account_as.is_some().then_some(true))
@@ -166,6 +182,8 @@ pub struct Action {
     pub answer: Option<(u16, Box<str>)>,
     /// Endpoint of this server that answers the request; `None`: no endpoint does.
     pub endpoint: Option<CallEndpoint>,
+    /// Sound of an announcement.
+    pub announcement: Option<Announcement>,
     /// True: the request gets no answer.
     pub drop: bool,
     /// Targets of the request, in order; empty: the rule names none.
@@ -204,31 +222,6 @@ pub struct Action {
     pub ends: bool,
 }
 
-/// Edit of the user part of a Request-URI. The fields apply in their order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UserEdit {
-    /// Set whose value replaces the user part.
-    pub translate: Option<SetId>,
-    /// Number of leading characters to remove.
-    pub strip: u8,
-    /// Text to put before the user part.
-    pub prepend: Box<str>,
-}
-
-impl UserEdit {
-    /// Returns the edit that the keys describe, or `None` if they change nothing.
-    pub(super) fn of(
-        translate: Option<&Reference<SetTable>>,
-        strip: u8,
-        prepend: &UserText,
-        names: &SetNames,
-    ) -> Option<Self> {
-        let translate = translate.and_then(|set| names.id(set.name()));
-        let edits = translate.is_some() || strip > 0 || !prepend.as_str().is_empty();
-        edits.then(|| Self { translate, strip, prepend: prepend.as_str().into() })
-    }
-}
-
 impl Action {
     /// Returns the limits that a call may count under before it fails: the limits of the rule, and the limits of the gateway groups of its targets.
     pub fn limits(&self) -> impl Iterator<Item = &Arc<CallLimitTable>> {
@@ -247,6 +240,7 @@ impl Action {
             ends: table.stop || table.drop || table.redirect || table.answer.is_some() || !table.to.is_empty(),
             answer,
             endpoint: table.endpoint(),
+            announcement: table.announcement(),
             drop: table.drop,
             redirect: table.redirect,
             on_failure: failure::named(&table.on_failure, failures),
@@ -286,6 +280,8 @@ pub struct Decisions {
     pub sets: Sets,
     /// Names of the sets.
     pub names: SetNames,
+    /// Sounds of announcements by the paths of their files.
+    sounds: Arc<BTreeMap<Box<str>, Arc<Sound>>>,
     /// Networks of all sources, each with the name of its source.
     sources: Option<Arc<Set>>,
     trusted: Vec<String>,
@@ -303,6 +299,7 @@ impl Default for Decisions {
             rules: Arc::new(Rules::new([])),
             sets: Sets::empty(&names),
             names,
+            sounds: Arc::default(),
             sources: None,
             trusted: Vec::new(),
             emergency: Targets::default(),
@@ -329,6 +326,17 @@ impl Decisions {
     pub fn with_set(&self, name: &str, set: Arc<Set>) -> Self {
         let sets = self.names.id(name).and_then(|id| self.sets.with(id, set).ok());
         Self { sets: sets.unwrap_or_else(|| self.sets.clone()), ..self.clone() }
+    }
+
+    /// Returns the sound of an announcement by the path of its file, or `None` before [`Decisions::with_sounds`].
+    pub fn sound(&self, file: &str) -> Option<&Arc<Sound>> {
+        self.sounds.get(file)
+    }
+
+    /// Returns a copy with these sounds of announcements.
+    #[must_use]
+    pub fn with_sounds(&self, sounds: BTreeMap<Box<str>, Arc<Sound>>) -> Self {
+        Self { sounds: Arc::new(sounds), ..self.clone() }
     }
 
     /// Returns the name of the group to which this address belongs.
@@ -418,7 +426,8 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
     }
     let emergency_identity = IdentitySource::of(emergency.identity.as_ref(), &names);
     let emergency = Targets::of(emergency.target.as_slice(), false, &groups);
-    Arc::new(Decisions { filters, rules, sets: filled, names, sources, trusted, emergency, emergency_identity })
+    let sounds = Arc::default();
+    Arc::new(Decisions { filters, rules, sets: filled, names, sounds, sources, trusted, emergency, emergency_identity })
 }
 
 /// Compiles the condition of the table at this path. Notes a fault and returns `None` if the condition is invalid.

@@ -1,6 +1,7 @@
 //! Invariants for arbitrary bytes, as a function that panics on a violation.
 
 use crate::Moment;
+use crate::g711::Law;
 use crate::quality::SpeechEncoding;
 use crate::received_stream::ReceivedStream;
 use crate::relabel::Relabel;
@@ -8,12 +9,14 @@ use crate::rtcp::{CompoundWriter, MOST, ReportBlock, RtcpPacket, is_rtcp, read};
 use crate::rtp::{Header, Packet};
 use crate::sent_stream::SentStream;
 use crate::session::{
-    LegPort, PayloadFormat, PortPair, Session, SessionEvent, SessionKey, SessionOutput, Side, StreamKind, StreamOrder,
-    StreamPeer,
+    LegPort, PayloadFormat, PlayedSound, PortPair, Session, SessionEvent, SessionKey, SessionOutput, Side, StreamKind,
+    StreamOrder, StreamPeer,
 };
+use crate::sound::Sound;
 use crate::telephone_event::{EventNotice, ReceivedEvents, TelephoneEvent};
 use crate::wave::{Wave, samples};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Reads the bytes as an RTP packet, as a compound packet and as a WAV file, writes each again, and checks that reading gives the same. The
 /// bytes are also a script, five bytes a packet, that drives a stream from its receiver over a relay to its sender, and a script that drives a
@@ -204,6 +207,10 @@ fn fuzz_session(data: &[u8]) {
             _ => {
                 session.poll(moment, &mut random, &mut out);
                 assert!(session.deadline().is_none_or(|due| due > now));
+                // A sound and its reports obey the law about hosts that have sent nothing.
+                let may_go = |to: SocketAddr| matches!(to.ip(), IpAddr::V4(ip) if order.near.may_send_first || heard[usize::from(ip.octets()[3] & 15)]);
+                let is_sound = matches!(order.kind, StreamKind::Playback(_));
+                assert!(!is_sound || out.packets.iter().all(|packet| may_go(packet.to)));
             }
         }
         for packet in &out.packets {
@@ -221,7 +228,7 @@ fn fuzz_session(data: &[u8]) {
 /// Checks the output for one packet: at most one packet, to the other side. There is none if the packet came from another source or from a peer
 /// that may not send, or would go to a host that has sent nothing and may not be sent to first. `heard`: hosts from which packets have come.
 fn check_answer(order: &StreamOrder, side: Side, (from, heard): (SocketAddr, &[bool; 16]), out: &SessionOutput) {
-    let (peer, other) = match (side, order.kind, &order.far) {
+    let (peer, other) = match (side, &order.kind, &order.far) {
         (Side::Near, StreamKind::Echo, _) => (&order.near, &order.near),
         (Side::Near, StreamKind::Relay | StreamKind::Unread, Some(far)) => (&order.near, far),
         (Side::Far, StreamKind::Relay | StreamKind::Unread, Some(far)) => (far, &order.near),
@@ -267,9 +274,17 @@ fn stream_order(first: u8, second: u8) -> StreamOrder {
     let kind = match (first & second & 64 == 0, first ^ second) {
         (true, other) if other & 12 == 12 => StreamKind::Unread,
         (true, _) => StreamKind::Relay,
+        (false, other) if other & 12 == 12 => StreamKind::Playback(PlayedSound {
+            sound: Arc::new(Sound::new((0..i16::from(second)).map(|sample| sample << 6))),
+            payload_type: 8,
+            law: Law::A,
+            packet_time: u32::from(first & 63),
+            repeats: second & 1 == 0,
+        }),
         (false, _) => StreamKind::Echo,
     };
-    let far = (kind != StreamKind::Echo && second != 0).then(|| peer(second, 4));
+    let has_far = matches!(kind, StreamKind::Relay | StreamKind::Unread) && second != 0;
+    let far = has_far.then(|| peer(second, 4));
     StreamOrder { kind, near: peer(first, 0), far }
 }
 

@@ -11,11 +11,11 @@
 //! | [`quality`] | E-model: rating and mean opinion score |
 //! | [`sent_stream`] | send statistics: sender reports, round-trip time |
 //! | [`rtcp`] | compound packets |
-//! | [`session`] | streams of a call: who may send, relay, echo, quality |
+//! | [`session`] | streams of a call: who may send, relay, echo, sounds, quality |
 //! | [`relabel`] | headers of a relayed stream |
 //! | [`telephone_event`] | digits, sent and received |
 //! | [`payload_type`] | static payload types, packet times |
-//! | [`g711`], [`tone`], [`wave`] | sound |
+//! | [`g711`], [`tone`], [`wave`], [`sound`] | sound |
 //!
 //! Five packets, of which the third is lost:
 //!
@@ -66,6 +66,7 @@
 //! | R, MOS (ITU-T G.107); codec of a stream | `quality.rs`, `SpeechQuality`, `EncodingCounts` |
 //! | who may send, symmetric RTP, NAT (RFC 4961, RFC 7362) | `session/latch.rs`, `Latch` |
 //! | relay, echo, hold, silence | `session/mod.rs`, `packet`, `silence_ends` |
+//! | sound of this server: pace, hold, end | `session/playback.rs`, `Playback` |
 //! | picture loss, full intra request, NACK (RFC 4585, RFC 5104) | `session/feedback.rs`, `carry_over` |
 //! | fax and other datagrams | `session/leg.rs`, `receive_unread`, `forward` |
 //! | rate of an echo, and of packets to a host that has sent none | `session/packet_rate.rs`, `PacketRate` |
@@ -92,6 +93,7 @@ pub mod rtp;
 pub mod sent_stream;
 pub mod sequence;
 pub mod session;
+pub mod sound;
 pub mod telephone_event;
 pub mod tone;
 pub mod wave;

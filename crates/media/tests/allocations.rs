@@ -3,9 +3,11 @@
 use std::alloc::System;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use strowger_allocations::{Counting, of_thread};
 use strowger_media::Moment;
+use strowger_media::g711::Law;
 use strowger_media::quality::SpeechEncoding;
 use strowger_media::received_stream::ReceivedStream;
 use strowger_media::relabel::Relabel;
@@ -13,8 +15,10 @@ use strowger_media::rtcp::{self, CompoundWriter, RtcpPacket};
 use strowger_media::rtp::{Numbering, Packet};
 use strowger_media::sent_stream::SentStream;
 use strowger_media::session::{
-    LegPort, PayloadFormat, PortPair, Session, SessionKey, SessionOutput, Side, StreamKind, StreamOrder, StreamPeer,
+    LegPort, PayloadFormat, PlayedSound, PortPair, Session, SessionKey, SessionOutput, Side, StreamKind, StreamOrder,
+    StreamPeer,
 };
+use strowger_media::sound::Sound;
 use strowger_media::telephone_event::{ReceivedEvents, SentEvent};
 
 #[global_allocator]
@@ -122,6 +126,35 @@ fn nothing_is_allocated_for_a_packet_of_a_session() {
         assert_eq!(of_thread() - before, 0);
         assert_eq!((sent, session.reports()[0].0.dropped), (1_000, 1_000));
     }
+}
+
+#[test]
+fn nothing_is_allocated_for_a_packet_of_a_sound() {
+    let near = SocketAddr::from(([192, 0, 2, 1], 4_000));
+    let mut random = || 7;
+    let kind = StreamKind::Playback(PlayedSound {
+        sound: Arc::new(Sound::new((0..8_000).map(|sample| sample * 4))),
+        payload_type: 0,
+        law: Law::Mu,
+        packet_time: 20,
+        repeats: true,
+    });
+    let streams = vec![Some(StreamOrder { kind, ..order(near, None) })];
+    let mut session = Session::new(0, SessionKey(1), Some(30_000_000), streams, &mut random);
+    let mut out = SessionOutput::default();
+    out.bytes.reserve(1_500);
+    out.packets.reserve(16);
+    let (mut sent, before) = (0, of_thread());
+    for place in 0..1_000_u64 {
+        let now = place * 20_000;
+        out.clear();
+        if session.deadline().is_some_and(|due| due <= now) {
+            session.poll(Moment { mono: now, wall: now }, &mut random, &mut out);
+        }
+        sent += u64::from(!out.packets.is_empty());
+    }
+    assert_eq!(of_thread() - before, 0);
+    assert_eq!((sent, session.reports()[0].0.sent), (1_000, 1_000));
 }
 
 #[test]

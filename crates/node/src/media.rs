@@ -150,6 +150,7 @@ pub(crate) const fn session_of(event: &SessionEvent) -> Option<SessionKey> {
     match event {
         SessionEvent::Heard { key, .. }
         | SessionEvent::Silent { key, .. }
+        | SessionEvent::Played { key, .. }
         | SessionEvent::Reported { key, .. }
         | SessionEvent::Claimed { key, .. }
         | SessionEvent::Closed { key, .. } => Some(*key),

@@ -1,4 +1,4 @@
-//! Reads a configuration and the files that it names, and checks them: secret, data sets, certificates, database, folders.
+//! Reads a configuration and the files that it names, and checks them: secret, data sets, sounds, certificates, database, folders.
 //!
 //! [`strowger_config`] makes values of a text and knows the position of each key. A fault of a file is reported at the key that names it.
 
@@ -6,6 +6,7 @@ mod certificates;
 mod files;
 pub(crate) mod findings;
 mod machine;
+mod sounds;
 mod tls;
 mod validity;
 
@@ -57,6 +58,7 @@ pub fn read(source: Source<'_>) -> Result<(Config, Report), Report> {
     let mut findings = Findings::new(report.places());
     read_secret(&mut config, &mut findings);
     read_sets(&mut config, &mut findings);
+    sounds::read(&mut config, &mut findings);
     tls::check(&config, source, &mut findings);
     files::check(&config, Path::new(source.file), &mut findings);
     let faults = findings.faults;

@@ -264,6 +264,7 @@ impl World {
             SessionEvent::Lent { shard, .. } => usize::from(*shard),
             SessionEvent::Heard { key, .. }
             | SessionEvent::Silent { key, .. }
+            | SessionEvent::Played { key, .. }
             | SessionEvent::Reported { key, .. }
             | SessionEvent::Claimed { key, .. }
             | SessionEvent::Closed { key, .. } => self.hosts[host].shard_of_session(*key),

@@ -181,7 +181,7 @@ impl Engine {
             let key = self.anchored.endpoints.lose_ports(session).or_else(|| self.anchored.bridges.lose_ports(session));
             return key.into_iter().for_each(|key| self.end_carried(now, key, out));
         }
-        let key = match self.anchored.endpoints.reopen(session) {
+        let key = match self.anchored.endpoints.reopen(&self.policy, session) {
             Some((order, key)) => {
                 self.effects.extend(order);
                 key

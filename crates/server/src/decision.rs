@@ -1,5 +1,6 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
+use crate::endpoint::EndpointSound;
 use crate::number_translation::user_part;
 use crate::path_decision::PathDecision;
 use crate::role::ServerRole;
@@ -9,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_calls::limits::Claim;
-use strowger_config::{Action, CallEndpoint, FailureAction, IdentitySource, ReferFrom, RelayFor, Targets};
+use strowger_config::{Action, FailureAction, IdentitySource, ReferFrom, RelayFor, Targets};
 use strowger_core::b2bua::negotiation::LegPolicy;
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;
@@ -33,6 +34,8 @@ pub(crate) struct Decision {
     pub(crate) limited_failure: Option<Box<LimitedFailure>>,
     /// Role of this server for the request.
     pub(crate) role: ServerRole,
+    /// Sound for the caller if this server is an endpoint.
+    pub(crate) sound: EndpointSound,
     /// New user part of the Request-URI; `None` if the user part is unchanged, or already replaced.
     pub(crate) user: Option<Vec<u8>>,
     /// True if the Request-URI was changed.
@@ -271,8 +274,8 @@ impl Decision {
         self.on_failure.extend(failures);
         self.path.apply_rule(&action.path);
         self.role = if action.redirect { ServerRole::Redirect } else { self.forwarding_role() };
-        if let Some(CallEndpoint::Echo) = action.endpoint {
-            self.role = ServerRole::Echo;
+        if let Some(sound) = EndpointSound::of(action) {
+            (self.role, self.sound) = (ServerRole::Endpoint, sound);
         }
         self.add.extend_from_slice(&action.add);
         self.remove.extend_from_slice(&action.remove);

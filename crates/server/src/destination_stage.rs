@@ -56,7 +56,7 @@ impl Decider<'_> {
     /// Returns the verdict about a request of which this server is a party by its role; `None` if it is the proxy or redirects.
     pub(crate) fn role_verdict(&self, handling: &Handling<'_, '_>) -> Option<Verdict> {
         match handling.progress.decision.as_deref()?.role {
-            ServerRole::Echo => Some(Verdict::Answer),
+            ServerRole::Endpoint => Some(Verdict::Answer),
             ServerRole::Bridge if handling.begins_bridge() => Some(Verdict::Bridge),
             ServerRole::Bridge | ServerRole::Proxy | ServerRole::Redirect => None,
         }

@@ -1,9 +1,9 @@
-//! Calls that this server answers itself (endpoints): the media of the caller go back to the caller.
+//! Calls that this server answers itself (endpoints): the caller hears itself, a test tone or an announcement.
 //!
 //! The user agent has the dialog of such a call, a media thread its session, and the table of calls its record, limits, place in lists
 //! and end. This module joins the three:
 //!
-//! 1. The rules name an endpoint ([`crate::role::ServerRole::Echo`]). The engine takes free media ports, negotiates, enters the INVITE into the table of
+//! 1. The rules name an endpoint ([`crate::role::ServerRole::Endpoint`]). The engine takes free media ports, negotiates, enters the INVITE into the table of
 //!    calls, and gives it to the user agent (`answering.rs`).
 //! 2. Events of the user agent become notices for the table and orders to the media thread (`agent_events.rs`). The table ends a call by an
 //!    order, which the user agent carries out.
@@ -14,8 +14,10 @@ mod answering;
 mod kept;
 mod remote_target;
 mod session;
+mod sound;
 
-pub(crate) use self::agent_events::cause_of_bye;
+pub(crate) use self::agent_events::{PLAYED, cause_of_bye};
+pub(crate) use self::sound::EndpointSound;
 
 use self::session::{Description, EndpointSession};
 use crate::media_sessions::{MediaSession, bucket_of};

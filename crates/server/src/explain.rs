@@ -18,7 +18,6 @@ use crate::rule_trace::{TraceRequest, rule_results};
 use crate::stage::{Stage, Verdict};
 use serde::Serialize;
 use std::fmt;
-use strowger_config::CallEndpoint;
 use strowger_core::digest::{ChallengeHeader, Credentials};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
@@ -309,7 +308,9 @@ impl Decider<'_> {
                     return Ok(());
                 }
                 Verdict::Answer => {
-                    course.outcome = ExplainedOutcome::Endpoint { name: CallEndpoint::Echo.word() };
+                    let decision = handling.progress.decision.as_deref();
+                    let name = decision.map_or("", |decision| decision.sound.word());
+                    course.outcome = ExplainedOutcome::Endpoint { name };
                     return Ok(());
                 }
                 Verdict::Forward(destination) => {

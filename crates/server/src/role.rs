@@ -10,8 +10,8 @@ pub(crate) enum ServerRole {
     Proxy,
     /// Redirect server: the response names the places (RFC 3261 section 8.3).
     Redirect,
-    /// Endpoint that sends the media of its caller back.
-    Echo,
+    /// Endpoint: this server answers calls, and sends the caller a sound.
+    Endpoint,
     /// Back-to-back user agent for calls: one call with the caller, one with the callee. Proxy for other requests.
     Bridge,
 }
@@ -19,6 +19,6 @@ pub(crate) enum ServerRole {
 impl ServerRole {
     /// Tells whether this server itself answers the request.
     pub(crate) const fn is_endpoint(self) -> bool {
-        matches!(self, Self::Echo)
+        matches!(self, Self::Endpoint)
     }
 }

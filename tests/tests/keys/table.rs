@@ -142,8 +142,11 @@ const TESTS: &[(&str, &[&str])] = &[
         &[
             "tests/tests/rules.rs::rules_answer_in_their_order",
             "crates/server/tests/policy/endpoints.rs::an_echo_answers_a_call_and_its_media_go_back",
+            "crates/server/tests/policy/endpoints/sounds.rs::a_tone_is_played_until_the_caller_hangs_up",
         ],
     ),
+    ("rule.play", &["tests/tests/announcement.rs::a_caller_hears_the_file_and_then_a_bye"]),
+    ("rule.repeat", &["crates/server/tests/policy/endpoints/sounds.rs::a_moved_and_resumed_call_keeps_its_sound"]),
     ("rule.reason", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.drop", &["crates/server/tests/suite/decisions.rs::a_rule_drops_what_it_names"]),
     ("rule.on_failure", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),

@@ -8,7 +8,7 @@ use crate::Moment;
 use crate::received_stream::ReceivedStream;
 use crate::relabel::Relabel;
 use crate::rtcp::{self, CompoundWriter, RtcpPacket, is_rtcp, report_interval};
-use crate::rtp::Packet;
+use crate::rtp::{Header, Packet};
 use crate::sent_stream::SentStream;
 use crate::sequence::PacketOrder;
 
@@ -265,7 +265,7 @@ impl Leg {
     fn admit(&mut self, now: u64, out: &mut SessionOutput) -> Option<SocketAddr> {
         // A description may name any host.
         let refusal = match self.rtp.target() {
-            _ if !self.peer.receives || self.peer.rtp.is_none() => DropReason::Hold,
+            _ if !self.is_listening() => DropReason::Hold,
             Some(to) if self.has_heard(to.ip()) => return Some(to),
             Some(to) if self.peer.may_send_first && self.rtp.admits_first(now) => return Some(to),
             Some(_) if self.peer.may_send_first => DropReason::Rate,
@@ -278,6 +278,37 @@ impl Leg {
     /// Tells whether a packet of the peer has come from this host since the last description.
     fn has_heard(&self, host: IpAddr) -> bool {
         [&self.rtp, &self.rtcp].into_iter().any(|latch| latch.source().is_some_and(|source| source.ip() == host))
+    }
+
+    /// Tells whether the peer has an address and receives.
+    pub(super) const fn is_listening(&self) -> bool {
+        self.peer.receives && self.peer.rtp.is_some()
+    }
+
+    /// Tells whether sound may go to the peer: its host has sent a packet, or may be sent to first.
+    pub(super) fn may_send(&self) -> bool {
+        let target = self.rtp.target().filter(|_| self.is_listening());
+        target.is_some_and(|to| self.peer.may_send_first || self.has_heard(to.ip()))
+    }
+
+    /// Sends a packet of a sound of this server. `write` appends its payload.
+    pub(super) fn send_own(
+        &mut self,
+        now: u64,
+        header: &Header,
+        out: &mut SessionOutput,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let Some(to) = self.admit(now, out) else { return };
+        let start = out.bytes.len();
+        let header = self.relabel.header(now, header, header.payload_type);
+        header.write(&mut out.bytes);
+        let payload = out.bytes.len();
+        write(&mut out.bytes);
+        self.sent_stream.packet(now, &header, out.bytes.len() - payload);
+        self.sent += 1;
+        self.rtp.note_media();
+        out.push(start, self.peer.ports, false, to);
     }
 
     /// Sends a packet of the other leg, or of the same one, to the peer.

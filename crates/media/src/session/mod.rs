@@ -11,6 +11,7 @@
 //! media than came. A relay sends to the described address at once, since a peer may only listen or wait for the first packet, if its order says
 //! that the address is the peer's own or one that the peer may name ([`StreamPeer::may_send_first`]); otherwise it waits as an echo does. A host
 //! from which nothing has come gets at most 250 packets a second. Reports go to the host of the media, or to an address from which RTCP came.
+//! The sound of a playback obeys the law of a relay: it begins once its peer may be sent to, and stands still while the peer does not receive.
 
 mod feedback;
 mod latch;
@@ -18,6 +19,7 @@ mod leg;
 mod order;
 mod output;
 mod packet_rate;
+mod playback;
 #[cfg(test)]
 mod tests;
 
@@ -28,11 +30,13 @@ pub use order::{
     StreamPeer, StreamReport,
 };
 pub use output::{DropReason, OutgoingPacket, SessionOutput};
+pub use playback::PlayedSound;
 
 use crate::Moment;
 use crate::rtcp::is_rtcp;
 use leg::Leg;
 use packet_rate::PacketRate;
+use playback::Playback;
 
 /// Session of a call.
 ///
@@ -171,11 +175,17 @@ impl Session {
         let of_rtp = self.streams.iter().flatten().filter(|stream| stream.kind.is_rtp());
         let reports = of_rtp.flat_map(Stream::legs).filter_map(|(_, leg)| leg.deadline());
         let ends = [Side::Near, Side::Far].into_iter().filter_map(|side| self.silence_ends(side));
-        reports.chain(ends).min()
+        let sounds = self.streams.iter().flatten().filter_map(Stream::sound_due);
+        reports.chain(ends).chain(sounds).min()
     }
 
-    /// Sends due reports, and finds silent peers.
+    /// Sends due packets of sounds and due reports, and finds silent peers.
     pub fn poll(&mut self, now: Moment, random: &mut impl FnMut() -> u32, out: &mut SessionOutput) {
+        for (place, stream) in (0_u8..=u8::MAX).zip(&mut self.streams) {
+            if stream.as_mut().is_some_and(|stream| stream.play(now.mono, out)) {
+                out.events.push(SessionEvent::Played { key: self.key, stream: place });
+            }
+        }
         for stream in self.streams.iter_mut().flatten().filter(|stream| stream.kind.is_rtp()) {
             for (leg, name) in stream.legs_mut().zip(&self.names) {
                 leg.poll(now, name, random, out);
@@ -220,13 +230,15 @@ struct Stream {
     far: Option<Leg>,
     /// Rate of an echo, or of the feedback that a relay carries over.
     rate: PacketRate,
+    playback: Playback,
 }
 
 impl Stream {
     fn new(now: u64, order: StreamOrder, random: &mut impl FnMut() -> u32) -> Self {
         let StreamOrder { kind, near, far } = order;
         let near = Leg::new(now, near, random);
-        Self { kind, near, far: far.map(|peer| Leg::new(now, peer, random)), rate: PacketRate::default() }
+        let far = far.map(|peer| Leg::new(now, peer, random));
+        Self { kind, near, far, rate: PacketRate::default(), playback: Playback::new(now) }
     }
 
     fn set(
@@ -239,6 +251,9 @@ impl Stream {
     ) {
         if !order.kind.is_rtp() {
             self.say_goodbye(now, names, out);
+        }
+        if !self.kind.plays_sound_of(&order.kind) {
+            self.playback.restart(now.mono);
         }
         self.kind = order.kind;
         let is_near_other = self.near.set(now, order.near, &names[0], random, out);
@@ -292,7 +307,7 @@ impl Stream {
             return false;
         }
         if let Some(accepted) = leg.receive(now, from, datagram, out) {
-            match (self.kind, accepted.format.other) {
+            match (&self.kind, accepted.format.other) {
                 // The peer is an echo too (RFC 3550 section 8.2): it returns the packets as they are, or without end.
                 (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => {
                     leg.drop_packet(DropReason::Rate, out);
@@ -306,11 +321,23 @@ impl Stream {
                         other.send(now, &accepted, payload_type, out);
                     }
                 }
+                (StreamKind::Playback(_), _) => (),
                 // The other side did not agree on the format.
                 (StreamKind::Relay | StreamKind::Unread, None) => leg.drop_packet(DropReason::Format, out),
             }
         }
         !was_heard && leg.is_heard()
+    }
+
+    /// Returns the time of the next packet of a sound in microseconds.
+    fn sound_due(&self) -> Option<u64> {
+        matches!(self.kind, StreamKind::Playback(_)).then(|| self.playback.deadline(&self.near))?
+    }
+
+    /// Sends the due packets of a sound. Returns whether the sound has just ended.
+    fn play(&mut self, now: u64, out: &mut SessionOutput) -> bool {
+        let StreamKind::Playback(played) = &self.kind else { return false };
+        self.playback.poll(now, &mut self.near, played, out)
     }
 
     fn legs(&self) -> impl Iterator<Item = (Side, &Leg)> {
@@ -328,7 +355,7 @@ impl Stream {
         let (_, leg) = self.legs().find(|(of, _)| *of == side).filter(|(_, leg)| leg.is_expected())?;
         match self.kind {
             StreamKind::Unread => self.legs().map(|(_, leg)| leg.last()).max(),
-            StreamKind::Relay | StreamKind::Echo => Some(leg.last()),
+            StreamKind::Relay | StreamKind::Echo | StreamKind::Playback(_) => Some(leg.last()),
         }
     }
 

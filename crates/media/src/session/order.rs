@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::PlayedSound;
 use crate::quality::SpeechEncoding;
 use crate::received_stream::Figures;
 
@@ -69,12 +70,14 @@ pub struct StreamPeer {
 }
 
 /// Use of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     /// Packets of each side go to the other side.
     Relay,
     /// Packets of the near side go back to it.
     Echo,
+    /// The near side hears a sound, from the order on. Its packets are judged, and go nowhere.
+    Playback(PlayedSound),
     /// Datagrams of each side go to the other side as they are: fax by UDPTL (ITU-T T.38), encrypted RTP, anything else. No header is read, and
     /// this server makes no report. Encrypted RTCP goes by the ports of RTCP, if the peers have described some.
     Unread,
@@ -84,6 +87,11 @@ impl StreamKind {
     /// Tells whether this server reads RTP, and takes part in RTCP.
     pub(super) const fn is_rtp(self) -> bool {
         !matches!(self, Self::Unread)
+    }
+
+    /// Tells whether both play the same sound, whatever the format.
+    pub(super) fn plays_sound_of(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::Playback(one), Self::Playback(other)) if one.sound == other.sound)
     }
 }
 
@@ -189,6 +197,13 @@ pub enum SessionEvent {
         key: SessionKey,
         /// Cause.
         end: SessionEnd,
+    },
+    /// End of a sound that does not repeat, 200 ms after its last packet. Once for each stream; the shard ends the call.
+    Played {
+        /// Session.
+        key: SessionKey,
+        /// Place of the stream.
+        stream: u8,
     },
     /// Reports of an open session, by [`SessionOrder::Report`]; none if there is no such session.
     Reported {

@@ -2,6 +2,7 @@
 
 mod feedback;
 mod first_packets;
+mod playback;
 mod unread;
 
 use super::*;
@@ -12,7 +13,6 @@ use crate::rtp::{Header, Packet};
 const NEAR: &str = "192.0.2.1:4000";
 const FAR: &str = "198.51.100.2:6000";
 const STRANGER: &str = "203.0.113.3:4000";
-
 const NEAR_PORT: u16 = 30_000;
 const FAR_PORT: u16 = 30_010;
 

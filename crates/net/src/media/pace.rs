@@ -19,8 +19,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Notes a look at `now`, in microseconds, that found these packets. Returns the time before which the thread does not look again; `None`: it waits
-    /// for the next packet.
+    /// Notes a look at `now`, in microseconds, that found or sent these packets. Returns the time before which the thread does not look again; `None`:
+    /// it waits for the next packet.
     pub(super) fn next_look(&mut self, now: u64, packets: usize) -> Option<u64> {
         self.packets += packets as u64;
         let passed = now.saturating_sub(self.since);

@@ -4,11 +4,14 @@ use super::*;
 use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+use strowger_media::g711::Law;
 use strowger_media::quality::SpeechEncoding;
 use strowger_media::rtp::{Numbering, Packet};
 use strowger_media::session::{
-    PayloadFormat, PortPair, SessionEnd, SessionKey, Side, StreamKind, StreamOrder, StreamPeer,
+    PayloadFormat, PlayedSound, PortPair, SessionEnd, SessionKey, Side, StreamKind, StreamOrder, StreamPeer,
 };
+use strowger_media::sound::Sound;
 
 /// Longest wait for what must come.
 const SOON: Duration = Duration::from_secs(10);
@@ -139,6 +142,29 @@ fn relay(one: (&Phone, PortPair), other: (&Phone, PortPair)) -> StreamOrder {
 
 fn echo(phone: &Phone, ports: PortPair) -> StreamOrder {
     StreamOrder { kind: StreamKind::Echo, near: phone.peer(ports, 0, 0), far: None }
+}
+
+#[test]
+fn a_sound_is_played_at_its_pace_until_its_end() {
+    let mut bench = Bench::start(&settings(16, 20_000..=20_003));
+    let (phone, ports) = (Phone::new(), bench.lend(0, 0, 1)[0]);
+    let sound = Arc::new(Sound::new((0..8_000).map(|sample| 4 * sample)));
+    let played = PlayedSound { sound: sound.clone(), payload_type: 8, law: Law::A, packet_time: 20, repeats: false };
+    let (kind, near) = (StreamKind::Playback(played), phone.peer(ports, 8, 8));
+    let began = Instant::now();
+    bench.set(0, 1, StreamOrder { kind, near, far: None });
+    let mut heard = Vec::new();
+    for _ in 0..50 {
+        let (payload_type, payload, from) = phone.hear();
+        assert_eq!((payload_type, from), (8, bench.at(ports)));
+        heard.extend(payload);
+    }
+    // From the first packet to the last one are 49 packet times.
+    assert!(began.elapsed() >= Duration::from_millis(980), "{:?}", began.elapsed());
+    let mut whole = Vec::new();
+    sound.write(Law::A, 0, 8_000, false, &mut whole);
+    assert!(heard == whole, "{} bytes", heard.len());
+    assert_eq!(bench.event(0), SessionEvent::Played { key: SessionKey(1), stream: 0 });
 }
 
 #[test]

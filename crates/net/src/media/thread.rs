@@ -135,7 +135,7 @@ impl MediaThread {
             }
             self.take_orders();
             self.lend();
-            self.poll_sessions();
+            let played = self.poll_sessions();
             self.pass_events();
             self.entry.turns.end();
             let found = self.wait(&mut events);
@@ -145,7 +145,7 @@ impl MediaThread {
             for event in &events[..found] {
                 self.receive(event.u64, &mut receiver);
             }
-            let next = self.pace.next_look(self.clock.now(), found);
+            let next = self.pace.next_look(self.clock.now(), found + played);
             if let Some(next) = next.filter(|_| found < EVENTS) {
                 std::thread::sleep(Duration::from_micros(next.saturating_sub(clock::micros())));
             }
@@ -366,12 +366,12 @@ impl MediaThread {
         }
     }
 
-    /// Polls the sessions whose timers have gone off.
-    fn poll_sessions(&mut self) {
+    /// Polls the sessions whose timers have gone off. Returns the number of packets that they have sent.
+    fn poll_sessions(&mut self) -> usize {
         if self.timers.next().is_none_or(|at| at > clock::micros()) {
-            return;
+            return 0;
         }
-        let now = moment();
+        let (now, mut packets) = (moment(), 0);
         while let Some((at, number)) = self.timers.due(now.mono) {
             let Some(slot) = self.sessions.get(number).filter(|slot| slot.timer == Some(at)) else { continue };
             slot.session.poll(now, &mut || self.random.u64() as u32, &mut self.out);
@@ -380,8 +380,10 @@ impl MediaThread {
                 self.timers.add(at, number);
             }
             let shard = slot.shard;
+            packets += self.out.packets.len();
             self.send(shard);
         }
+        packets
     }
 
     /// Passes the events to the shards, and wakes those that get some.

@@ -1,6 +1,6 @@
 //! Events of the user agent, and orders of the table of calls to it.
 
-use super::session::Description;
+use super::session::{CallerSource, Description};
 use super::{Beginning, EndpointCall};
 use crate::engine::{Engine, status_code};
 use crate::media_sessions::{Hangup, ORDERED};
@@ -12,6 +12,9 @@ use strowger_core::routing::contact_repair::is_first_hop;
 use strowger_core::user_agent::{CallKey, Ending, Event, RequestKey, Span, auto_answer};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
+
+/// End of a sound: normal clearing, which needs no Reason.
+pub(crate) const PLAYED: Hangup = Hangup { reason: b"", cause: 16 };
 
 /// End after an ACK without an answer to the own offer: normal, unspecified.
 const NO_ANSWER: Hangup = Hangup { reason: b"Reason: Q.850;cause=31;text=\"no common codec\"\r\n", cause: 31 };
@@ -81,7 +84,7 @@ impl Engine {
         };
         let Beginning { context, key, mut session, description: Description { text, streams } } = beginning;
         if let Some(streams) = streams {
-            let order = session.set(streams, self.nat_source());
+            let order = session.set(&self.policy, streams, self.caller_source());
             self.effects.extend(order);
         }
         let from = out.start();
@@ -95,12 +98,13 @@ impl Engine {
 
     /// Answers a re-INVITE or an UPDATE: hold, resumption, another address or codec.
     fn offered(&mut self, now: Now, call: CallKey, (offer, is_update): (Span, bool), out: &mut Outbox) {
-        let (offer, nat) = (self.stack.agent.text(offer).to_vec(), self.nat_source());
+        let (offer, source) = (self.stack.agent.text(offer).to_vec(), self.caller_source());
         let offer = (!offer.is_empty()).then_some(&offer[..]);
         let described = match self.anchored.endpoints.calls.get_mut(&call).filter(|entry| !entry.is_ending) {
             Some(entry) => match entry.session.describe(offer) {
                 Ok(Description { text, streams }) => {
-                    self.effects.extend(streams.and_then(|streams| entry.session.set(streams, nat)));
+                    let order = streams.and_then(|streams| entry.session.set(&self.policy, streams, source));
+                    self.effects.extend(order);
                     Ok(text)
                 }
                 Err(refusal) => Err(refusal.status()),
@@ -123,11 +127,11 @@ impl Engine {
 
     /// Handles the ACK of a 200, which has the answer if the 200 had the offer.
     fn confirmed(&mut self, now: Now, call: CallKey, body: Span, out: &mut Outbox) {
-        let (answer, nat) = (self.stack.agent.text(body).to_vec(), self.nat_source());
+        let (answer, source) = (self.stack.agent.text(body).to_vec(), self.caller_source());
         let is_answer = |entry: &&mut EndpointCall| entry.session.has_offered() && !entry.is_ending;
         let Some(entry) = self.anchored.endpoints.calls.get_mut(&call).filter(is_answer) else { return };
         match entry.session.answered(&answer) {
-            Some(streams) => self.effects.extend(entry.session.set(streams, nat)),
+            Some(streams) => self.effects.extend(entry.session.set(&self.policy, streams, source)),
             None => self.end_endpoint(now, call, &NO_ANSWER, out),
         }
     }
@@ -173,6 +177,12 @@ impl Engine {
         if let Some(context) = context {
             self.report_own(context, status);
         }
+    }
+
+    /// Returns the source of the message of the last event.
+    fn caller_source(&self) -> Option<CallerSource> {
+        let address = self.stack.agent.arrival()?.remote.ip().to_canonical();
+        Some(CallerSource { address, is_translated: self.nat_source().is_some() })
     }
 
     /// Returns the source of the message of the last event if its sender is behind NAT: the sender itself wrote the only

@@ -1,7 +1,7 @@
 //! Beginning of a call of an endpoint: ports, negotiation, entry into the table of calls.
 
-use super::Beginning;
 use super::session::{Description, EndpointSession};
+use super::{Beginning, EndpointSound};
 use crate::engine::{Engine, status_code};
 use crate::handling::Handling;
 use crate::media_sessions::{MediaSession, SessionPorts, is_of_family, offer_of};
@@ -23,7 +23,8 @@ impl Engine {
         if let Some(reply) = self.refusal_of_party(handling) {
             return self.reply(handling, reply);
         }
-        let (mut session, description) = match self.open_session(request) {
+        let sound = handling.progress.decision.as_deref().map(|decision| decision.sound.clone()).unwrap_or_default();
+        let (mut session, description) = match self.open_session(request, sound) {
             Ok(opened) => opened,
             Err(reply) => return self.reply(handling, reply),
         };
@@ -69,7 +70,11 @@ impl Engine {
     ///
     /// # Errors
     /// No port is free, or no stream of the offer suits an endpoint.
-    fn open_session(&mut self, request: &Request<'_>) -> Result<(EndpointSession, Description), Reply> {
+    fn open_session(
+        &mut self,
+        request: &Request<'_>,
+        sound: EndpointSound,
+    ) -> Result<(EndpointSession, Description), Reply> {
         let is_ipv4 = self.media_family(request)?;
         self.balance_ports();
         let media = &self.policy.config.media;
@@ -80,7 +85,7 @@ impl Engine {
         let leg = LegState::new(self.stack.entropy.u64() >> 1, address);
         let key = self.anchored.media.next_key(self.shard.number, call::bucket(request.call_hash));
         let ports = SessionPorts { near: vec![pair], far: Vec::new() };
-        let mut session = EndpointSession::new(MediaSession::new(key, ports, request.call_id.to_vec()), leg);
+        let mut session = EndpointSession::new(MediaSession::new(key, ports, request.call_id.to_vec()), leg, sound);
         let described = session.describe(offer_of(&request.message));
         self.balance_ports();
         match described {

@@ -3,6 +3,7 @@
 use super::{EndpointCall, EndpointRecord, Endpoints};
 use crate::engine::Effect;
 use crate::media_sessions::SessionPorts;
+use crate::policy::Policy;
 use strowger_core::user_agent::CallKey;
 use strowger_media::session::SessionKey;
 
@@ -42,9 +43,9 @@ impl Endpoints {
     }
 
     /// Opens the session of a call of an earlier process, whose ports are bound. Returns the order, and the key in the table of calls.
-    pub(crate) fn reopen(&mut self, session: SessionKey) -> Option<(Option<Effect>, Option<u64>)> {
+    pub(crate) fn reopen(&mut self, policy: &Policy, session: SessionKey) -> Option<(Option<Effect>, Option<u64>)> {
         let entry = self.calls.get_mut(self.sessions.get(&session.0)?)?;
-        Some((entry.session.order(), entry.key))
+        Some((entry.session.order(policy), entry.key))
     }
 
     /// Notes that the ports of a session could not be bound. Returns the key of its call in the table of calls.

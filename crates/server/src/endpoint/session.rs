@@ -1,23 +1,16 @@
 //! Media session of a call of an endpoint: one stream of audio. All other streams of the caller are refused.
 
+use super::EndpointSound;
 use crate::effect::Effect;
 use crate::media_sessions::{MediaSession, stream_peer};
+use crate::policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use strowger_core::b2bua::negotiation::{
     AgreedStream, EndpointAnswer, LegState, LocalStream, Refusal, endpoint_answer, endpoint_answered, endpoint_offer,
 };
-use strowger_media::session::{PortPair, StreamKind, StreamOrder};
-use strowger_message::sdp::{Codec, Sdp};
-
-/// Formats that an endpoint takes, the preferred one first. Packets that go back are not decoded.
-const CODECS: [Codec<'static>; 5] = [
-    Codec::PCMA,
-    Codec::PCMU,
-    Codec::G722,
-    Codec { channels: 2, ..Codec::new(111, "opus", 48_000) },
-    Codec::TELEPHONE_EVENT,
-];
+use strowger_media::session::{PortPair, StreamKind, StreamOrder, StreamPeer};
+use strowger_message::sdp::Sdp;
 
 /// Own description.
 #[derive(Debug)]
@@ -27,22 +20,31 @@ pub(super) struct Description {
     pub(super) streams: Option<Vec<Option<AgreedStream>>>,
 }
 
+/// Source of a description of the caller.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct CallerSource {
+    pub(super) address: IpAddr,
+    /// Set if the caller is behind NAT.
+    pub(super) is_translated: bool,
+}
+
 /// Session of a call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndpointSession {
     pub(super) media: MediaSession,
+    sound: EndpointSound,
     /// Offers and answers in the dialog.
     leg: LegState,
     /// Set while an own offer waits for its answer.
     has_offered: bool,
-    /// Streams as agreed last, and the source of the signalling of a caller behind NAT.
-    agreed: (Vec<Option<AgreedStream>>, Option<IpAddr>),
+    /// Streams as agreed last, and the source of the caller's description.
+    agreed: (Vec<Option<AgreedStream>>, Option<CallerSource>),
 }
 
 impl EndpointSession {
     /// Creates a session before any description.
-    pub(super) const fn new(media: MediaSession, leg: LegState) -> Self {
-        Self { media, leg, has_offered: false, agreed: (Vec::new(), None) }
+    pub(super) const fn new(media: MediaSession, leg: LegState, sound: EndpointSound) -> Self {
+        Self { media, sound, leg, has_offered: false, agreed: (Vec::new(), None) }
     }
 
     /// Writes the answer to an offer of the caller, or an own offer.
@@ -53,12 +55,13 @@ impl EndpointSession {
         let place = |ports: &PortPair| LocalStream { address: self.leg.address(), port: ports.rtp };
         let places: Vec<_> = self.media.ports.near.iter().map(place).collect();
         let Some(offer) = offer else {
-            let text = endpoint_offer(&mut self.leg, &CODECS, &places)?;
+            let text = endpoint_offer(&mut self.leg, self.sound.codecs(), &places)?;
             self.has_offered = true;
             return Ok(Description { text, streams: None });
         };
         let offer = Sdp::parse(offer).map_err(|_| Refusal::NothingInCommon)?;
-        let EndpointAnswer { description, streams } = endpoint_answer(&mut self.leg, &offer, &CODECS, &places)?;
+        let codecs = self.sound.codecs();
+        let EndpointAnswer { description, streams } = endpoint_answer(&mut self.leg, &offer, codecs, &places)?;
         Ok(Description { text: description, streams: Some(streams) })
     }
 
@@ -83,17 +86,37 @@ impl EndpointSession {
         streams.iter().any(Option::is_some).then_some(streams)
     }
 
-    /// Returns the order that opens or changes the session. `nat`: source of the signalling of a caller behind NAT.
-    pub(super) fn set(&mut self, streams: Vec<Option<AgreedStream>>, nat: Option<IpAddr>) -> Option<Effect> {
-        self.agreed = (streams, nat);
-        self.order()
+    /// Returns the order that opens or changes the session. `source`: that of the caller's description.
+    pub(super) fn set(
+        &mut self,
+        policy: &Policy,
+        streams: Vec<Option<AgreedStream>>,
+        source: Option<CallerSource>,
+    ) -> Option<Effect> {
+        self.agreed = (streams, source);
+        self.order(policy)
     }
 
     /// Returns the order that opens the session as it was agreed last.
-    pub(super) fn order(&mut self) -> Option<Effect> {
+    pub(super) fn order(&mut self, policy: &Policy) -> Option<Effect> {
         let ports = *self.media.ports.near.first()?;
-        let (streams, nat) = self.agreed.clone();
-        let order = |stream| StreamOrder { kind: StreamKind::Echo, near: stream_peer(ports, stream, nat), far: None };
-        self.media.set(streams.into_iter().map(|stream| stream.map(order)).collect())
+        let order = |stream: &Option<AgreedStream>| self.stream_order(policy, ports, stream.as_ref()?);
+        let streams = self.agreed.0.iter().map(order).collect();
+        self.media.set(streams)
+    }
+
+    /// Returns the order about a stream; `None` if the caller has agreed on no format of the sound.
+    fn stream_order(&self, policy: &Policy, ports: PortPair, stream: &AgreedStream) -> Option<StreamOrder> {
+        let kind = self.sound.stream_kind(&policy.config.decisions, stream)?;
+        let source = self.agreed.1;
+        let nat = source.filter(|source| source.is_translated).map(|source| source.address);
+        let peer = stream_peer(ports, stream.clone(), nat);
+        // The packets of an echo answer those of the caller.
+        let may_send_first = kind != StreamKind::Echo
+            && source.zip(peer.rtp).is_some_and(|(source, rtp)| {
+                let scope = policy.router.identity().machine().scope_of_sender(source.address);
+                policy.may_send_media(scope, source.address, rtp)
+            });
+        Some(StreamOrder { kind, near: StreamPeer { may_send_first, ..peer }, far: None })
     }
 }

@@ -3,6 +3,7 @@
 use super::quality::{count_streams, party_media};
 use super::{ClosingSession, SILENT};
 use crate::effect::Effect;
+use crate::endpoint::PLAYED;
 use crate::engine::Engine;
 use strowger_core::log_limiter::LogSubject;
 use strowger_core::shown::shown;
@@ -23,6 +24,10 @@ impl Engine {
                     self.close_if_unknown(key);
                 }
             }
+            SessionEvent::Played { key, .. } => match self.anchored.endpoints.call_of_session(key) {
+                Some(call) => self.end_endpoint(now, call, &PLAYED, out),
+                None => self.close_if_unknown(key),
+            },
             SessionEvent::Reported { key, streams } => self.anchored.media.report(now, key, party_media(&streams)),
             SessionEvent::Closed { key, streams } => {
                 if let Some(ClosingSession { ports, call, call_id, .. }) = self.anchored.media.closing.remove(&key.0) {

@@ -1,6 +1,7 @@
 //! Calls that the server answers itself.
 
 mod restarts;
+mod sounds;
 
 use crate::site::*;
 use std::time::Duration;
@@ -103,7 +104,7 @@ fn an_echo_answers_a_call_and_its_media_go_back() {
     let text = body(&ok);
     assert!(text.contains("m=audio 20000 RTP/AVP 8 101\r\n") && text.contains("c=IN IP4 127.0.100.1\r\n"), "{text}");
     let (key, stream) = set(&site);
-    assert_eq!((stream.kind, &stream.far), (StreamKind::Echo, &None));
+    assert_eq!((&stream.kind, &stream.far), (&StreamKind::Echo, &None));
     let near = stream.near;
     assert_eq!(near.ports, PortPair { thread: 0, address: 0, rtp: 20_000 });
     assert_eq!(near.rtp, Some("127.0.0.1:4000".parse().expect("an address")));

@@ -561,6 +561,17 @@ fn groups_of_gateways_are_said() {
 }
 
 #[test]
+fn explain_names_the_sound_of_an_endpoint() {
+    for (keys, name) in
+        [("answer = \"tone\"", "tone"), ("answer = \"announcement\"\nplay = \"/closed.wav\"", "announcement")]
+    {
+        let rule = format!("[media]\naddresses = [\"192.0.2.1\"]\n[[rule]]\nname = \"line\"\n{keys}\n");
+        let explained = explained(&site(&rule), ALICE, &invite(1, "sip:line@example.org"));
+        assert_eq!(explained.course.outcome, ExplainedOutcome::Endpoint { name });
+    }
+}
+
+#[test]
 fn explain_names_the_endpoint_that_answers() {
     let site = site(
         "[media]\naddresses = [\"192.0.2.1\"]\n[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"\n",

@@ -197,6 +197,7 @@ impl Server {
                 SessionEvent::Lent { shard, .. } => Receiver::Shard(usize::from(*shard)),
                 SessionEvent::Heard { key, .. }
                 | SessionEvent::Silent { key, .. }
+                | SessionEvent::Played { key, .. }
                 | SessionEvent::Reported { key, .. }
                 | SessionEvent::Claimed { key, .. }
                 | SessionEvent::Closed { key, .. } => Receiver::OwnerOf(bucket_of(*key)),
