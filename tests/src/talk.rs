@@ -72,7 +72,7 @@ impl Talk {
             let (mouth, ear) = (&self.parties[from], &self.parties[to]);
             let mut bytes = [0; 1_500];
             // Packets of the process before.
-            self.drain(to);
+            self.take(to);
             let end = Instant::now() + STEP;
             for sequence in 0.. {
                 assert!(Instant::now() < end, "party {to} does not hear party {from}");
@@ -85,19 +85,19 @@ impl Talk {
         }
     }
 
-    /// Removes the packets that a party has got, and returns their number.
+    /// Removes the datagrams that a party has got, and returns them.
     ///
     /// # Panics
     /// The socket cannot be set.
-    pub fn drain(&self, party: usize) -> usize {
+    pub fn take(&self, party: usize) -> Vec<Vec<u8>> {
         let (ear, mut bytes) = (&self.parties[party], [0; 1_500]);
         ear.set_nonblocking(true).expect("a socket");
-        let mut count = 0;
-        while ear.recv_from(&mut bytes).is_ok() {
-            count += 1;
+        let mut taken = Vec::new();
+        while let Ok((length, _)) = ear.recv_from(&mut bytes) {
+            taken.push(bytes[..length].to_vec());
         }
         ear.set_nonblocking(false).expect("a socket");
-        count
+        taken
     }
 
     /// Sends so many packets from the caller in their times, and returns the largest delay with which one comes to the callee, and the number of those
@@ -106,7 +106,7 @@ impl Talk {
     /// # Panics
     /// A socket fails.
     pub fn largest_delay(&mut self, packets: u16) -> (Duration, usize) {
-        self.drain(1);
+        self.take(1);
         let (mut largest, mut heard, mut bytes) = (Duration::ZERO, 0, [0; 1_500]);
         let (begun, first) = (Instant::now(), self.sequence);
         self.sequence = first.wrapping_add(packets);

@@ -48,7 +48,7 @@ fn calls(server: &Server) -> Value {
 }
 
 /// Waits until no call and no session of media is left.
-fn is_empty(server: &Server) {
+fn wait_until_empty(server: &Server) {
     let of_media = ["strowger_calls_bridged", "strowger_media_sessions", "strowger_media_port_pairs{state=\"used\"}"];
     let is_so = || calls(server) == json!([]) && of_media.iter().all(|name| metric(server, name) == 0.0);
     assert!(wait::until(SOON, is_so), "{}\n{}", calls(server), server.log());
@@ -80,7 +80,7 @@ fn a_reload_is_for_the_next_call() {
     caller.send(&next.ack(&refusal).bytes()).expect("the server takes messages");
     callee.request("ACK", SOON).expect("the ACK arrives");
     arrives(&mut callee, &mut caller, &talk.call.far.request("BYE"), &[]);
-    is_empty(&server);
+    wait_until_empty(&server);
 }
 
 #[test]
@@ -110,10 +110,10 @@ fn an_operator_sees_and_ends_a_bridged_call() {
         let bye = take_bye(wire);
         assert!(bye.contains("Reason: Q.850;cause=31\r\n"), "{bye}");
     }
-    is_empty(&server);
+    wait_until_empty(&server);
     let mut again = Talk::begin(&mut caller, &mut callee);
     arrives(&mut caller, &mut callee, &again.call.near.request("BYE"), &[]);
-    is_empty(&server);
+    wait_until_empty(&server);
     let ends = || {
         let answered = rows(&server, "cdr").into_iter().filter(|row| row["outcome"] == "answered");
         answered.map(|row| (row["call_id"].clone(), row["ended_by"].clone())).collect::<Vec<_>>()
@@ -151,7 +151,7 @@ fn bridged_calls_move_between_threads() {
             }
         }
     }
-    is_empty(&server);
+    wait_until_empty(&server);
     assert!(wait::until(SOON, || rows(&server, "cdr").len() == 8), "{:?}", rows(&server, "cdr"));
     server.stop();
     assert_eq!(rows(&server, "cdr").len(), 8, "a call has one record");
