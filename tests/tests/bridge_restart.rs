@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use strowger_net::descriptors;
+use strowger_tests::amount;
 use strowger_tests::bridge::{Bridged, description, invite, party, setup};
 use strowger_tests::call::register;
 use strowger_tests::dialog::arrives;
@@ -17,19 +19,22 @@ const STEP: Duration = Duration::from_secs(10);
 
 /// Starts a server that keeps its calls, with a caller and a callee.
 fn kept() -> (Server, Wire, Wire) {
-    let server = setup("127.0.0.85", "22000-22199", "").with("dialogs.folder = \"calls\"").start();
+    let server = setup("127.0.0.85", "22000-22999", "").with("dialogs.folder = \"calls\"").start();
     let (caller, mut callee) = (party(&server, "127.0.0.86"), party(&server, "127.0.0.87"));
     register(&mut callee, "bob");
     (server, caller, callee)
 }
 
+/// `STROWGER_BRIDGED_CALLS` (8, and 200 with `STROWGER_WHOLE=1`) is their number.
 #[test]
 fn bridged_calls_outlive_a_kill() {
-    const CALLS: usize = 8;
+    let calls = amount("STROWGER_BRIDGED_CALLS", 200, 8) as usize;
+    // Each party has a socket in each call.
+    descriptors::raise().expect("the limit can be read");
     let (mut server, mut caller, mut callee) = kept();
-    let mut talks: Vec<Talk> = (0..CALLS).map(|_| Talk::begin(&mut caller, &mut callee)).collect();
+    let mut talks: Vec<Talk> = (0..calls).map(|_| Talk::begin(&mut caller, &mut callee)).collect();
     talks.iter().for_each(Talk::wait_until_heard);
-    keeps(&server, CALLS);
+    keeps(&server, calls);
     server.kill();
     server.start();
     let began = Stopwatch::start();
