@@ -21,7 +21,7 @@ use strowger_tests::talk::{PACKET_TIME, Talk, packet};
 use strowger_tests::text::{field, respond, status};
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
-use strowger_tests::{undisturbed, wait};
+use strowger_tests::{shared, undisturbed, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -178,6 +178,7 @@ fn malformed_packets_are_counted_and_not_relayed() {
 
 #[test]
 fn without_descriptors_further_calls_are_refused_and_others_go_on() {
+    let _shared = shared();
     let mut server = setup("127.0.0.131", "22000-22199", "").start();
     let ([mut caller, _], mut callee) = parties(&server, 132);
     let first = Talk::begin(&mut caller, &mut callee);
@@ -212,6 +213,7 @@ fn without_descriptors_further_calls_are_refused_and_others_go_on() {
 
 #[test]
 fn a_party_that_is_gone_ends_its_call_after_the_silence() {
+    let _shared = shared();
     let server = setup("127.0.0.135", "22000-22199", "").with("media.timeout = \"5s\"").start();
     let ([mut caller, mut of_other], mut callee) = parties(&server, 136);
     let talk = Talk::begin(&mut caller, &mut callee);
