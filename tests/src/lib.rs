@@ -46,6 +46,7 @@ pub mod sound;
 pub mod stopwatch;
 pub mod stranger;
 pub mod strict;
+pub mod talk;
 pub mod terminal;
 pub mod trace;
 pub mod turn;

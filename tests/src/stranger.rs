@@ -67,15 +67,19 @@ impl Stranger {
         this
     }
 
+    /// Returns the number of ports that have got a packet from each address so far; a port counts each time.
+    pub fn reached(&self) -> u64 {
+        self.count.reached.load(Ordering::Relaxed)
+    }
+
     /// Waits until each port has got a packet from each address after this call.
     ///
     /// # Panics
     /// This does not happen before the limit.
     pub fn sweep(&self, limit: Duration) {
-        let reached = || self.count.reached.load(Ordering::Relaxed);
         // A packet may be under way.
-        let end = reached() + self.ports + 1;
-        assert!(wait::until(limit, || reached() >= end), "{} of {end} ports reached", reached());
+        let end = self.reached() + self.ports + 1;
+        assert!(wait::until(limit, || self.reached() >= end), "{} of {end} ports reached", self.reached());
     }
 }
 

@@ -201,6 +201,8 @@ fn a_call_beyond_the_ports_is_refused_until_one_ends() {
     let refusal = attempt(three, &mut callee).err().expect("no port is left");
     let text = String::from_utf8_lossy(&refusal);
     assert!(status(&refusal) == Some(503) && field(&refusal, "Retry-After").is_some(), "{text}");
+    let log = server.log_with("no port for media is free");
+    assert!(log.lines().any(|line| line.contains("status=503") && line.contains("no port for media is free")), "{log}");
     arrives(&mut callers[0], &mut callee, &calls[0].near.request("BYE"), &[]);
     // The media thread gives the ports back after the BYE.
     let [one, _, three] = &mut callers;

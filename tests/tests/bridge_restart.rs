@@ -1,126 +1,40 @@
 //! Bridged calls over `kill -9` of the server: media at the same ports, changes and ends by either side.
 
-use std::net::{SocketAddr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use strowger_tests::bridge::{Bridged, body, described, description, invite, party, setup};
+use strowger_net::descriptors;
+use strowger_tests::amount;
+use strowger_tests::bridge::{Bridged, description, invite, party, setup};
 use strowger_tests::call::register;
-use strowger_tests::dialog::{answer_to, arrives, contact};
+use strowger_tests::dialog::arrives;
 use strowger_tests::server::Server;
 use strowger_tests::stopwatch::Stopwatch;
-use strowger_tests::text::{Request, respond, status};
+use strowger_tests::talk::Talk;
+use strowger_tests::text::respond;
 use strowger_tests::wire::Wire;
 
 use crate::kept_dialogs::{is_empty, keeps};
 
 const STEP: Duration = Duration::from_secs(10);
-const PACKET_TIME: Duration = Duration::from_millis(20);
-
-/// Address of the media of the server.
-const MEDIA: [u8; 4] = [127, 0, 0, 85];
-
-/// Bridged call with the media of both parties.
-struct Talk {
-    call: Bridged,
-    /// Media of the caller, and of the callee.
-    parties: [UdpSocket; 2],
-    /// Ports of the server towards them.
-    ports: [SocketAddr; 2],
-}
-
-/// Returns a packet of G.711 A-law.
-fn packet(sequence: u16) -> Vec<u8> {
-    let mut packet = vec![0x80, 8];
-    packet.extend(sequence.to_be_bytes());
-    packet.extend((u32::from(sequence) * 160).to_be_bytes());
-    packet.extend([0, 0, 0, 7]);
-    packet.extend([0xd5; 160]);
-    packet
-}
-
-/// Returns the port of the server in a description that it has sent.
-fn port_in(message: &[u8]) -> SocketAddr {
-    let text = body(message);
-    let port = text.split_once("m=audio ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-    SocketAddr::from((MEDIA, port.unwrap_or_else(|| panic!("no port in {text}"))))
-}
-
-/// Returns a description of the media of a party.
-fn audio(wire: &Wire, media: &UdpSocket, direction: &str) -> String {
-    let port = media.local_addr().expect("it is bound").port();
-    description(wire, &format!("m=audio {port} RTP/AVP 8\r\na={direction}\r\n"))
-}
-
-impl Talk {
-    fn begin(caller: &mut Wire, callee: &mut Wire) -> Self {
-        let parties = [&*caller, &*callee].map(|wire| {
-            let media = UdpSocket::bind((wire.local().ip(), 0)).expect("loopback has a port");
-            media.set_read_timeout(Some(PACKET_TIME)).expect("a time");
-            media
-        });
-        let [of_caller, of_callee] = &parties;
-        let invite = invite("sip:bob@example.org", caller, &audio(caller, of_caller, "sendrecv"));
-        let answer = audio(callee, of_callee, "sendrecv");
-        let call = Bridged::set_up(caller, callee, &invite, &answer);
-        let call = call.unwrap_or_else(|refusal| panic!("{}", String::from_utf8_lossy(&refusal)));
-        let ports = [port_in(&call.answer), port_in(&call.invite)];
-        Self { call, parties, ports }
-    }
-
-    /// Waits until each party has heard the other one, which sends.
-    fn wait_until_heard(&self) {
-        for (from, to) in [(0, 1), (1, 0)] {
-            let (mouth, ear) = (&self.parties[from], &self.parties[to]);
-            let mut bytes = [0; 1_500];
-            // Packets of the process before.
-            ear.set_nonblocking(true).expect("a socket");
-            while ear.recv_from(&mut bytes).is_ok() {}
-            ear.set_nonblocking(false).expect("a socket");
-            let end = Instant::now() + STEP;
-            for sequence in 0.. {
-                assert!(Instant::now() < end, "party {to} does not hear party {from}");
-                mouth.send_to(&packet(sequence), self.ports[from]).expect("loopback takes it");
-                if ear.recv_from(&mut bytes).is_ok_and(|(length, source)| length == 172 && source == self.ports[to]) {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Puts the call on hold by a re-INVITE of the caller.
-    fn hold(&mut self, caller: &mut Wire, callee: &mut Wire) {
-        let mut hold =
-            self.call.near.request("INVITE").with("Content-Type: application/sdp").with(contact("alice", caller));
-        hold.body = audio(caller, &self.parties[0], "sendonly").into_bytes();
-        caller.send(&hold.bytes()).expect("the server takes messages");
-        let got = callee.request("INVITE", STEP).expect("the change arrives");
-        assert_eq!(port_in(&got), self.ports[1]);
-        let ok = respond(&got, 200, "callee", &[contact("callee", callee)]);
-        let ok = described(&ok, &audio(callee, &self.parties[1], "recvonly"));
-        callee.send(&ok).expect("the server takes messages");
-        let answer = answer_to(&hold, caller, 200).expect("the change is answered");
-        assert_eq!((status(&answer), port_in(&answer)), (Some(200), self.ports[0]));
-        let ack = Request { cseq: hold.cseq, ..self.call.near.request("ACK") };
-        caller.send(&ack.bytes()).expect("the server takes messages");
-        callee.request("ACK", STEP).expect("the ACK arrives");
-    }
-}
 
 /// Starts a server that keeps its calls, with a caller and a callee.
 fn kept() -> (Server, Wire, Wire) {
-    let server = setup("127.0.0.85", "22000-22199", "").with("dialogs.folder = \"calls\"").start();
+    let server = setup("127.0.0.85", "22000-22999", "").with("dialogs.folder = \"calls\"").start();
     let (caller, mut callee) = (party(&server, "127.0.0.86"), party(&server, "127.0.0.87"));
     register(&mut callee, "bob");
     (server, caller, callee)
 }
 
+/// `STROWGER_BRIDGED_CALLS` (8, and 200 with `STROWGER_WHOLE=1`) is their number.
 #[test]
 fn bridged_calls_outlive_a_kill() {
-    const CALLS: usize = 8;
+    let calls = amount("STROWGER_BRIDGED_CALLS", 200, 8) as usize;
+    // Each party has a socket in each call.
+    descriptors::raise().expect("the limit can be read");
     let (mut server, mut caller, mut callee) = kept();
-    let mut talks: Vec<Talk> = (0..CALLS).map(|_| Talk::begin(&mut caller, &mut callee)).collect();
+    let mut talks: Vec<Talk> = (0..calls).map(|_| Talk::begin(&mut caller, &mut callee)).collect();
     talks.iter().for_each(Talk::wait_until_heard);
-    keeps(&server, CALLS);
+    keeps(&server, calls);
     server.kill();
     server.start();
     let began = Stopwatch::start();

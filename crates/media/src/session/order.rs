@@ -85,7 +85,7 @@ pub enum StreamKind {
 
 impl StreamKind {
     /// Tells whether this server reads RTP, and takes part in RTCP.
-    pub(super) const fn is_rtp(self) -> bool {
+    pub(super) const fn is_rtp(&self) -> bool {
         !matches!(self, Self::Unread)
     }
 
