@@ -15,7 +15,7 @@ use crate::wait;
 /// Longest time between two looks at the clock.
 const STEP: Duration = Duration::from_millis(2);
 
-/// Running stranger. It ends when it is dropped.
+/// Running outsider. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Stranger {
     count: Arc<Count>,

@@ -35,7 +35,7 @@ const OF_STRANGER: u16 = 1_500;
 /// Metric of the packets from sources that may not send.
 const DROPPED: &str = "strowger_media_packets_dropped_total{reason=\"source\"}";
 
-/// Makes a call between two phones while a stranger sends RTP to all ports of media. `packets`: packets of the stranger a second.
+/// Makes a call between two phones while an outsider sends RTP to all ports of media. `packets`: packets of the outsider a second.
 fn call_beside_a_stranger(packets: u32) {
     let net = Homes::new();
     for router in &net.routers {

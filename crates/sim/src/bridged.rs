@@ -1,8 +1,8 @@
-//! Worlds of bridged calls: phones, gateways and a stranger around a server that bridges every call and carries its media.
+//! Worlds of bridged calls: phones, gateways and an outsider around a server that bridges every call and carries its media.
 //!
 //! The phones are user agents of `strowger-core`. They hold, resume, offer other sessions, refer, cancel and hang up by a script of random
 //! numbers, and send RTP. The network loses, doubles, delays and reorders messages and packets, buckets of calls move between shards, a translator
-//! changes its ports, the process may be killed, and the stranger sends RTP to every port of the server. The laws:
+//! changes its ports, the process may be killed, and the outsider sends RTP to every port of the server. The laws:
 //!
 //! 1. Each INVITE gets one final response (`finals.rs`).
 //! 2. The end of one leg ends the other one, and nothing is left: no call, transaction, session, port, limit (`judge.rs`, `server.rs`, `media.rs`).

@@ -19,7 +19,7 @@
 //! | rows of accounting on their way; a kill between them | `server/rows.rs`; `kept.rs` |
 //! | ringing calls without an account; servers that count by one cache | `server/ringing.rs`; `counts.rs` |
 //! | a gateway, phones and an account that wants to talk without a record | `billing.rs`; `billing/law.rs` |
-//! | bridged calls with media, translator, stranger; what stays hidden | `bridged.rs`; `bridged/topology.rs`, `reach.rs`, `judge.rs` |
+//! | bridged calls with media, translator, outsider; what stays hidden | `bridged.rs`; `bridged/topology.rs`, `reach.rs`, `judge.rs` |
 
 #![forbid(unsafe_code)]
 

@@ -77,7 +77,7 @@ impl Playback {
                 self.due = now + played.interval();
                 return false;
             }
-            if self.at >= played.sound.len() && !(played.repeats && !played.sound.is_empty()) {
+            if self.at >= played.sound.len() && (!played.repeats || played.sound.is_empty()) {
                 self.has_ended = true;
                 return true;
             }

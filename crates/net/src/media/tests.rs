@@ -399,7 +399,7 @@ fn a_silent_peer_is_told_once() {
     let mut bench = Bench::start(&MediaSettings { timeout, ..settings(6, 20_000..=20_003) });
     let phone = Phone::new();
     let ports = bench.lend(0, 0, 1)[0];
-    let before = std::time::Instant::now();
+    let before = Instant::now();
     bench.order(0, 0, SessionOrder::Set { key: SessionKey(1), streams: vec![Some(echo(&phone, ports))] });
     let silent = SessionEvent::Silent { key: SessionKey(1), end: SessionEnd::Silence(Side::Near) };
     assert_eq!(bench.event(0), silent);
@@ -426,7 +426,7 @@ fn many_orders_and_events_pass_full_rings() {
         // The events are not taken yet, so both rings fill up.
         handle.order(0, SessionOrder::Close { key: SessionKey(key) }).expect("an end is always taken");
     }
-    let (mut more, begun) = (0, std::time::Instant::now());
+    let (mut more, begun) = (0, Instant::now());
     while bench.threads.total().events_waiting == 0 {
         // An order passes those that wait on as well.
         handle.order(0, SessionOrder::Close { key: SessionKey(SESSIONS) }).expect("an end is always taken");

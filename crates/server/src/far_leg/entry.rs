@@ -33,7 +33,7 @@ impl Engine {
         (context, first)
     }
 
-    /// Logs the refusal of a request: that of a far INVITE, whose names nobody has seen, with the names of its near INVITE.
+    /// Logs the refusal of a request: that of a far INVITE, whose names no party has seen, with the names of its near INVITE.
     pub(crate) fn log_refused(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why) {
         let is_far = handling.is_far_leg();
         let is_logged = is_far
@@ -55,7 +55,7 @@ impl Engine {
         let bytes = self.anchored.far_legs.legs.get(far.call_id).map(|leg| leg.near.clone())?;
         index.parse(&bytes, &Limits::UNLIMITED).ok()?;
         let near = Message::new(&bytes, &index);
-        let call_hash = call::hash(self.shared.call_secret, near.call_id()?.text);
+        let call_hash = call::hash(self.shared.call_secret, near.call_id().ok()?.text);
         let near = Request::of(near, far.arrival, call_hash).ok()?;
         let Handling { now, server, progress, out, .. } = handling;
         Some(work(self, &mut Handling { now: *now, request: &near, server: *server, progress, out }))

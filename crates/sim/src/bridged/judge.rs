@@ -20,7 +20,7 @@ pub(super) struct Story<'a> {
     pub(super) kills: &'a [u64],
     /// True if the translator before a phone has changed its ports.
     pub(super) has_moved_ports: bool,
-    /// True if there are no incidents (moves, kills, other ports, strangers), and no packet is lost.
+    /// True if there are no incidents (moves, kills, other ports, outsiders), and no packet is lost.
     pub(super) is_calm: bool,
 }
 

@@ -8,7 +8,7 @@ use strowger_media::rtp::{Numbering, Packet};
 /// First bytes of the payload of each RTP packet of these worlds; the number of the sender follows.
 const MARK: &[u8] = b"SIM";
 
-/// Sender number of the stranger.
+/// Sender number of the outsider.
 pub(super) const STRANGER: u8 = u8::MAX;
 
 /// Formats of the phones: PCMA, PCMU, telephone-event.

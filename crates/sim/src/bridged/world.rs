@@ -35,7 +35,7 @@ struct Incidents {
     kills: Vec<u64>,
     /// Changes of the ports of the translator.
     ports: Vec<u64>,
-    /// Packets of the stranger to every port.
+    /// Packets of the outsider to every port.
     strangers: Vec<u64>,
 }
 

@@ -70,7 +70,7 @@ pub(super) struct Leg {
     pub(super) media: LegMedia,
     /// Set if Allow of the party lists UPDATE.
     pub(super) updates: bool,
-    /// Set if the party has refused an UPDATE as an unknown method, whatever its Allow lists.
+    /// Set if the party has refused an UPDATE as an unknown method. Its Allow does not count then.
     pub(super) refuses_updates: bool,
     /// Set if our last offer to the party was an UPDATE.
     pub(super) was_updated: bool,
@@ -148,7 +148,7 @@ pub(super) struct NearInvite {
     pub(super) is_confirmed: bool,
     /// Header lines for the far INVITE.
     pub(super) passed: Vec<u8>,
-    /// Time at which the INVITE is given up, whatever provisional responses come.
+    /// Time at which the INVITE is given up, also while provisional responses come.
     pub(super) until: u64,
 }
 

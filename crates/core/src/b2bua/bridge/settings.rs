@@ -17,7 +17,7 @@ pub struct BridgeSettings {
     /// Milliseconds in which the far side answers an INVITE after its last provisional response, a side a re-INVITE, and the
     /// owner a redirection. Default 181,000, as Timer C.
     pub ringing: u64,
-    /// Milliseconds until an INVITE without a final response is cancelled, whatever provisional responses come: early media hold ports.
+    /// Milliseconds until an INVITE without a final response is cancelled, also while provisional responses come: early media hold ports.
     /// Default 600,000.
     pub setup: u64,
     /// Set if far INVITEs leave through a proxy of the owner, which makes the 503 of another server 500 (RFC 3261 section 16.7 step 6): a 503 to a

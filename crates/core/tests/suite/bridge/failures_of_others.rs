@@ -118,7 +118,7 @@ fn a_prack_goes_to_the_contact_of_its_response() {
     b2b.is_clean();
 }
 
-/// RFC 4028 section 7.1: whoever wants to refresh, one side of each leg does.
+/// RFC 4028 section 7.1: one side of each leg refreshes, also if both want to.
 #[test]
 fn each_session_has_one_refresher() {
     for near_refreshes in [true, false] {

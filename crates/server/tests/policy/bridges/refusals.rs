@@ -87,7 +87,7 @@ fn a_503_is_that_of_this_server_alone() {
     assert_eq!(record(&site).status, 500);
 }
 
-/// A next hop that writes the INVITE anew, without the Via header fields of this server.
+/// A next hop that writes another INVITE, without the Via header fields of this server.
 #[test]
 fn a_call_that_comes_back_again_and_again_is_a_loop() {
     let keys = "registrar.authenticate = false\nauth.calls = false\n";
