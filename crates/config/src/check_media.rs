@@ -168,7 +168,9 @@ mod tests {
     #[test]
     fn an_announcement_has_a_file_and_no_other_answer_has_one() {
         let read = |answer: &str| {
-            let text = format!("media.addresses = [\"192.0.2.1\"]\n[[rule]]\nname = \"closed\"\n{answer}\nwhen = \"request.user == 'office'\"\n");
+            let text = format!(
+                "media.addresses = [\"192.0.2.1\"]\n[[rule]]\nname = \"closed\"\n{answer}\nwhen = \"request.user == 'office'\"\n"
+            );
             Config::read(Source { text: &text, ..Source::default() })
         };
         for (answer, line, message) in [

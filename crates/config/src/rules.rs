@@ -60,8 +60,8 @@ section! {
         /// caller's media back; "tone" sends a test tone, 1004 Hz with -10 dBm0, until the caller hangs up; "announcement" sends the sound of `play`.
         /// Other requests for an endpoint are answered as a phone does. "none": this rule does not answer the request.
         pub answer: Option<RuleAnswer> = None, Rule::number(300, 699).or("none");
-        /// WAV file of an announcement: 8000 Hz, one channel, samples of 16 bits or G.711, at most 30 minutes. The server reads it at the start and at
-        /// each reload. The call ends with the file.
+        /// WAV file of an announcement: 8000 Hz, one channel, samples of 16 bits or G.711, at most 30 minutes. The server reads it at the start and
+        /// at each reload. The call ends with the file.
         pub play: Option<PathBuf> = None, ANY.or("");
         /// Play the file of `play` again and again until the caller hangs up.
         pub repeat: bool = false, ANY;

@@ -3,8 +3,8 @@
 //! The user agent has the dialog of such a call, a media thread its session, and the table of calls its record, limits, place in lists
 //! and end. This module joins the three:
 //!
-//! 1. The rules name an endpoint ([`crate::role::ServerRole::Endpoint`]). The engine takes free media ports, negotiates, enters the INVITE into the table of
-//!    calls, and gives it to the user agent (`answering.rs`).
+//! 1. The rules name an endpoint ([`crate::role::ServerRole::Endpoint`]). The engine takes free media ports, negotiates, enters the INVITE into the table
+//!    of calls, and gives it to the user agent (`answering.rs`).
 //! 2. Events of the user agent become notices for the table and orders to the media thread (`agent_events.rs`). The table ends a call by an
 //!    order, which the user agent carries out.
 //! 3. Events of the session come back from the media thread ([`crate::media_sessions`]).

@@ -89,7 +89,7 @@ impl Leg {
             *self = Self::new(now.mono, peer, random);
             return true;
         }
-        let (was_expected, was_sender) = (self.is_expected(), self.peer.sends);
+        let (was_expected, was_sender, was_listening) = (self.is_expected(), self.peer.sends, self.is_listening());
         let is_other = self.rtp.set(now.mono, peer.rtp, peer.behind_nat);
         self.rtcp.set(now.mono, peer.rtcp, peer.behind_nat);
         self.peer = peer;
@@ -97,7 +97,7 @@ impl Leg {
         if is_other || was_sender != self.peer.sends {
             self.received.pause();
         }
-        if !was_expected && self.is_expected() {
+        if !was_expected && self.is_expected() || !was_listening && self.is_listening() {
             self.last = now.mono;
         }
         is_other

@@ -111,8 +111,8 @@ pub struct LegPort {
 type CanonicalName = [u8; 16];
 
 impl Session {
-    /// Creates a session at `now`, in microseconds. `timeout`: longest silence of a side whose peer sends and receives, in microseconds; `None`: no
-    /// limit. `random`: uniform over all values, unpredictable to other parties.
+    /// Creates a session at `now`, in microseconds. `timeout`: longest silence of a side whose peer sends and receives, or hears a sound, in microseconds;
+    /// `None`: no limit. `random`: uniform over all values, unpredictable to other parties.
     pub fn new(
         now: u64,
         key: SessionKey,
@@ -350,9 +350,12 @@ impl Stream {
     }
 
     /// Returns the time of the last packet of a side in microseconds; `None` if none is expected. A fax that receives a page sends nothing for
-    /// minutes, so datagrams of either side count if they are unread.
+    /// minutes, so datagrams of either side count if they are unread. A peer who hears a sound sends at least reports: no description makes a sound go
+    /// to another host without end.
     fn last(&self, side: Side) -> Option<u64> {
-        let (_, leg) = self.legs().find(|(of, _)| *of == side).filter(|(_, leg)| leg.is_expected())?;
+        let hears_sound = matches!(self.kind, StreamKind::Playback(_));
+        let is_expected = |leg: &Leg| leg.is_expected() || hears_sound && leg.is_listening();
+        let (_, leg) = self.legs().find(|(of, _)| *of == side).filter(|(_, leg)| is_expected(leg))?;
         match self.kind {
             StreamKind::Unread => self.legs().map(|(_, leg)| leg.last()).max(),
             StreamKind::Relay | StreamKind::Echo | StreamKind::Playback(_) => Some(leg.last()),

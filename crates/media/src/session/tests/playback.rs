@@ -149,3 +149,28 @@ fn another_sound_begins_at_its_start() {
     let (first, next) = (before[0].1.header(), after[0].1.header());
     assert_eq!((next.source, next.sequence), (first.source, first.sequence.wrapping_add(5)));
 }
+
+#[test]
+fn a_listener_that_sends_nothing_at_all_is_gone() {
+    let silent = SessionEvent::Silent { key: SessionKey(7), end: SessionEnd::Silence(Side::Near) };
+    let mut order = playback(&sound(100), true);
+    order.near.sends = false;
+    let mut call = Call::new(order.clone());
+    run(&mut call, TIMEOUT - 1);
+    assert!(!call.events().contains(&silent));
+    // A report is a sign of life.
+    let mut report = Vec::new();
+    CompoundWriter::new(&mut report).receiver_report(8, &[]);
+    call.hear_rtcp(29_000, Side::Near, "192.0.2.1:4001", &report);
+    run(&mut call, TIMEOUT + 28_000_000);
+    assert!(!call.events().contains(&silent));
+    // A hold lasts as long as the peer wants, and its end begins the time again.
+    let held = StreamOrder { near: StreamPeer { receives: false, ..order.near.clone() }, ..order.clone() };
+    call.set(58_000, held);
+    run(&mut call, 200_000_000);
+    call.set(200_000, order);
+    run_from(&mut call, 200_000_000, 229_000_000);
+    assert!(!call.events().contains(&silent));
+    run(&mut call, 231_000_000);
+    assert!(call.events().contains(&silent));
+}
