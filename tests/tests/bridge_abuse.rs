@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use strowger_media::rtcp::is_rtcp;
-use strowger_tests::bridge::{party, setup};
-use strowger_tests::call::register;
+use strowger_tests::bridge::{invite, party, setup};
+use strowger_tests::call::{exchange, register};
 use strowger_tests::control::{json, metric};
-use strowger_tests::dialog::arrives;
+use strowger_tests::dialog::{arrives, contact};
 use strowger_tests::limits::limit_descriptors;
 use strowger_tests::process::Process;
 use strowger_tests::program::{STRACE, have};
@@ -34,7 +34,7 @@ const PACKETS: u16 = 150;
 /// Packets a second of the flood.
 const FLOOD: u32 = 50_000;
 
-/// Two callers and bob at addresses of loopback.
+/// Connects two callers and bob, whose addresses of loopback end with octets from this one on.
 fn parties(server: &Server, octet: u8) -> ([Wire; 2], Wire) {
     let callers = [octet, octet + 1].map(|octet| party(server, &format!("127.0.0.{octet}")));
     let mut callee = party(server, &format!("127.0.0.{}", octet + 2));
@@ -81,7 +81,7 @@ fn a_flood_at_one_port_delays_no_other_call() {
         drop(flood);
         assert!(sent > 0.8 * f64::from(FLOOD) * seconds, "{sent} packets in {seconds} s are no flood");
         assert_in_time("beside the flood", figures);
-        // The kernel drops what the thread does not read.
+        // The kernel drops packets that the thread does not read in time.
         let is_counted = wait::until(SOON, || dropped(&server, "source") - before >= 500.0);
         assert!(is_counted, "{}", dropped(&server, "source"));
         for side in [0, 1] {
@@ -174,6 +174,29 @@ fn malformed_packets_are_counted_and_not_relayed() {
         hang_up(target, &mut of_target, &mut callee);
         hang_up(other, &mut of_other, &mut callee);
     });
+}
+
+#[test]
+fn offers_that_cannot_be_read_are_refused_and_the_call_goes_on() {
+    let _shared = shared();
+    let server = setup("127.0.0.145", "22000-22199", "").start();
+    let ([mut caller, mut of_other], mut callee) = parties(&server, 146);
+    let mut talk = Talk::begin(&mut caller, &mut callee);
+    talk.wait_until_heard();
+    for text in ["nonsense", "m=audio 4000 RTP/AVP 8\r\n", "v=0\r\nnonsense\r\n"] {
+        let call = invite("sip:bob@example.org", &of_other, text);
+        let refusal = exchange(&mut of_other, &call);
+        assert_eq!(status(&refusal), Some(488), "{text:?}");
+        of_other.send(&call.ack(&refusal).bytes()).expect("the server takes messages");
+        let mut change =
+            talk.call.near.request("INVITE").with("Content-Type: application/sdp").with(contact("alice", &caller));
+        change.body = text.as_bytes().to_vec();
+        let refusal = exchange(&mut caller, &change);
+        assert_eq!(status(&refusal), Some(488), "{text:?}");
+        caller.send(&change.ack(&refusal).bytes()).expect("the server takes messages");
+    }
+    talk.wait_until_heard();
+    hang_up(talk, &mut caller, &mut callee);
 }
 
 #[test]
