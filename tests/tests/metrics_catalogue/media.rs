@@ -22,7 +22,8 @@ const FREE: &str = "media_port_pairs{state=\"free\"}";
 const LENGTH: u64 = 12 + 160;
 
 fn bridge() {
-    let keys = "media.addresses = [\"127.0.0.66\"]\nmedia.ports = \"22000-22199\"\n[[rule]]\nname = \"bridge\"\nb2bua = true";
+    let keys =
+        "media.addresses = [\"127.0.0.66\"]\nmedia.ports = \"22000-22199\"\n[[rule]]\nname = \"bridge\"\nb2bua = true";
     let mut stage = Stage::start(Setup::on(&[Udp]).open_registrar().with(keys));
     let [mut caller, mut callee] = ["127.0.0.67", "127.0.0.68"].map(|ip| party(&stage.server, ip));
     let [offer, answer] = [&caller, &callee].map(|wire| description(wire, "m=audio 40000 RTP/AVP 8\r\n"));

@@ -39,7 +39,7 @@ fn a_fax_beside_the_audio_passes_unread_by_ports_of_its_own() {
     let [of_alice, of_bob] = [(4_000, 4_010), (5_000, 5_010)].map(|(audio, image)| sdp(audio, 2, &fax(image)));
     let streams = changed(&site, &call, &of_alice, &of_bob);
     let [Some(audio), Some(image)] = &streams[..] else { panic!("{streams:?}") };
-    assert_eq!((audio.kind, image.kind), (StreamKind::Relay, StreamKind::Unread));
+    assert_eq!((&audio.kind, &image.kind), (&StreamKind::Relay, &StreamKind::Unread));
     let far = image.far.as_ref().expect("a far side");
     assert_eq!((image.near.rtp, far.rtp, far.rtcp), (at(4_010), at(5_010), None));
     let sides = [audio, image].map(|stream| [Some(&stream.near), stream.far.as_ref()]);
@@ -56,7 +56,7 @@ fn a_fax_may_take_the_place_of_the_audio() {
     let (_, audio) = set(&site);
     let streams = changed(&site, &call, &fax_alone(4_010, 2), &fax_alone(5_010, 2));
     let [Some(image)] = &streams[..] else { panic!("{streams:?}") };
-    assert_eq!((image.kind, image.near.ports, image.near.rtp), (StreamKind::Unread, audio.near.ports, at(4_010)));
+    assert_eq!((&image.kind, image.near.ports, image.near.rtp), (&StreamKind::Unread, audio.near.ports, at(4_010)));
     call.end();
 }
 
