@@ -23,10 +23,10 @@ words! {
         /// Users of this server and trusted sources: an authenticated caller, a callee at a registered contact.
         #[default]
         Users = "users",
-        /// Both parties, whoever they are.
+        /// Both parties.
         Everyone = "everyone",
         /// No party.
-        Nobody = "nobody",
+        None = "none",
     }
 }
 

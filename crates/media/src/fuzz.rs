@@ -18,8 +18,8 @@ use crate::wave::{Wave, samples};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Maximum bytes of a report of one stream, with description and BYE.
-const LONGEST_REPORT: usize = 256;
+/// Maximum bytes of an own packet: a report of one stream, with description and BYE, or 60 ms of a sound.
+const LONGEST_OWN: usize = 12 + 480;
 
 /// Reads the bytes as an RTP packet, as a compound packet and as a WAV file, writes each again, and checks that reading gives the same. The
 /// bytes are also a script, five bytes a packet, that drives a stream from its receiver over a relay to its sender, and a script that drives a
@@ -225,8 +225,8 @@ pub fn fuzz_session(data: &[u8]) {
             // No order names a host above 3.
             assert!(packet.to.ip() < IpAddr::from([192, 0, 2, 4]), "{packet:?}");
             let bytes = &out.bytes[packet.start..packet.end];
-            // A report, or a received packet beside one.
-            assert!(bytes.len() <= body.len() + LONGEST_REPORT);
+            // An own packet, or a received packet beside one.
+            assert!(bytes.len() <= body.len() + LONGEST_OWN);
             assert!(order.kind == StreamKind::Unread || is_rtcp(bytes) || Packet::read(bytes).is_some());
         }
     }

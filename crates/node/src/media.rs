@@ -5,7 +5,7 @@ use crate::settings;
 use crate::shard::{Input, Shard};
 use anyhow::Context;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strowger_config::Config;
 use strowger_core::entropy::Entropy;
 use strowger_media::session::{PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side};
@@ -52,6 +52,17 @@ pub(crate) fn start(
         .context("media cannot be received at `media.addresses`")?;
     let links = handles.into_iter().map(|handle| Some(MediaLink { handle })).collect();
     Ok((Some(threads), MediaLinks { links: Mutex::new(links), shards: weak }))
+}
+
+/// Longest wait for the first ports.
+const FIRST_PORTS: Duration = Duration::from_secs(1);
+
+/// Waits until a shard has ports, so that the first calls find some.
+pub(crate) fn wait_for_ports(threads: &MediaThreads) {
+    let end = Instant::now() + FIRST_PORTS;
+    while threads.total().lent == 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Interval between two looks after the media threads.

@@ -171,6 +171,7 @@ impl Server {
             let (shared, services) = (for_shards.clone(), services_for_shards.clone());
             Shard::new(shared, services, number, &handle, with_journal.as_deref(), with_writers.clone())
         })?;
+        media.iter().for_each(media::wait_for_ports);
         let writers = Writers {
             journal: journal.as_ref().map(Arc::downgrade),
             accounting: accounting.as_ref().map(Arc::downgrade),

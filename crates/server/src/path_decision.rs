@@ -97,7 +97,7 @@ mod tests {
         ] {
             assert_eq!(decided(&rules).is_bridged(), is_bridged, "{rules:?}");
         }
-        let (codecs, refer_from) = (names(&["PCMA"]), Some(ReferFrom::Nobody));
+        let (codecs, refer_from) = (names(&["PCMA"]), Some(ReferFrom::None));
         let one = PathAction { codecs, record_route: Some(false), refer_from, ..PathAction::default() };
         let two = PathAction {
             codecs: names(&["PCMU"]),
@@ -108,7 +108,7 @@ mod tests {
             ..PathAction::default()
         };
         let decision = decided(&[one, two]);
-        assert_eq!((decision.record_route, decision.refer_from()), (Some(false), ReferFrom::Nobody));
+        assert_eq!((decision.record_route, decision.refer_from()), (Some(false), ReferFrom::None));
         assert_eq!(PathDecision::default().refer_from(), ReferFrom::Users);
         let [near, far] = decision.policies();
         assert_eq!((&near.codecs[..], &far.codecs[..]), (&*names(&["PCMA"]), &*names(&["G722", "PCMA"])));

@@ -86,7 +86,7 @@ pub struct BridgeView {
     pub callee_codecs: Vec<String>,
     /// Media types that pass beside audio.
     pub media_types: Vec<String>,
-    /// Parties that may refer the other one: `users`, `everyone` or `nobody`.
+    /// Parties that may refer the other one: `users`, `everyone` or `none`.
     pub refer_from: &'static str,
 }
 

@@ -360,7 +360,7 @@ impl UserAgent {
         out.extend_from_slice(self.transport(target).via().as_bytes());
         out.push(b' ');
         // A looped message keeps this Via on its way to the next hop, which may not be allowed to see the address of a listener. The response is
-        // matched by its transaction, so nobody resolves the name. Browsers use such names too (RFC 7118 section 5.2).
+        // matched by its transaction, so no host resolves the name. Browsers use such names too (RFC 7118 section 5.2).
         out.extend_from_slice(if target.is_loopback() { b"b2bua.invalid" } else { &self.listener(target).sent_by });
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch.text());

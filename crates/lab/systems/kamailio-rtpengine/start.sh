@@ -5,7 +5,7 @@ shift
 command -v rtpengine > /dev/null || { echo 'rtpengine is missing: apt-get install rtpengine-daemon'; exit 1; }
 # A call has eight sockets.
 ulimit -n "$(ulimit -Hn)"
-rtpengine --foreground --log-stderr --log-level=4 --table=-1 --interface=127.0.0.2 --listen-ng="127.0.0.3:$port" --listen-cli="127.0.0.3:$port" \
+rtpengine --config-file=none --foreground --log-stderr --log-level=4 --table=-1 --interface=127.0.0.2 --listen-ng="127.0.0.3:$port" --listen-cli="127.0.0.3:$port" \
     --port-min=16384 --port-max=32767 --delete-delay=0 &
 # The kernel writes address and port in hexadecimal digits.
 own=$(printf '0300007F:%04X' "$port")

@@ -21,9 +21,9 @@ impl Engine {
     pub(super) fn may_refer(&self, handling: &Handling<'_, '_>) -> [Option<bool>; 2] {
         match handling.progress.decision.as_deref().map(Decision::refer_from).unwrap_or_default() {
             ReferFrom::Everyone => [Some(true); 2],
-            ReferFrom::Nobody => [Some(false); 2],
+            ReferFrom::None => [Some(false); 2],
             ReferFrom::Users => {
-                let source = handling.request.arrival.remote.ip();
+                let source = handling.request.arrival.remote.ip().to_canonical();
                 [Some(handling.progress.proof.is_any() || self.decider().believes(source)), None]
             }
         }
@@ -55,7 +55,7 @@ impl Engine {
             return false;
         }
         let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let source = self.stack.agent.arrival().map_or(unknown, |arrival| arrival.remote.ip());
+        let source = self.stack.agent.arrival().map_or(unknown, |arrival| arrival.remote.ip().to_canonical());
         if self.shared.log_limiter.allow(LogSubject::Request, source, now.mono) {
             let (far_call_id, party) = (shown(&call.far_call_id), party_of(side).text());
             tracing::info!(%far_call_id, party, %source, "REFER refused");

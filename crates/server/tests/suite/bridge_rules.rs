@@ -28,7 +28,7 @@ fn to_gateway() -> String {
     format!(
         "[[rule]]\nname = \"codecs\"\ncodecs = [\"PCMA\", \"telephone-event\"]\nmedia_types = [\"video\"]\n\
          [[rule]]\nname = \"out\"\nwhen = \"number starts_with '00'\"\nb2bua = true\ncodecs = [\"PCMU\"]\n\
-         callee_codecs = [\"PCMU\", \"PCMA\"]\ntrack = true\nrefer_from = \"nobody\"\nto = [\"sip:{GATEWAY}\"]\n"
+         callee_codecs = [\"PCMU\", \"PCMA\"]\ntrack = true\nrefer_from = \"none\"\nto = [\"sip:{GATEWAY}\"]\n"
     )
 }
 
@@ -42,12 +42,12 @@ fn explain_shows_a_bridged_call_with_the_codecs_of_each_side() {
         caller_codecs: names(&["PCMA", "telephone-event"]),
         callee_codecs: names(&["PCMU", "PCMA"]),
         media_types: names(&["video"]),
-        refer_from: "nobody",
+        refer_from: "none",
     };
     assert_eq!((shown.bridge, shown.record_route, shown.track), (Some(expected), false, true));
     assert_eq!(shown.to[0].at, [format!("udp:{GATEWAY}")]);
     let said = explained(&site, ALICE, &text).to_string();
-    let path = "\npath    two calls, with media of this server: caller PCMA, telephone-event; callee PCMU, PCMA; video; REFER of nobody\n";
+    let path = "\npath    two calls, with media of this server: caller PCMA, telephone-event; callee PCMU, PCMA; video; REFER of none\n";
     assert!(said.contains(path) && said.contains("\ntrack   the call is tracked\n"), "{said}");
 }
 

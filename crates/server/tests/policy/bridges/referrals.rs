@@ -35,13 +35,13 @@ fn an_outsider_may_not_refer_a_user() {
         ("", keys.to_owned(), [true, false]),
         ("[[source]]\nname = \"carrier\"\nnetworks = [\"127.0.0.1\"]\ntrusted = true\n", keys.to_owned(), [true; 2]),
         ("", format!("{keys}refer_from = \"everyone\"\n"), [true; 2]),
-        ("", format!("{keys}refer_from = \"nobody\"\n"), [false; 2]),
+        ("", format!("{keys}refer_from = \"none\"\n"), [false; 2]),
     ] {
         let site = bridge(lines, &keys);
         let (alice, gateway) = (site.phone("alice"), phone_at(&site, "127.0.0.1:7101"));
         let call = match lines {
             "" => invite_of(&alice, "4711"),
-            // Nobody asks a trusted source for a password.
+            // A trusted source needs no password.
             _ => alice.call("INVITE", "sip:4711@example.org"),
         };
         say(&alice, &call, &sdp(4_000, 1, ""));
