@@ -32,7 +32,7 @@ const FIELDS: usize = 15;
 const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("calls", "Account", 18, VALUES),
     ("calls", "Call", 23, MACHINE),
-    ("config", "Action", 20, VALUES),
+    ("config", "Action", 21, VALUES),
     ("core", "Call", 25, MACHINE),
     ("core", "Counts", 19, VALUES),
     ("core", "ResponseContext", 16, MACHINE),
@@ -65,7 +65,7 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("net", "Streams", 30, MACHINE),
     ("scenario", "Reader", 21, MACHINE),
     ("scenario", "Scenario", 19, VALUES),
-    ("server", "Decision", 20, VALUES),
+    ("server", "Decision", 21, VALUES),
     ("server", "ProcessState", 28, "all that shards share: its parts are types of their own"),
     ("sim", "Agent", 25, MACHINE),
     ("sim", "Choices", 16, VALUES),

@@ -21,7 +21,7 @@ use strowger_config::{Config, Decisions};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::proxy::UdpOnly;
 use strowger_core::routing::Identity;
-use strowger_core::{Flow, Now};
+use strowger_core::{Flow, Now, call};
 use strowger_store::credential_cache::CredentialCache;
 use strowger_store::location::LocationTable;
 use strowger_store::subscriber::Subscribers;
@@ -93,6 +93,9 @@ pub struct ProcessState {
 /// and `call_secret` are derived from the secret ([`CallKeys::derive`](strowger_core::call::CallKeys::derive)).
 pub const CALL_SEED: Range<usize> = 16..24;
 
+/// Key that separates the hash of tags from other ones.
+const TAGS: u32 = 0x7461_6773;
+
 /// Parts of a server that its configuration does not tell.
 pub struct ProcessContext {
     /// Identity of the server, by the addresses of its listeners.
@@ -122,6 +125,12 @@ pub struct ProcessContext {
 }
 
 impl ProcessState {
+    /// Returns the secret of the tags of the user agent. It is that of the process before, so that a request in a dialog that has ended with it is
+    /// known.
+    pub(crate) fn tag_secret(&self) -> u32 {
+        call::hash(TAGS, &self.secret)
+    }
+
     /// Creates the state with the first policy of the process, from `config`.
     /// [`Engine::new`](crate::engine::Engine::new) creates engines from this state.
     pub fn new(now: Now, config: Config, surroundings: ProcessContext) -> Self {

@@ -30,7 +30,7 @@ fn bridge() {
     let request = invite(&format!("sip:bob@{}", callee.local()), &caller, &offer);
     let call = Bridged::set_up(&mut caller, &mut callee, &request, &answer);
     let mut call = call.unwrap_or_else(|refusal| panic!("{}", String::from_utf8_lossy(&refusal)));
-    stage.shows(&[("calls_bridged", At(1)), ("calls_tracked", At(1))]);
+    stage.shows(&[("calls_bridged", At(1)), ("calls_tracked", At(1)), ("call_setup_seconds_count", By(1))]);
     assert!(stage.meter.sees("media_sessions", At(1), SOON) && stage.meter.sees(USED, At(2), SOON));
     arrives(&mut caller, &mut callee, &call.near.request("BYE"), &[]);
     assert!(stage.meter.sees("calls_bridged", At(0), SOON) && stage.meter.sees("media_sessions", At(0), SOON));

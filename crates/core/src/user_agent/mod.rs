@@ -59,8 +59,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use strowger_message::{Edit, Error, Index, Message};
 
-use crate::call::BucketSet;
-use crate::entropy::{Entropy, write_hex};
+use crate::call::{BucketSet, hash};
+use crate::entropy::{Entropy, hex};
 use crate::routing::{Identity, ListenerAddress};
 use crate::slots::{Id, Slots};
 use crate::timer::{Length, Stamp, Timers, sooner};
@@ -446,9 +446,25 @@ impl UserAgent {
 
     /// Returns sixteen hexadecimal digits.
     fn word(&mut self) -> [u8; 16] {
-        let mut text = Vec::with_capacity(16);
-        write_hex(self.entropy.u64(), &mut text);
-        text.try_into().expect("write_hex writes sixteen digits")
+        hex(self.entropy.u64())
+    }
+
+    /// Returns a tag for a new dialog: four random bytes, and a keyed hash of them, by which [`UserAgent::has_written`] knows it.
+    fn tag(&mut self) -> [u8; 16] {
+        let random = self.entropy.u64() as u32;
+        self.marked(random)
+    }
+
+    fn marked(&self, random: u32) -> [u8; 16] {
+        let mark = hash(self.settings.tag_secret, &random.to_le_bytes());
+        hex(u64::from(random) << 32 | u64::from(mark))
+    }
+
+    /// Tells whether this is the tag of a dialog of a user agent with the same [`UserAgentSettings::tag_secret`], also of one that is over.
+    pub fn has_written(&self, tag: &[u8]) -> bool {
+        let random = tag.first_chunk::<8>().and_then(|digits| std::str::from_utf8(digits).ok());
+        let random = random.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        random.is_some_and(|random| self.marked(random) == *tag)
     }
 }
 

@@ -222,7 +222,7 @@ impl UserAgent {
             Ok(grant) => grant,
             Err(least) => return self.reply_interval_too_small(round, asking, least),
         };
-        let tag = self.word();
+        let tag = self.tag();
         let secure = asking.arrival.transport.is_secure() && asking.mandatory.uri.is_some_and(|u| u.is_sips());
         let Ok(mut dialog) = Dialog::callee(message, &tag, secure) else {
             return self.reply_plain(round, asking, 400);

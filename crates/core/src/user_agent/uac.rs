@@ -66,7 +66,7 @@ impl UserAgent {
     /// `from` or `to` is malformed.
     pub fn invite(&mut self, round: &mut Round<'_>, invite: &Invite<'_>) -> Result<CallKey, BadAddress> {
         let (from, to) = (NameAddr::parse(invite.from)?, NameAddr::parse(invite.to)?);
-        let (made, tag, branch) = (self.own_call_id(), self.word(), self.branch());
+        let (made, tag, branch) = (self.own_call_id(), self.tag(), self.branch());
         let call_id = if invite.call_id.is_empty() { &made[..] } else { invite.call_id };
         let uri = invite.uri.unwrap_or(to.uri_text);
         let target = self.settings.outbound.unwrap_or(invite.target);

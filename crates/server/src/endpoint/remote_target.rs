@@ -38,8 +38,14 @@ impl Decider<'_> {
         let Arrival { transport, listener, remote, .. } = sender.source;
         let place = match sender.device {
             Some(device) => (device.transport, device.address),
-            None if self.leads_to_barred(sender.scope, &contact.addr.uri, listener) => (transport, remote),
-            None => return None,
+            None => {
+                let repairs = transport.is_reliable() || self.policy.config.nat.contact_repair;
+                let is_moved = repairs && !response.has(Name::RecordRoute) && is_needed(uri, transport, &remote, false);
+                if !is_moved && !self.leads_to_barred(sender.scope, &contact.addr.uri, listener) {
+                    return None;
+                }
+                (transport, remote)
+            }
         };
         Some(with_contact(response, uri, place))
     }

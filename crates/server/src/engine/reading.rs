@@ -84,6 +84,8 @@ impl Engine {
                 self.confirm(request);
                 self.stack.with_agent(now, handling.out, |agent, round| agent.take_ack(round, request));
             }
+            // Its dialog is over.
+            Incoming::Ack if self.stack.agent.has_written(request.to_tag) => (),
             Incoming::Ack => {
                 handling.progress.stage = Stage::Acknowledge;
                 self.advance(&mut handling);
@@ -118,6 +120,10 @@ impl Engine {
         if self.is_of_agent(request) {
             self.confirm(request);
             return self.give_to_agent(handling);
+        }
+        // Its dialog is over. The user part of its Request-URI may be that of a user, who has no part in it.
+        if self.stack.agent.has_written(request.to_tag) {
+            return self.reply(handling, Reply::new(481));
         }
         if self.shard.process_status.draining && request.to_tag.is_empty() && !self.decider().is_emergency_of(handling)
         {

@@ -10,7 +10,7 @@ use strowger_core::registrar::Registrar;
 use strowger_core::stack::{Reading, Stack as Core};
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{Role, TransactionRecord, TransactionUser};
-use strowger_core::user_agent::{AgentRecord, MovedCalls, UserAgent};
+use strowger_core::user_agent::{AgentRecord, MovedCalls, UserAgent, UserAgentSettings};
 use strowger_core::{Now, Outbox, Round};
 
 /// State machines of one shard.
@@ -40,7 +40,7 @@ impl Stack {
         // All its Call-IDs are those of peers, so it needs to know no buckets.
         let agent = UserAgent::new(
             policy.router.identity().clone(),
-            config.agent_settings(),
+            UserAgentSettings { tag_secret: shared.tag_secret(), ..config.agent_settings() },
             entropy.derive(b"agent"),
             shared.call_secret,
             BucketSet::ALL,
