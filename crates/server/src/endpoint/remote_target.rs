@@ -13,7 +13,11 @@ impl Decider<'_> {
     /// Returns a request with the source of its sender as Contact, if its own Contact does not lead to the sender, or is
     /// an address that the sender may not name; `None` if the request stays unchanged.
     pub(crate) fn with_reachable_contact(&self, request: &Request<'_>) -> Option<Vec<u8>> {
-        if !matches!(request.method, Method::Invite | Method::Update) {
+        // The methods that refresh the target of a dialog.
+        if !matches!(
+            request.method,
+            Method::Invite | Method::Update | Method::Subscribe | Method::Notify | Method::Refer
+        ) {
             return None;
         }
         let (message, arrival) = (&request.message, request.arrival);
