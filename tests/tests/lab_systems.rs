@@ -29,7 +29,8 @@ type Asked = BTreeMap<(String, String, String), (Vec<String>, bool)>;
 
 /// Opens the system of a shipped experiment, ours with the program of these tests.
 fn open(driver: &str) -> SystemFolder {
-    let own = strowger().to_str().filter(|_| driver.starts_with("strowger") || driver == "echo");
+    let own =
+        strowger().to_str().filter(|_| driver.starts_with("strowger") || ["echo", "media-floor"].contains(&driver));
     SystemFolder::open(driver, own).unwrap_or_else(|error| panic!("{error}"))
 }
 
