@@ -1,7 +1,7 @@
 //! Moves of calls, requests and registrations to another shard.
 
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::call::{Call, OpenRequest};
 use super::client_request::{ClientRequestKind, Request};
@@ -54,6 +54,15 @@ impl AgentRecord {
     /// Tells whether the registration is in the record.
     pub fn has_registration(&self, key: RegistrationKey) -> bool {
         self.registrations.iter().any(|(id, ..)| *id == key.0)
+    }
+}
+
+impl AgentRecord {
+    /// Returns the ids of the server transactions of UPDATEs and PRACKs that wait for an answer, as words. These transactions have no transaction
+    /// user, and move with their calls.
+    pub fn updates(&self) -> BTreeSet<u64> {
+        let legs = self.calls.iter().flat_map(|(_, call, _)| &call.legs);
+        legs.filter_map(|leg| Some(leg.updated.as_ref()?.server.to_u64())).collect()
     }
 }
 

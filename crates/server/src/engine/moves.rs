@@ -16,7 +16,7 @@ use strowger_calls::{Call, CallTable, HeldLimits};
 use strowger_core::call::BucketSet;
 use strowger_core::proxy::ContextRecord;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
-use strowger_core::transaction::{Role, TransactionRecord};
+use strowger_core::transaction::{Role, Side, TransactionRecord};
 use strowger_core::user_agent::{AgentRecord, UserAgent};
 use strowger_core::{Arrival, Now, Outbox};
 
@@ -102,7 +102,11 @@ impl Engine {
         let (agent, has_calls) = self.export_agent(now, bucket);
         let transactions = self.stack.core.transactions.export(now, moves);
         self.pings.leave(bucket, &transactions);
-        let is_agents = |record: &TransactionRecord| matches!(record.tu.role(), Role::UserAgent(_));
+        let updates = agent.updates();
+        let is_agents = |record: &TransactionRecord| {
+            matches!(record.tu.role(), Role::UserAgent(_))
+                || (record.side == Side::Server && updates.contains(&record.id))
+        };
         let (of_agent, transactions): (Vec<_>, Vec<_>) = transactions.into_iter().partition(is_agents);
         let mut calls = self.calls.export(now, bucket);
         let held = CallTable::export_held(&mut calls);

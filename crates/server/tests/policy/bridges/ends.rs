@@ -24,6 +24,13 @@ fn a_call_moves_with_its_bucket() {
         site.move_calls();
         call.bob.respond(&info, 200, "");
         assert_eq!(call.alice.answer().status(), 200);
+        say(&call.alice, &call.of_alice("UPDATE", 2), &sdp(4_002, 2, ""));
+        let reinvite = gets(call.bob, "INVITE");
+        site.move_calls();
+        respond(call.bob, &reinvite, 200, &sdp(5_000, 1, ""));
+        gets(call.bob, "ACK");
+        assert_eq!(call.alice.answer().status(), 200);
+        set(&site);
         assert_eq!(call.bob.ask(&call.of_bob("BYE")).status(), 200);
         let bye = gets(&call.alice, "BYE");
         assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
