@@ -24,10 +24,10 @@ fn a_call_moves_with_its_bucket() {
         site.move_calls();
         call.bob.respond(&info, 200, "");
         assert_eq!(call.alice.answer().status(), 200);
-        say(&call.alice, &call.of_alice("UPDATE", 2), &sdp(4_002, 2, ""));
+        say(&call.alice, &call.of_alice("UPDATE", 2), &sdp(4_000, 2, "a=sendonly\r\n"));
         let reinvite = gets(call.bob, "INVITE");
         site.move_calls();
-        respond(call.bob, &reinvite, 200, &sdp(5_000, 1, ""));
+        respond(call.bob, &reinvite, 200, &sdp(5_000, 2, "a=recvonly\r\n"));
         gets(call.bob, "ACK");
         assert_eq!(call.alice.answer().status(), 200);
         set(&site);
