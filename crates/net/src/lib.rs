@@ -65,9 +65,10 @@
 //! A keyed hash of the Call-ID selects one of 256 buckets, and each bucket belongs to one shard. So one shard handles
 //! all messages of a call without a lock, whatever socket they arrive at. The key is random at each start, so a peer
 //! cannot choose the shard of a call. With several shards the Call-ID is found by a scan without parsing the message,
-//! and a message of another shard's bucket is passed once, by a bounded ring. For UDP a packet filter in the kernel
-//! computes the same hash and selects the socket. The filter only saves work: a datagram at the wrong shard is passed
-//! on.
+//! and a message of another shard's bucket is passed once, by a bounded ring. A ring has no slots until its first
+//! message, and grows with its use: a shard without traffic costs little memory, however many there are. For UDP a
+//! packet filter in the kernel computes the same hash and selects the socket. The filter only saves work: a datagram at
+//! the wrong shard is passed on.
 //!
 //! # Sending
 //!
