@@ -1,9 +1,13 @@
 //! Index of a message, filled in one pass over the received bytes: positions of the start line, of each header line and
 //! of the body.
 
+use crate::octet::{is_control, is_token};
 use crate::scan::{self, Lines};
-use crate::{Error, Limits, Method, Name, Reason};
+use crate::start_line;
+use crate::{Error, Limits, Name, Reason};
 use std::ops::Range;
+
+pub use crate::start_line::Start;
 
 /// Position of one header line (with its folded continuation) in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,28 +26,6 @@ pub struct Line {
     pub name: Name,
     /// True if the value extends over several lines (RFC 3261 section 7.3.1).
     pub folded: bool,
-}
-
-/// The start line: request or status line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// `Method SP Request-URI SP SIP/2.0`; the range is the Request-URI's.
-    Request {
-        /// Method; [`Method::Other`] if the table does not list it: then
-        /// [`Message::method_text`](crate::Message::method_text) has the text.
-        method: Method,
-        /// Length of the method in bytes; it ends one space before the Request-URI.
-        method_len: u16,
-        /// Offsets of the first byte and after the last byte, from the start of the message.
-        uri: (u32, u32),
-    },
-    /// `SIP/2.0 SP code SP reason`; the range is the reason's.
-    Status {
-        /// Status code, 100 to 699; 0 if nothing was parsed or the status line was refused.
-        code: u16,
-        /// Offsets of the first byte and after the last byte, from the start of the message; may be empty.
-        reason: (u32, u32),
-    },
 }
 
 /// Conformance of the format of start line and header. Readers interpret deviations differently, so send a message only
@@ -138,9 +120,9 @@ impl Index {
         let end = lines.end(from);
         let mut fault = None;
         let mut form = if from == 0 { Form::Canonical } else { Form::Loose };
-        self.start = start_line(bytes, from..end, limits).unwrap_or_else(|error| {
+        self.start = start_line::parse(bytes, from..end, limits).unwrap_or_else(|error| {
             fault = Some(error);
-            broken_start_line(bytes, from..end)
+            start_line::of_refused(bytes, from..end)
         });
         let mut at = scan::past(bytes, end);
         if at - end != 2 {
@@ -426,73 +408,6 @@ pub(crate) fn length(value: &[u8]) -> Option<usize> {
     })
 }
 
-fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start, Error> {
-    let at = line.start;
-    let text = &bytes[line.clone()];
-    let wrong = |reason, offset| Error::new(reason, offset);
-    let space = memchr::memchr(b' ', text).ok_or_else(|| wrong(Reason::StartLine, at))?;
-    let first = &text[..space];
-    if first.len() > 3 && first[..4].eq_ignore_ascii_case(b"SIP/") {
-        if !first.eq_ignore_ascii_case(b"SIP/2.0") {
-            return Err(wrong(Reason::Version, at));
-        }
-        // More than one space before the code is accepted: RFC 3665 section 3.9 itself prints two.
-        let space = space + text[space + 1..].iter().take_while(|&&b| b == b' ').count();
-        let rest = &text[space + 1..];
-        let code = match rest {
-            [a, b, c, tail @ ..]
-                if matches!(tail.first(), None | Some(b' ')) && [a, b, c].iter().all(|d| d.is_ascii_digit()) =>
-            {
-                (*a - b'0') as u16 * 100 + (*b - b'0') as u16 * 10 + (*c - b'0') as u16
-            }
-            _ => return Err(wrong(Reason::StatusCode, at + space + 1)),
-        };
-        if !(100..700).contains(&code) {
-            return Err(wrong(Reason::StatusCode, at + space + 1));
-        }
-        let reason = (line.start + (space + 5).min(text.len())) as u32;
-        return Ok(Start::Status { code, reason: (reason, line.end as u32) });
-    }
-    if first.is_empty() || first.len() > u16::MAX as usize || !first.iter().all(|&b| is_token(b)) {
-        return Err(wrong(Reason::Method, at));
-    }
-    let Some(last) = text.len().checked_sub(8).filter(|&n| n > space && text[n..].eq_ignore_ascii_case(b" SIP/2.0"))
-    else {
-        // If the last word is not the right version, it determines the reason.
-        let last = memchr::memrchr(b' ', text).unwrap_or(space);
-        let named = text.get(last + 1..last + 5).is_some_and(|v| v.eq_ignore_ascii_case(b"SIP/"));
-        let reason = if named && last > space { Reason::Version } else { Reason::StartLine };
-        return Err(wrong(reason, at + last + 1));
-    };
-    let uri = &text[space + 1..last];
-    // Not `any`: without an early exit the compiler vectorizes the loop.
-    if uri.is_empty() || uri.iter().fold(false, |bad, &b| bad | (b <= b' ') | (b == 0x7f)) {
-        return Err(wrong(Reason::RequestUri, at + space + 1));
-    }
-    if uri.len() > limits.uri {
-        return Err(wrong(Reason::UriTooLong, at + space + 1));
-    }
-    Ok(Start::Request {
-        method: Method::of(first),
-        method_len: first.len() as u16,
-        uri: ((at + space + 1) as u32, (at + last) as u32),
-    })
-}
-
-/// Creates a start line in place of a refused one: a status line with code 0, or a request with this method (empty if
-/// the method is not a token) and an empty Request-URI.
-#[cold]
-fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
-    let text = &bytes[line.clone()];
-    if text.get(..4).is_some_and(|t| t.eq_ignore_ascii_case(b"SIP/")) {
-        return Start::Status { code: 0, reason: (line.end as u32, line.end as u32) };
-    }
-    let method = text.iter().take_while(|&&b| is_token(b)).count();
-    let method = if text.get(method) == Some(&b' ') && method <= u16::MAX as usize { method } else { 0 };
-    let uri = (line.start + method + 1) as u32;
-    Start::Request { method: Method::of(&text[..method]), method_len: method as u16, uri: (uri, uri) }
-}
-
 /// Single-valued header fields on which elements on the path act. A reader that uses the first line and a reader that
 /// uses the last line must find the same value.
 const SINGLE_VALUED: u128 = {
@@ -504,30 +419,6 @@ const SINGLE_VALUED: u128 = {
         n += 1;
     }
     names
-};
-
-/// Tells whether no line may contain this octet (RFC 3261 section 25.1), except in a quoted pair; some readers end a
-/// line or a text at such an octet.
-#[inline]
-pub(crate) const fn is_control(b: u8) -> bool {
-    b < b' ' && !matches!(b, b'\t' | b'\r' | b'\n')
-}
-
-/// Tells whether this is a token character (RFC 3261 section 25.1).
-#[inline]
-pub(crate) const fn is_token(b: u8) -> bool {
-    TOKEN[b as usize]
-}
-
-static TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut b = 0u8;
-    while b < 128 {
-        table[b as usize] = b.is_ascii_alphanumeric()
-            || matches!(b, b'-' | b'.' | b'!' | b'%' | b'*' | b'_' | b'+' | b'`' | b'\'' | b'~');
-        b += 1;
-    }
-    table
 };
 
 #[cfg(test)]

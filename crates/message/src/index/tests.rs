@@ -1,7 +1,7 @@
 //! Start lines, lines, bodies, and what the index refuses.
 
 use super::*;
-use crate::Message;
+use crate::{Message, Method};
 
 fn error(text: &str, see: impl FnOnce(&Index)) -> (Reason, usize) {
     let mut index = Index::new();
