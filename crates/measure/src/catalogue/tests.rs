@@ -1,4 +1,4 @@
-//! Names of measures, their values and units.
+//! Names of measures, and their values.
 
 use super::*;
 use std::collections::HashSet;
@@ -73,18 +73,4 @@ fn every_name_of_the_catalogue_is_one_and_is_found() {
         let measure = Measure::parse(&name, &["1".into()]).unwrap_or_else(|error| panic!("{error}"));
         assert!(entry.unit == "time" || entry.unit == measure.unit().key(), "{name}");
     }
-}
-
-#[test]
-fn figures_for_people() {
-    assert_eq!(Unit::Microseconds.show(999.0), "999 µs");
-    assert_eq!(Unit::Microseconds.show(1_500.0), "1.50 ms");
-    assert_eq!(Unit::Microseconds.show(250_000.0), "250.0 ms");
-    assert_eq!(Unit::Microseconds.show(32_000_000.0), "32.00 s");
-    assert_eq!(Unit::Percent.show(99.996), "99.9960 %");
-    assert_eq!(Unit::Percent.show(100.0), "100 %");
-    assert_eq!(Unit::Count.show(1_234_567.0), "1,234,567");
-    assert_eq!(Unit::PerSecond.show(12_000.4), "12,000 /s");
-    assert_eq!(Unit::Bytes.show(1_250_000.0), "1.2 MB");
-    assert_eq!(Unit::Score.show(4.409), "4.41");
 }
