@@ -9,7 +9,7 @@ use crate::call::exchange;
 use crate::dialog::{End, contact, invite};
 use crate::port;
 use crate::server::{Server, Setup, loopback};
-use crate::text::{Request, respond, status};
+use crate::text::{Request, audio_port, respond, status};
 use crate::wire::{Transport, Wire};
 
 /// Time between two packets, and the timestamp ticks of one.
@@ -206,10 +206,9 @@ fn description(port: u16, version: u32, direction: &str) -> Vec<u8> {
 /// There is none.
 pub fn described(answer: &[u8]) -> SocketAddr {
     let text = String::from_utf8_lossy(answer);
-    let value = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
-    let ip = value("c=IN IP4 ").and_then(|ip| ip.parse::<IpAddr>().ok());
-    let port = value("m=audio ").and_then(|audio| audio.split(' ').next()?.parse::<u16>().ok());
-    match (ip, port) {
+    let ip = text.lines().find_map(|line| line.strip_prefix("c=IN IP4 "));
+    let ip = ip.and_then(|ip| ip.parse::<IpAddr>().ok());
+    match (ip, audio_port(answer)) {
         (Some(ip), Some(port)) => SocketAddr::new(ip, port),
         _ => panic!("no media address in {text}"),
     }

@@ -11,6 +11,7 @@ use strowger_media::rtp::Header;
 use strowger_tests::generator::{Ran, answers_at, load, reply};
 use strowger_tests::program::{self, TSHARK};
 use strowger_tests::random::Random;
+use strowger_tests::text::audio_port;
 use strowger_tests::undisturbed;
 
 /// Packets of a stream, and the time between two, microseconds.
@@ -141,9 +142,7 @@ fn phone(departures: Vec<Departure>) -> (SocketAddr, Receiver<Played>) {
             let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
             let answer = reply("200 OK", &text, own);
             if text.starts_with("INVITE") {
-                let audio = text.lines().find_map(|line| line.strip_prefix("m=audio "));
-                let port = audio.and_then(|audio| audio.split(' ').next()).and_then(|port| port.parse::<u16>().ok());
-                peer = port.map(|port| SocketAddr::new(from.ip(), port));
+                peer = audio_port(text.as_bytes()).map(|port| SocketAddr::new(from.ip(), port));
                 let _ = socket.send_to(answer.replace("Content-Length: 0\r\n\r\n", &body).as_bytes(), from);
             } else if !text.starts_with("ACK") {
                 let _ = socket.send_to(answer.as_bytes(), from);
