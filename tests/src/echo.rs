@@ -3,18 +3,15 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use strowger_media::rtp::{Header, Packet};
+use strowger_media::rtp::Packet;
 
 use crate::call::exchange;
 use crate::dialog::{End, contact, invite};
 use crate::port;
+use crate::rtp::{self, PACKET_TIME, TICKS};
 use crate::server::{Server, Setup, loopback};
-use crate::text::{Request, respond, status};
+use crate::text::{Request, audio_port, respond, status};
 use crate::wire::{Transport, Wire};
-
-/// Time between two packets, and the timestamp ticks of one.
-const PACKET_TIME: Duration = Duration::from_millis(20);
-const TICKS: u32 = 160;
 
 /// Rule of the echo.
 const RULE: &str = "[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"";
@@ -108,11 +105,8 @@ impl Caller {
     /// # Panics
     /// The system does not send it.
     pub fn play(&mut self, octet: u8) {
-        let (mut bytes, sequence) = (Vec::new(), self.sequence);
-        let timestamp = u32::from(sequence) * TICKS;
-        Header { payload_type: 0, marker: false, sequence, timestamp, source: 0xfeed }.write(&mut bytes);
-        bytes.extend([octet; TICKS as usize]);
-        self.sequence = sequence.wrapping_add(1);
+        let bytes = rtp::packet(0, 0xfeed, self.sequence, &[octet; TICKS as usize]);
+        self.sequence = self.sequence.wrapping_add(1);
         self.media.send_to(&bytes, self.server_media).expect("it is sent");
     }
 
@@ -206,10 +200,9 @@ fn description(port: u16, version: u32, direction: &str) -> Vec<u8> {
 /// There is none.
 pub fn described(answer: &[u8]) -> SocketAddr {
     let text = String::from_utf8_lossy(answer);
-    let value = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
-    let ip = value("c=IN IP4 ").and_then(|ip| ip.parse::<IpAddr>().ok());
-    let port = value("m=audio ").and_then(|audio| audio.split(' ').next()?.parse::<u16>().ok());
-    match (ip, port) {
+    let ip = text.lines().find_map(|line| line.strip_prefix("c=IN IP4 "));
+    let ip = ip.and_then(|ip| ip.parse::<IpAddr>().ok());
+    match (ip, audio_port(answer)) {
         (Some(ip), Some(port)) => SocketAddr::new(ip, port),
         _ => panic!("no media address in {text}"),
     }

@@ -35,6 +35,7 @@ pub mod program;
 pub mod random;
 pub mod redis;
 pub mod reload;
+pub mod rtp;
 pub mod scrape;
 pub mod server;
 pub mod sipp;

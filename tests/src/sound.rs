@@ -10,9 +10,7 @@ use strowger_media::g711::Law;
 use strowger_media::rtp::{Numbering, Packet};
 use strowger_media::tone::Tone;
 
-/// Time of a packet, and its timestamp ticks.
-const PACKET_TIME: Duration = Duration::from_millis(20);
-const TICKS: u32 = 160;
+use crate::rtp::{PACKET_TIME, TICKS};
 
 /// Time after which a thread that hears nothing looks whether it must end.
 const LOOK: Duration = Duration::from_millis(100);

@@ -3,20 +3,15 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use strowger_media::rtp::Header;
-
 use crate::bridge::{Bridged, described, description, invite};
 use crate::dialog::{answer_to, contact};
 use crate::echo;
+use crate::rtp::{self, PACKET_TIME, TICKS};
 use crate::text::{Request, respond, status};
 use crate::wire::Wire;
 
 /// Time limit of each step.
 const STEP: Duration = Duration::from_secs(10);
-
-/// Time between two packets, and the timestamp ticks of one.
-pub const PACKET_TIME: Duration = Duration::from_millis(20);
-const TICKS: u32 = 160;
 
 /// Bytes of a packet.
 const LENGTH: usize = 172;
@@ -160,12 +155,9 @@ impl Talk {
 
 /// Returns a packet of G.711 A-law, whose payload begins with its sequence number.
 pub fn packet(sequence: u16) -> Vec<u8> {
-    let mut packet = Vec::with_capacity(LENGTH);
-    let timestamp = u32::from(sequence) * TICKS;
-    Header { payload_type: 8, marker: false, sequence, timestamp, source: 7 }.write(&mut packet);
-    packet.extend(sequence.to_be_bytes());
-    packet.resize(LENGTH, 0xd5);
-    packet
+    let mut payload = [0xd5; TICKS as usize];
+    payload[..2].copy_from_slice(&sequence.to_be_bytes());
+    rtp::packet(8, 7, sequence, &payload)
 }
 
 /// Returns a description of the media of a party.

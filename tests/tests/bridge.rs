@@ -167,7 +167,7 @@ fn a_call_is_one_entry_and_one_record_and_hides_its_sides() {
             arrives(&mut callee, &mut caller, &call.far.request("BYE"), &[])
         };
         hides(&got, if ended_by == "caller" { &of_caller[..] } else { &of_callee[..] });
-        assert!(wait::until(SOON, || control::json(&server, &["calls", "list"]) == json!([])), "{}", server.log());
+        control::wait_for_no_calls(&server, SOON);
         expected.push((invite.call_id, far_call_id, ended_by));
     }
     assert!(wait::until(SOON, || rows(&server, "cdr").len() == 2), "{:?}", rows(&server, "cdr"));
@@ -213,7 +213,7 @@ fn a_call_beyond_the_ports_is_refused_until_one_ends() {
     let mut fourth = fourth.expect("the ports are free again");
     arrives(one, &mut callee, &fourth.near.request("BYE"), &[]);
     arrives(&mut callee, &mut callers[1], &calls[1].far.request("BYE"), &[]);
-    assert!(wait::until(SOON, || control::json(&server, &["calls", "list"]) == json!([])), "{}", server.log());
+    control::wait_for_no_calls(&server, SOON);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn failures_and_limits_of_a_rule_hold_for_a_bridged_call() {
     let refusal = Bridged::set_up(&mut caller, &mut mailbox, &second, &answer).err().expect("the limit is full");
     assert_eq!(status(&refusal), Some(486));
     arrives(&mut caller, &mut mailbox, &taken.near.request("BYE"), &[]);
-    assert!(wait::until(SOON, || control::json(&server, &["calls", "list"]) == json!([])), "{}", server.log());
+    control::wait_for_no_calls(&server, SOON);
     let third = to_carol(&caller);
     let mut again = call(&mut caller, &mut mailbox, &third);
     arrives(&mut mailbox, &mut caller, &again.far.request("BYE"), &[]);
@@ -296,5 +296,5 @@ fn sipp_calls_sipp_through_a_bridge() {
         let calls = Calls { scenarios, transports: ("u1", "u1"), way: "udp", calls: Some(60), rate: 20 };
         calls.run(server.address(Udp), None, port::free());
     }
-    assert!(wait::until(SOON, || control::json(&server, &["calls", "list"]) == json!([])), "{}", server.log());
+    control::wait_for_no_calls(&server, SOON);
 }

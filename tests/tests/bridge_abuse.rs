@@ -9,15 +9,16 @@ use std::time::Duration;
 use strowger_media::rtcp::is_rtcp;
 use strowger_tests::bridge::{invite, party, setup};
 use strowger_tests::call::{exchange, register};
-use strowger_tests::control::{json, metric};
+use strowger_tests::control::{metric, wait_for_no_calls};
 use strowger_tests::dialog::{arrives, contact};
 use strowger_tests::limits::limit_descriptors;
 use strowger_tests::process::Process;
 use strowger_tests::program::{STRACE, have};
+use strowger_tests::rtp::PACKET_TIME;
 use strowger_tests::server::Server;
 use strowger_tests::stopwatch::Stopwatch;
 use strowger_tests::stranger::Stranger;
-use strowger_tests::talk::{PACKET_TIME, Talk, packet};
+use strowger_tests::talk::{Talk, packet};
 use strowger_tests::text::{field, respond, status};
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
@@ -231,7 +232,7 @@ fn without_descriptors_further_calls_are_refused_and_others_go_on() {
         talk.wait_until_heard();
         hang_up(talk, &mut caller, &mut callee);
     }
-    assert!(wait::until(SOON, || json(&server, &["calls", "list"]) == serde_json::json!([])), "{}", server.log());
+    wait_for_no_calls(&server, SOON);
 }
 
 #[test]
@@ -308,8 +309,7 @@ fn a_media_thread_that_stands_still_holds_up_no_signalling() {
         talk.wait_until_heard();
         hang_up(next, &mut of_other, &mut callee);
         hang_up(talk, &mut caller, &mut callee);
-        let is_empty = wait::until(SOON, || json(&server, &["calls", "list"]) == serde_json::json!([]));
-        assert!(is_empty, "{}", server.log());
+        wait_for_no_calls(&server, SOON);
         drop(strace);
         server.assert_answers(Udp);
     });

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use strowger_tests::baresip::{Baresip, Phone, end, with_users};
 use strowger_tests::bridge::{Documents, Ends, documents, setup};
-use strowger_tests::control::json;
+use strowger_tests::control::{json, wait_for_no_calls};
 use strowger_tests::generator::{Answers, Ran, Running, answers_at};
 use strowger_tests::program::{BARESIP, have};
 use strowger_tests::server::{Server, Setup};
@@ -151,6 +151,6 @@ fn two_phones_hear_each_other_within_a_second_of_the_answer() {
         assert_eq!(calls.as_array().map(Vec::len), Some(1), "{calls}");
         bob.order("hangup", "");
         alice.expect("CALL_CLOSED", SOON);
-        assert!(wait::until(SOON, || json(&server, &["calls", "list"]) == serde_json::json!([])), "{}", server.log());
+        wait_for_no_calls(&server, SOON);
     });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use strowger_tests::account::{challenged, register};
 use strowger_tests::baresip::with_users;
 use strowger_tests::bridge::{Bridged, description, invite};
-use strowger_tests::control::{json, metric};
+use strowger_tests::control::{metric, wait_for_no_calls};
 use strowger_tests::dialog::arrives;
 use strowger_tests::echo::described;
 use strowger_tests::homes::{HOST, Homes, SERVER};
@@ -99,7 +99,7 @@ fn call_beside_a_stranger(packets: u32) {
     }
 
     arrives(&mut alice, &mut bob, &call.near.request("BYE"), &[]);
-    assert!(wait::until(SOON, || json(&server, &["calls", "list"]) == serde_json::json!([])), "{}", server.log());
+    wait_for_no_calls(&server, SOON);
     assert_eq!(sound_of_alice.others(&OF_BOB), Vec::<Vec<u8>>::new());
     assert_eq!(sound_of_bob.others(&OF_ALICE), Vec::<Vec<u8>>::new());
     assert_eq!(its_network.datagrams(), 0, "the stranger got datagrams\n{}", server.log());

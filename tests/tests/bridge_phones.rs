@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use strowger_tests::baresip::{Baresip, with_users};
-use strowger_tests::control::json;
+use strowger_tests::control::wait_for_no_calls;
 use strowger_tests::linphone::Linphone;
 use strowger_tests::program::{BARESIP, LINPHONEC, SIPP, have};
 use strowger_tests::server::{Server, Setup};
@@ -91,13 +91,6 @@ fn all_hear(ears: &[Ear<'_>], server: &Server) {
     assert!(came.is_some_and(|time| time < HEARD), "{came:?}\n{}", server.log());
 }
 
-/// Asserts that no call is left.
-#[track_caller]
-fn all_end(server: &Server) {
-    let is_over = wait::until(SOON, || json(server, &["calls", "list"]) == serde_json::json!([]));
-    assert!(is_over, "{}", server.log());
-}
-
 /// Text of Linphone at the start of media, after an answer and after a resume.
 const MEDIA: &str = "Media streams established";
 
@@ -156,7 +149,7 @@ fn baresip_transfers_its_party_to_a_third_phone() {
         alice.order("transfer", "sip:carol@example.org");
         talk_after_a_transfer(&mut bob, &mut carol, &server);
         alice.expect("CALL_CLOSED", SOON);
-        all_end(&server);
+        wait_for_no_calls(&server, SOON);
     });
 }
 
@@ -177,7 +170,7 @@ fn linphone_transfers_its_party_to_a_third_phone() {
         alice.order("transfer sip:carol@example.org");
         talk_after_a_transfer(&mut bob, &mut carol, &server);
         alice.prints("ended (No error)", 1, SOON);
-        all_end(&server);
+        wait_for_no_calls(&server, SOON);
     });
 }
 
@@ -200,7 +193,7 @@ fn linphone_and_baresip_hear_each_other() {
         let ear = Ear { begin, ..Ear::of(|| alice.recording(), PCMU, 700.0) };
         all_hear(&[ear], &server);
         bob.order("hangup", "");
-        all_end(&server);
+        wait_for_no_calls(&server, SOON);
     });
 }
 
@@ -225,7 +218,7 @@ fn two_linphones_hear_each_other_in_opus() {
         let ear = Ear { begin, ..Ear::of(|| alice.recording(), OPUS, 700.0) };
         all_hear(&[ear, Ear::of(|| bob.recording(), OPUS, 1_000.0).anew()], &server);
         bob.order("terminate");
-        all_end(&server);
+        wait_for_no_calls(&server, SOON);
     });
 }
 
@@ -244,7 +237,7 @@ fn sipp_and_linphone(octet: u8, sound: SippSound, heard: f64) {
     bob.order("terminate");
     let status = sipp.end(SOON);
     assert!(status.success(), "{status:?}\n{}", server.log());
-    all_end(&server);
+    wait_for_no_calls(&server, SOON);
 }
 
 #[test]
@@ -277,7 +270,7 @@ fn sipp_and_baresip(octet: u8, sound: SippSound, heard: f64) {
     bob.order("hangup", "");
     let status = sipp.end(SOON);
     assert!(status.success(), "{status:?}\n{}", server.log());
-    all_end(&server);
+    wait_for_no_calls(&server, SOON);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use strowger_tests::generator::Running;
 use strowger_tests::server::{Server, loopback};
 use strowger_tests::text::{field, respond, status};
 use strowger_tests::wire::Transport::Udp;
-use strowger_tests::{port, wait};
+use strowger_tests::{port, rtp, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -57,8 +57,7 @@ fn a_stranger_is_not_heard_and_hears_nothing() {
     let strange = UdpSocket::bind("127.0.0.43:0").expect("the address is of loopback");
     strange.set_read_timeout(Some(QUIET)).expect("it can be set");
     // RTP of G.711, and a receiver report (RFC 3550 section 6.4.2).
-    let (mut rtp, rtcp) = (vec![0x80_u8, 0, 0, 1, 0, 0, 0, 160, 0, 0, 0, 9], [0x80_u8, 201, 0, 1, 0, 0, 0, 9]);
-    rtp.extend([99; 160]);
+    let (rtp, rtcp) = (rtp::packet(0, 9, 1, &[99; 160]), [0x80_u8, 201, 0, 1, 0, 0, 0, 9]);
     let to_every_port = || {
         for port in ports.clone() {
             for bytes in [&rtp[..], &rtcp] {

@@ -23,7 +23,7 @@
 //! | all tables; lists of tables; names and references to them | `config.rs`, `Config`; `tables.rs`, `document`; `name.rs`, `Reference` |
 //! | shown and masked parts of a wrong file | `report.rs`; `mask.rs` |
 //! | reload: changed, fixed and contradicting keys | `reload.rs`, `for_running` |
-//! | rules: actions, compilation; bridged calls | `rules.rs`, `Action`, `compile`; `rule_path.rs`, `PathAction` |
+//! | rules: actions, compilation; conditions; bridged calls | `rules.rs`, `Action`, `compile`; `condition.rs`; `rule_path.rs`, `PathAction` |
 //! | answers: a status, an endpoint and its sound; edit of the user part | `rule_answer.rs`, `RuleAnswer`; `user_edit.rs`, `UserEdit` |
 //! | failures, limits of calls, filters, identities | `failure.rs`; `call_limit.rs`; `filter.rs`; `identity.rs` |
 //! | gateway groups; data sets | `gateway_group.rs`; `set.rs` |
@@ -53,6 +53,7 @@ mod check_media;
 mod check_relay;
 mod check_rules;
 mod check_tls;
+mod condition;
 mod config;
 mod control;
 mod database;

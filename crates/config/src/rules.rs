@@ -4,18 +4,18 @@
 //! conditions query are in `set.rs`.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use strowger_media::sound::Sound;
 use strowger_message::Name as HeaderName;
-use strowger_rules::{Condition, LookupKind, Rule as CompiledRule, Rules, Set, SetNames, Sets};
+use strowger_rules::{LookupKind, Rule as CompiledRule, Rules, Set, SetNames, Sets};
 
 use super::auth::Auth;
 use super::call_limit::{self, CallLimitTable};
 use super::check_action::{self, Named};
+use super::condition::condition;
 use super::emergency::Emergency;
 use super::failure::{self, FailureAction, FailureTable};
 use super::filter::{self, FilterAction, FilterTable};
@@ -24,12 +24,12 @@ use super::identity::{self, Identities, IdentitySource};
 use super::key::Rule;
 use super::name::{Name, Reference};
 use super::proxy::RelayFor;
-use super::reader::{ANY, Reader, Section, section};
+use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 use super::rule_answer::{Announcement, CallEndpoint, RuleAnswer};
 use super::rule_path::{Codec, MediaType, PathAction, ReferFrom};
 use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
-use super::set::{SetTable, load};
+use super::set::{SetTable, load, of_entries};
 use super::user_edit::UserEdit;
 
 section! {
@@ -430,56 +430,8 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
     Arc::new(Decisions { filters, rules, sets: filled, names, sounds, sources, trusted, emergency, emergency_identity })
 }
 
-/// Compiles the condition of the table at this path. Notes a fault and returns `None` if the condition is invalid.
-pub(super) fn condition(
-    text: &str,
-    path: &str,
-    shown: &str,
-    names: &SetNames,
-    reader: &mut Reader,
-) -> Option<Condition> {
-    match Condition::compile(text, names) {
-        Ok(condition) => {
-            let span = reader.value_of(&format!("{path}.when"));
-            for (name, _) in condition.sets().into_iter().filter_map(|set| names.of(set)) {
-                reader.note_reference(SetTable::NAME, name, span.clone().unwrap_or_default());
-            }
-            Some(condition)
-        }
-        Err(fault) => {
-            let span = reader.value_of(&format!("{path}.when")).map(|value| within(&value, &fault.span));
-            reader.push(Fault::error(span, format!("{shown}: {}", fault.message), fault.cure));
-            None
-        }
-    }
-}
-
 pub(super) fn rule_shown(table: &RuleTable) -> String {
     format!("rule '{}'", table.name)
-}
-
-/// Returns the position in the file for a position within a quoted value. TOML escapes before it make the result inexact, but it never lies outside
-/// of the value.
-fn within(value: &Range<usize>, span: &Range<usize>) -> Range<usize> {
-    let at = |place: usize| (value.start + 1 + place).min(value.end.saturating_sub(1)).max(value.start);
-    at(span.start)..at(span.end).max(at(span.start))
-}
-
-pub(super) fn of_entries<'a>(
-    kind: LookupKind,
-    entries: impl Iterator<Item = (&'a str, Option<&'a str>)>,
-    path: &str,
-    key: &str,
-    reader: &mut Reader,
-) -> Option<Set> {
-    match Set::new(kind, entries) {
-        Ok(set) => Some(set),
-        Err(fault) => {
-            let span = reader.value_of(&format!("{path}.{key}[{}]", fault.place));
-            reader.push(Fault::error(span, fault.message, fault.cure));
-            None
-        }
-    }
 }
 
 fn of_sources(tables: &[SourceTable], reader: &mut Reader) -> Option<Set> {

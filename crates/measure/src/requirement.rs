@@ -1,6 +1,7 @@
 //! Requirements: `srd.p95<200ms`, `ser>=99.9%`, `calls.failed==0`.
 
-use super::catalogue::{Better, Measure, MeasureError, Unit};
+use super::catalogue::{Better, Measure, MeasureError};
+use super::unit::Unit;
 use super::{Counter, Page, Run};
 use serde::{Deserialize, Serialize};
 

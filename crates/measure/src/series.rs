@@ -1,6 +1,7 @@
 //! Series: one row a second, with the figures that charts and CSV show.
 
-use super::catalogue::{Measure, Statistic, Unit};
+use super::catalogue::{Measure, Statistic};
+use super::unit::Unit;
 use super::{Counter, Delay, Failure, Page, Rate, Share};
 use strowger_message::Method;
 

@@ -80,7 +80,7 @@
 //! | data sets, their sources, refresh | `data_sets.rs`; `data_sets/sources.rs`; `refresh.rs` |
 //! | explain without a running server | `offline.rs` |
 //! | `/metrics`, `/healthz`, `/readyz` | `http.rs`; `health.rs`, `stuck` |
-//! | metrics put together on request; with labels | `metrics.rs`; `metrics/labelled.rs` |
+//! | metrics put together on request; their tables; with labels | `metrics.rs`; `metrics/tables.rs`; `metrics/labelled.rs` |
 //! | orders of `strowger status` and others, also by HTTP | `control/order.rs`; `execution.rs`; `http_routes.rs`; `http.rs`; `openapi.rs` |
 //! | orders about calls, limits, caches, accounting | `control/calls.rs`; `limits.rs`; `caches.rs`; `accounting.rs` |
 //! | readiness, watchdog and sockets of systemd | `supervisor.rs` |

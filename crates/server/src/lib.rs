@@ -172,7 +172,7 @@
 //! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision`; `path_decision.rs` |
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
 //! | gateway groups; limits at a place | `rule_targets.rs`; `claims.rs` |
-//! | explain | `explain.rs`, `explain`; `rule_trace.rs`, `RuleResult`; `plan_view.rs`, `PlanView` |
+//! | explain | `explain.rs`, `explain`; `explained.rs`, `Explained`; `rule_trace.rs`, `RuleResult`; `plan_view.rs`, `PlanView` |
 //! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs` |
 //! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
 //! | far INVITE of a bridged call; messages of the server to itself | `far_leg.rs`, `FarLeg`; `engine/loopback.rs`, `take_looped` |
@@ -218,6 +218,7 @@ mod emergency;
 pub mod endpoint;
 pub mod engine;
 pub mod explain;
+mod explained;
 mod failure_threshold;
 mod far_leg;
 mod flows;

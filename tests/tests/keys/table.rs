@@ -312,7 +312,7 @@ const TESTS: &[(&str, &[&str])] = &[
         "auth.user_must_match",
         &[
             "tests/tests/attacks_identities.rs::a_user_calls_as_no_other",
-            "crates/server/src/advance/tests.rs::domains_may_share_a_realm",
+            "crates/server/src/advance/tests/realms.rs::domains_may_share_a_realm",
         ],
     ),
     ("auth.identities", &["crates/server/tests/suite/identities.rs::an_account_shows_the_numbers_that_it_may_show"]),

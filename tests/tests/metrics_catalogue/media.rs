@@ -8,6 +8,7 @@ use strowger_tests::bridge::{Bridged, description, invite, party};
 use strowger_tests::dialog::arrives;
 use strowger_tests::echo::{Caller, with_echo};
 use strowger_tests::meter::Shows::{Above, At, By, More};
+use strowger_tests::rtp::packet;
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport::Udp;
 
@@ -68,7 +69,7 @@ fn echo() {
         ("media_packets_dropped_total{reason=\"source\"}", By(0)),
     ]);
     let other = UdpSocket::bind("127.0.0.65:0").expect("the address is of loopback");
-    let rtp = [0x80, 0, 0, 1, 0, 0, 0, 160, 0, 0, 0, 9];
+    let rtp = packet(0, 9, 1, &[]);
     for (bytes, reason) in [(&rtp[..], "source"), (&b"noise"[..], "unreadable")] {
         other.send_to(bytes, caller.server_media).expect("it is sent");
         stage.shows(&[

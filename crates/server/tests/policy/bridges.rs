@@ -25,23 +25,6 @@ pub(crate) fn bridge(keys: &str, rule_keys: &str) -> Site {
     bridge_at("20000-20199", keys, rule_keys)
 }
 
-/// Returns a description of audio at this port.
-fn sdp(port: u16, version: u32, lines: &str) -> String {
-    format!(
-        "v=0\r\no=- 1 {version} IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 8 101\r\n\
-         a=rtpmap:101 telephone-event/8000\r\n{lines}"
-    )
-}
-
-fn with_body(text: &str, body: &str) -> String {
-    let end = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    text.replace("Content-Length: 0\r\n\r\n", &end)
-}
-
-fn body(got: &Got) -> &str {
-    got.0.split("\r\n\r\n").nth(1).unwrap_or_default()
-}
-
 /// Sends a request with a description.
 fn say(phone: &Phone, call: &Call, description: &str) {
     phone.send(&with_body(&phone.text(call), description));

@@ -27,19 +27,6 @@ fn echo_at(ports: &str, keys: &str, rule_keys: &str) -> Site {
     start(&lines, &["alice"])
 }
 
-/// Returns a description of audio at this port.
-fn sdp(port: u16, version: u32, lines: &str) -> String {
-    format!(
-        "v=0\r\no=- 1 {version} IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 8 101\r\n\
-         a=rtpmap:101 telephone-event/8000\r\n{lines}"
-    )
-}
-
-fn with_body(text: &str, body: &str) -> String {
-    let end = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    text.replace("Content-Length: 0\r\n\r\n", &end)
-}
-
 /// Sends a request with a description; returns the response.
 fn say(phone: &Phone, call: &Call, body: &str) -> Got {
     phone.send(&with_body(&phone.text(call), body));
@@ -58,10 +45,6 @@ pub(crate) fn answered(site: &Site) -> (Phone, Call, Got) {
 
 fn acknowledge(phone: &Phone, call: &Call, ok: &Got, cseq: u32) {
     phone.send(&phone.text(&call.within(ok, "ACK", cseq)));
-}
-
-fn body(got: &Got) -> &str {
-    got.0.split("\r\n\r\n").nth(1).unwrap_or_default()
 }
 
 /// Returns the version of a description.
