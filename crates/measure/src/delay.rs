@@ -71,19 +71,19 @@ table! {
     Handshake = "handshake", "Handshake of a connection", "common practice",
         "From the acceptance of such a connection to the end of the handshake of TLS, of WebSocket, or of both.";
     MediaMaxDelta = "media.max_delta", "Maximum packet delay", "Wireshark's Max Delta",
-        "The longest time between two packets of a received stream, by the kernel's time stamps; one value a stream. Not counted: the time before a packet with the marker, beside comfort noise, and before a packet that is older than the one before it.";
+        "The longest time between two packets of a received stream, by the kernel's time stamps; one value a stream, when its call ends. Not counted: the time before a packet with the marker, beside comfort noise, and before a packet that is older than the one before it.";
     MediaJitter = "media.jitter", "Mean interarrival jitter", "RFC 3550 6.4.1",
-        "The mean of the jitter after each packet of a received stream, telephone events apart; one value a stream.";
+        "The mean of the jitter after each packet of a received stream, telephone events apart; one value a stream, when its call ends.";
     MediaMaxJitter = "media.max_jitter", "Largest interarrival jitter", "RFC 3550 6.4.1",
-        "The largest jitter of a received stream, telephone events apart; one value a stream.";
+        "The largest jitter of a received stream, telephone events apart; one value a stream, when its call ends.";
     MediaDeviation = "media.deviation", "Mean deviation of arrivals", "Mean Jitter of earlier Wireshark",
-        "The mean difference of the time between two packets of a received stream from that between their timestamps; one value a stream.";
+        "The mean difference of the time between two packets of a received stream from that between their timestamps; one value a stream, when its call ends.";
     MediaDelay = "media.delay", "Delay of packets", "common practice",
         "From the sending of a stamped packet by a generator of the same machine to its arrival here, by the kernel's time stamp; one value a packet.";
     MediaRating = "media.rating", "Transmission rating R", "ITU-T G.107",
-        "The E-model's rating of a received stream of sound, 0 to 100, from its loss alone: no delay, which one end cannot measure, and the impairment of the codec of most of its packets, G.711 with concealment (Ie 0, Bpl 25.1) or G.729A (Ie 11, Bpl 19); one value a stream. A stream of another codec has none.";
+        "The E-model's rating of a received stream of sound, 0 to 100, from its loss alone: no delay, which one end cannot measure, and the impairment of the codec of most of its packets, G.711 with concealment (Ie 0, Bpl 25.1) or G.729A (Ie 11, Bpl 19); one value a stream, when its call ends. A stream of another codec has none.";
     MediaScore = "media.mos", "Mean opinion score", "ITU-T G.107 annex B",
-        "The mean opinion score of media.rating, 1 to 4.5; one value a stream.";
+        "The mean opinion score of media.rating, 1 to 4.5; one value a stream, when its call ends.";
 }
 
 /// Upper limit: longer delays are recorded as this (2^40 µs, 12.7 days).

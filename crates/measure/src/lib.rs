@@ -36,7 +36,7 @@
 //! | behaviour | file |
 //! |---|---|
 //! | measures and their definitions, from which `docs/measures.md` is made | `delay.rs`; `share.rs`; `counter.rs`; units: `figure.rs` |
-//! | recorder of the figures of a shard | `shard_recorder.rs` |
+//! | recorder of the figures of a shard; its messages; health of the generator | `shard_recorder.rs`; `shard_recorder/messages.rs`; `health.rs` |
 //! | verdict on the generator, window by window | `health/mod.rs`; `window.rs`; `judge.rs` |
 //! | received media streams | `media.rs`, `HeardStream` |
 //! | requirement of a run; one that ends it | `requirement.rs`; `guard.rs` |

@@ -46,7 +46,8 @@ pub struct HeardMedia {
 }
 
 impl ShardRecorder {
-    /// Records the received media of an ended call.
+    /// Records the received media of an ended call, in the second in which it ends, or for the warm-up if the call fell due in it. A stream is
+    /// not divided among the seconds in which it ran.
     pub fn media_heard(&mut self, call: &CallBook, media: &HeardMedia) {
         if call.warm_up {
             self.turn_to_warm_up();
@@ -96,6 +97,30 @@ mod tests {
     use super::*;
     use crate::{CallOutcome, Clock, Collector, Measure};
     use std::time::SystemTime;
+
+    #[test]
+    fn a_stream_is_of_the_warm_up_if_its_call_is() {
+        let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
+        let mut recorder = collector.recorder(0);
+        recorder.reopen(0, 1_000_000);
+        let early = recorder.call_started(500_000, 500_000, 0);
+        recorder.tick(1_000_000);
+        let late = recorder.call_started(1_500_000, 1_500_000, 0);
+        let heard = |lost| HeardMedia {
+            streams: vec![HeardStream { expected: 100, lost, ..HeardStream::default() }],
+            is_silent: false,
+        };
+        recorder.media_heard(&early, &heard(7));
+        recorder.media_heard(&late, &heard(2));
+        recorder.close(2_000_000);
+        let mut of_warm_up = 0;
+        let totals = collector.finish(|second| {
+            if second.warm_up {
+                of_warm_up += second.counter(Counter::MediaLost);
+            }
+        });
+        assert_eq!((of_warm_up, totals.counter(Counter::MediaLost)), (7, 2));
+    }
 
     #[test]
     fn each_stream_is_one_value_of_its_figures() {

@@ -55,6 +55,7 @@ use Unit::{Bytes, BytesPerSecond, Count, Microseconds, PerSecond, Percent, Secon
 pub const DEFINITIONS: &[Definition] = &[
     figure("attempts", Count, Neither, Fixed, "Calls or registrations attempted in the window"),
     figure("failed", Count, Lower, Fixed, "Attempts that failed"),
+    figure("failed.warm_up", Count, Lower, Fixed, "Attempts of the warm-up that failed"),
     figure("refused", Count, Lower, Fixed, "Failed attempts that the server refused with 5xx or 6xx"),
     figure("timeouts", Count, Lower, Fixed, "Requests without an answer in time"),
     figure("retransmissions", Count, Lower, Fixed, "Requests sent again"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::time::Duration;
-use strowger_lab::experiment::{Experiment, Form, PublishedRow, SHIPPED, SystemSpec, plan};
+use strowger_lab::experiment::{Experiment, Form, PublishedRow, SHIPPED, SystemSpec, TrialPosition, plan};
 use strowger_lab::formula::stress::PUBLISHED;
 use strowger_lab::row::{AxisValue, Profile};
 
@@ -50,6 +50,20 @@ fn all_are_right_and_within_their_times() {
         assert!(sum <= Duration::from_secs(most), "{sums:?}");
     }
     assert!(Experiment::shipped("none").is_none());
+}
+
+#[test]
+fn a_round_of_media_begins_with_its_floor() {
+    let (experiment, _) = Experiment::shipped("b2bua").expect("it is shipped");
+    let plan = plan(&experiment, Profile::Standard, &[]);
+    let systems = |repetition: u32| {
+        let own =
+            plan.trials.iter().filter(|trial| trial.place == TrialPosition::Trial && trial.repetition == repetition);
+        own.map(|trial| trial.system.as_str()).collect::<Vec<_>>()
+    };
+    // The order of the others alternates.
+    assert_eq!(systems(1), ["media-floor", "strowger", "kamailio-rtpengine"]);
+    assert_eq!(systems(2), ["media-floor", "kamailio-rtpengine", "strowger"]);
 }
 
 /// Checks each experiment for the figures, lines and units that it has to show.
