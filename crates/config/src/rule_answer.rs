@@ -1,12 +1,14 @@
 //! Answer of a rule: a status, or an endpoint of this server.
 
 use std::path::Path;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::key::{Key, Rule, words};
 use super::reader::Reader;
+use super::rules::RuleTable;
 
 words! {
     /// Endpoint of this server that answers calls.
@@ -17,6 +19,8 @@ words! {
         Tone = "tone",
         /// The caller hears a file.
         Announcement = "announcement",
+        /// The caller hears a tone, and is recorded.
+        Recording = "recording",
     }
 }
 
@@ -29,10 +33,39 @@ pub struct Announcement {
     pub repeats: bool,
 }
 
-impl Announcement {
-    /// Creates an announcement of this file.
-    pub(super) fn new(file: &Path, repeats: bool) -> Self {
-        Self { file: file.to_string_lossy().into(), repeats }
+/// Recording of callers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recording {
+    /// Path of the folder of the files.
+    pub folder: Box<str>,
+    /// Longest recording.
+    pub limit: Duration,
+}
+
+/// Files of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndpointFiles {
+    /// File of an announcement.
+    Announcement(Announcement),
+    /// Folder of recordings.
+    Recording(Recording),
+}
+
+impl EndpointFiles {
+    /// Returns the files of the endpoint of a rule; `None` if it has none.
+    pub(super) fn of(table: &RuleTable) -> Option<Self> {
+        let text = |path: &Path| path.to_string_lossy().into();
+        match table.endpoint()? {
+            CallEndpoint::Announcement => {
+                let file = text(table.play.as_deref()?);
+                Some(Self::Announcement(Announcement { file, repeats: table.repeat }))
+            }
+            CallEndpoint::Recording => {
+                let folder = text(table.record_to.as_deref()?);
+                Some(Self::Recording(Recording { folder, limit: table.record_limit }))
+            }
+            CallEndpoint::Echo | CallEndpoint::Tone => None,
+        }
     }
 }
 
