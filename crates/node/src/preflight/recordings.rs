@@ -34,7 +34,8 @@ pub(super) fn check(config: &Config, findings: &mut Findings<'_>) {
                 "rule '{}' records to {shown}, whose disk has {free} MiB free; a recording takes up to {needed} MiB",
                 table.name
             );
-            let cure = "make room, name a folder on another disk, or lower `record_limit`: calls end when the disk is full";
+            let cure =
+                "make room, name a folder on another disk, or lower `record_limit`: calls end when the disk is full";
             findings.push(Fault::warning(span, message, cure));
         }
     }
