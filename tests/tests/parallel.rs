@@ -86,6 +86,7 @@ mod private_files;
 mod process_end;
 mod proxy_rules;
 mod reach;
+mod recording;
 mod refusals;
 mod reload;
 mod report_page;

@@ -77,11 +77,16 @@ fn a_file_that_cannot_be_written_ends_its_recording_alone() {
     let pairs = bench.lend(0, 0, 2);
     let folder = tempfile::tempdir().expect("a folder");
     bench.set(0, 1, echo(&other, pairs[1]));
-    let key = SessionKey(2);
-    let order = recording(&phone, pairs[0], &folder.path().join("missing/a.wav"));
-    bench.order(0, 0, SessionOrder::Set { key, streams: vec![Some(order)] });
-    assert_eq!(bench.event(0), SessionEvent::RecordingFailed { key });
-    assert_eq!(bench.threads.total().recordings_failed, 1);
+    // A folder that is missing, and a disk that is full.
+    for (number, file) in (1..).zip([&*folder.path().join("missing/a.wav"), Path::new("/dev/full")]) {
+        let key = SessionKey(1 + number);
+        let order = recording(&phone, pairs[0], file);
+        bench.order(0, 0, SessionOrder::Set { key, streams: vec![Some(order)] });
+        assert_eq!(bench.event(0), SessionEvent::RecordingFailed { key });
+        assert_eq!(bench.threads.total().recordings_failed, number);
+        bench.order(0, 0, SessionOrder::Close { key });
+        assert!(matches!(bench.event(0), SessionEvent::Closed { .. }));
+    }
     other.send(bench.at(pairs[1]), b"hello");
     assert_eq!(other.hear().1, b"hello");
 }
