@@ -1,6 +1,7 @@
 //! IP versions of the media of bridged calls.
 
 use super::*;
+use strowger_core::Transport;
 
 /// Starts a server with listeners and media of both IP versions, which bridges calls to this place.
 fn between(to: &str) -> Site {
@@ -33,4 +34,18 @@ fn each_side_has_media_of_its_own_ip_version() {
         assert_eq!((stream.near.ports.address, usize::from(far.ports.address)), (0, usize::from(version == "IP6")));
         assert_eq!((stream.near.rtp, far.rtp.map(|rtp| rtp.ip())), (at(4_000), host.parse().ok()));
     }
+}
+
+#[test]
+fn a_name_is_looked_up_before_the_description_is_written() {
+    let (site, place) = (between("gw.example.net"), "[2001:db8::9]:7001");
+    site.set_name("gw.example.net", &[(Transport::Udp, place.parse().expect("an address"))]);
+    let (alice, bob) = (site.foreign_phone(), phone_at(&site, place));
+    let call = alice.call("INVITE", "sip:bob@example.org");
+    say(&alice, &call, &sdp(4_000, 1, ""));
+    let offer = gets(&bob, "INVITE");
+    assert!(body(&offer).contains("c=IN IP6 2001:db8::1\r\n"), "{}", offer.0);
+    respond(&bob, &offer, 486, "");
+    gets(&bob, "ACK");
+    assert_eq!(alice.answer().status(), 486);
 }
