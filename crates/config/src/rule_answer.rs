@@ -1,6 +1,5 @@
 //! Answer of a rule: a status, or an endpoint of this server.
 
-use std::path::Path;
 use std::time::Duration;
 
 use toml::Spanned;
@@ -8,7 +7,6 @@ use toml::de::DeValue;
 
 use super::key::{Key, Rule, words};
 use super::reader::Reader;
-use super::rules::RuleTable;
 
 words! {
     /// Endpoint of this server that answers calls.
@@ -49,24 +47,6 @@ pub enum EndpointFiles {
     Announcement(Announcement),
     /// Folder of recordings.
     Recording(Recording),
-}
-
-impl EndpointFiles {
-    /// Returns the files of the endpoint of a rule; `None` if it has none.
-    pub(super) fn of(table: &RuleTable) -> Option<Self> {
-        let text = |path: &Path| path.to_string_lossy().into();
-        match table.endpoint()? {
-            CallEndpoint::Announcement => {
-                let file = text(table.play.as_deref()?);
-                Some(Self::Announcement(Announcement { file, repeats: table.repeat }))
-            }
-            CallEndpoint::Recording => {
-                let folder = text(table.record_to.as_deref()?);
-                Some(Self::Recording(Recording { folder, limit: table.record_limit }))
-            }
-            CallEndpoint::Echo | CallEndpoint::Tone => None,
-        }
-    }
 }
 
 /// Answer of a rule.

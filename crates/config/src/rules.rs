@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use super::name::{Name, Reference};
 use super::proxy::RelayFor;
 use super::reader::{ANY, Reader, Section, section};
 use super::report::Fault;
-use super::rule_answer::{CallEndpoint, EndpointFiles, RuleAnswer};
+use super::rule_answer::{Announcement, CallEndpoint, EndpointFiles, Recording, RuleAnswer};
 use super::rule_path::{Codec, MediaType, PathAction, ReferFrom};
 use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
 use super::set::{SetTable, load};
@@ -172,9 +172,20 @@ impl RuleTable {
         }
     }
 
-    /// Returns the files of its endpoint.
+    /// Returns the files of its endpoint; `None` if it has none.
     pub fn endpoint_files(&self) -> Option<EndpointFiles> {
-        EndpointFiles::of(self)
+        let text = |path: &Path| path.to_string_lossy().into();
+        match self.endpoint()? {
+            CallEndpoint::Announcement => {
+                let file = text(self.play.as_deref()?);
+                Some(EndpointFiles::Announcement(Announcement { file, repeats: self.repeat }))
+            }
+            CallEndpoint::Recording => {
+                let folder = text(self.record_to.as_deref()?);
+                Some(EndpointFiles::Recording(Recording { folder, limit: self.record_limit }))
+            }
+            CallEndpoint::Echo | CallEndpoint::Tone => None,
+        }
     }
 
     /// Tells whether its calls are accounted; `None`: `accounting.all` decides.

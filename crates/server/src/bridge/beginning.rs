@@ -21,7 +21,7 @@ use strowger_message::sdp::Sdp;
 const MOST_PASSES: u8 = 4;
 
 impl Engine {
-    /// Joins an INVITE with a far call to its destination. `far_family`: whether the far side is reached by IPv4, if it is known (`far_family.rs`).
+    /// Joins an INVITE with a far call to its destination. `far_family`: whether the far side is reached by IPv4, if it is known (`far_request.rs`).
     pub(crate) fn bridge_here(
         &mut self,
         handling: &mut Handling<'_, '_>,
