@@ -22,6 +22,7 @@ mod attacks_smuggling;
 mod attacks_tls;
 mod backends;
 mod bridge;
+mod bridge_families;
 mod bridge_operations;
 mod bridge_restart;
 mod caches;
