@@ -52,7 +52,8 @@ fn a_caller_at_ipv4_and_a_callee_at_ipv6_hear_each_other() {
     phone.set_read_timeout(Some(SOON)).expect("it can be set");
     media.set_read_timeout(Some(Duration::from_millis(20))).expect("it can be set");
     let port = media.local_addr().expect("it is bound").port();
-    let rule = format!("[[rule]]\nname = \"out\"\nb2bua = true\nto = [\"sip:{}\"]", phone.local_addr().expect("it is bound"));
+    let rule =
+        format!("[[rule]]\nname = \"out\"\nb2bua = true\nto = [\"sip:{}\"]", phone.local_addr().expect("it is bound"));
     let server = Setup::on(&[Udp])
         .listen(Udp, own)
         .open_registrar()
