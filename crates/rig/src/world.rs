@@ -265,6 +265,7 @@ impl World {
             SessionEvent::Heard { key, .. }
             | SessionEvent::Silent { key, .. }
             | SessionEvent::Played { key, .. }
+            | SessionEvent::RecordingFailed { key }
             | SessionEvent::Reported { key, .. }
             | SessionEvent::Claimed { key, .. }
             | SessionEvent::Closed { key, .. } => self.hosts[host].shard_of_session(*key),

@@ -4,7 +4,8 @@
 //!
 //! 1. The rules bridge an INVITE. The engine takes media ports for both legs and gives the INVITE to the user agent, which makes the far call. The
 //!    far INVITE takes the way of every request from routing on, with the decision of the near one ([`crate::far_leg`]); there it enters the table of
-//!    calls (`beginning.rs`). The far side learns no name and no address of the near one (`far_request.rs`).
+//!    calls (`beginning.rs`). The far side learns no name and no address of the near one, and gets media addresses of its own IP version
+//!    (`far_request.rs`).
 //! 2. Events of both calls go to the bridge. Its sessions become orders to the media thread, ends of legs become notices for the table
 //!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so (`referral.rs`).
 //! 3. The table ends a call by orders about its parties, the media thread by an event (`orders.rs`).

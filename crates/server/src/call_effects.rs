@@ -148,6 +148,7 @@ impl Engine {
     /// media thread is asked, and the owner may call again.
     pub fn show_call(&mut self, now: Now, id: u64) -> Option<CallView> {
         let mut view = self.calls.show_call(now, id)?;
+        view.recording = self.anchored.endpoints.recording_of_call(id);
         let session = self.anchored.endpoints.session_of_call(id).or_else(|| self.anchored.bridges.session_of_call(id));
         if let Some((key, thread)) = session.and_then(MediaSession::open) {
             match self.anchored.media.reported(now, key) {

@@ -150,7 +150,7 @@
 //! |---|---|
 //! | stages and their verdicts; the way through them | `stage.rs`, `Verdict`; `advance.rs` |
 //! | calls that this server answers: role, beginning, events, orders | `endpoint.rs`, `ServerRole`; `endpoint/` |
-//! | sound for the caller: echo, test tone, announcement | `endpoint/sound.rs`, `EndpointSound` |
+//! | sound for the caller: echo, test tone, announcement; file of a recording | `endpoint/sound.rs`, `EndpointSound` |
 //! | bridged calls: beginning, texts of the far INVITE, events, orders, moves | `bridge.rs`, `Bridges`; `bridge/` |
 //! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
 //! | calls with media over a restart, and at the end of the process | `anchored_calls.rs`, `take_over_media`, `end_unkept`; `endpoint/kept.rs`, `bridge/kept.rs` |

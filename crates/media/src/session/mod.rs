@@ -12,6 +12,7 @@
 //! that the address is the peer's own or one that the peer may name ([`StreamPeer::may_send_first`]); otherwise it waits as an echo does. A host
 //! from which nothing has come gets at most 250 packets a second. Reports go to the host of the media, or to an address from which RTCP came.
 //! The sound of a playback obeys the law of a relay: it begins once its peer may be sent to, and stands still while the peer does not receive.
+//! A recording begins after its tone, or at once if the peer does not receive. It takes no more packets than the rate of an echo.
 
 mod feedback;
 mod latch;
@@ -20,6 +21,7 @@ mod order;
 mod output;
 mod packet_rate;
 mod playback;
+mod recording;
 #[cfg(test)]
 mod tests;
 
@@ -31,12 +33,14 @@ pub use order::{
 };
 pub use output::{DropReason, OutgoingPacket, SessionOutput};
 pub use playback::PlayedSound;
+pub use recording::RecordedSound;
 
 use crate::Moment;
 use crate::rtcp::is_rtcp;
 use leg::Leg;
 use packet_rate::PacketRate;
 use playback::Playback;
+use recording::Recording;
 
 /// Session of a call.
 ///
@@ -228,9 +232,10 @@ struct Stream {
     kind: StreamKind,
     near: Leg,
     far: Option<Leg>,
-    /// Rate of an echo, or of the feedback that a relay carries over.
+    /// Rate of an echo or of a recording, or of the feedback that a relay carries over.
     rate: PacketRate,
     playback: Playback,
+    recording: Recording,
 }
 
 impl Stream {
@@ -238,7 +243,10 @@ impl Stream {
         let StreamOrder { kind, near, far } = order;
         let near = Leg::new(now, near, random);
         let far = far.map(|peer| Leg::new(now, peer, random));
-        Self { kind, near, far, rate: PacketRate::default(), playback: Playback::new(now) }
+        let (rate, playback, recording) = (PacketRate::default(), Playback::new(now), Recording::default());
+        let mut stream = Self { kind, near, far, rate, playback, recording };
+        stream.record_the_deaf(now);
+        stream
     }
 
     fn set(
@@ -272,6 +280,14 @@ impl Stream {
         };
         if is_near_other || is_far_other {
             self.legs_mut().for_each(Leg::cut);
+        }
+        self.record_the_deaf(now.mono);
+    }
+
+    /// Begins the recording of a peer that does not receive: it will not hear the tone.
+    fn record_the_deaf(&mut self, now: u64) {
+        if matches!(self.kind, StreamKind::Recording(_)) && !self.near.is_listening() {
+            self.recording.begin(now);
         }
     }
 
@@ -322,6 +338,8 @@ impl Stream {
                     }
                 }
                 (StreamKind::Playback(_), _) => (),
+                (StreamKind::Recording(_), _) if !self.rate.admits(now) => leg.drop_packet(DropReason::Rate, out),
+                (StreamKind::Recording(recorded), _) => self.recording.take(now, &accepted.packet, recorded, out),
                 // The other side did not agree on the format.
                 (StreamKind::Relay | StreamKind::Unread, None) => leg.drop_packet(DropReason::Format, out),
             }
@@ -329,15 +347,25 @@ impl Stream {
         !was_heard && leg.is_heard()
     }
 
-    /// Returns the time of the next packet of a sound in microseconds.
+    /// Returns the time of the next packet of a sound, or of the end of a recording, in microseconds.
     fn sound_due(&self) -> Option<u64> {
-        matches!(self.kind, StreamKind::Playback(_)).then(|| self.playback.deadline(&self.near))?
+        let packet = self.kind.sound().and_then(|_| self.playback.deadline(&self.near));
+        let end = match &self.kind {
+            StreamKind::Recording(recorded) => self.recording.deadline(recorded.limit),
+            _ => None,
+        };
+        packet.into_iter().chain(end).min()
     }
 
-    /// Sends the due packets of a sound. Returns whether the sound has just ended.
+    /// Sends the due packets of a sound. Returns whether the sound, or a recording, has just ended.
     fn play(&mut self, now: u64, out: &mut SessionOutput) -> bool {
-        let StreamKind::Playback(played) = &self.kind else { return false };
-        self.playback.poll(now, &mut self.near, played, out)
+        let Some(sound) = self.kind.sound() else { return false };
+        let is_over = self.playback.poll(now, &mut self.near, sound, out);
+        let StreamKind::Recording(recorded) = &self.kind else { return is_over };
+        if is_over {
+            self.recording.begin(now);
+        }
+        self.recording.poll(now, recorded.limit)
     }
 
     fn legs(&self) -> impl Iterator<Item = (Side, &Leg)> {
@@ -353,12 +381,14 @@ impl Stream {
     /// minutes, so datagrams of either side count if they are unread. A peer who hears a sound sends at least reports: no description makes a sound go
     /// to another host without end.
     fn last(&self, side: Side) -> Option<u64> {
-        let hears_sound = matches!(self.kind, StreamKind::Playback(_));
+        let hears_sound = self.kind.sound().is_some();
         let is_expected = |leg: &Leg| leg.is_expected() || hears_sound && leg.is_listening();
         let (_, leg) = self.legs().find(|(of, _)| *of == side).filter(|(_, leg)| is_expected(leg))?;
         match self.kind {
             StreamKind::Unread => self.legs().map(|(_, leg)| leg.last()).max(),
-            StreamKind::Relay | StreamKind::Echo | StreamKind::Playback(_) => Some(leg.last()),
+            StreamKind::Relay | StreamKind::Echo | StreamKind::Playback(_) | StreamKind::Recording(_) => {
+                Some(leg.last())
+            }
         }
     }
 

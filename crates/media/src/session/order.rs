@@ -1,8 +1,10 @@
 //! Orders of a shard about a session, and events of the session for the shard.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 
-use super::PlayedSound;
+use super::{PlayedSound, RecordedSound};
 use crate::quality::SpeechEncoding;
 use crate::received_stream::Figures;
 
@@ -78,6 +80,8 @@ pub enum StreamKind {
     Echo,
     /// The near side hears a sound, from the order on. Its packets are judged, and go nowhere.
     Playback(PlayedSound),
+    /// The near side hears a tone; then its sound is decoded for a file ([`SessionOutput::samples`](super::SessionOutput::samples)).
+    Recording(RecordedSound),
     /// Datagrams of each side go to the other side as they are: fax by UDPTL (ITU-T T.38), encrypted RTP, anything else. No header is read, and
     /// this server makes no report. Encrypted RTCP goes by the ports of RTCP, if the peers have described some.
     Unread,
@@ -89,9 +93,26 @@ impl StreamKind {
         !matches!(self, Self::Unread)
     }
 
+    /// Returns the sound of this server that the near side hears.
+    pub(super) const fn sound(&self) -> Option<&PlayedSound> {
+        match self {
+            Self::Playback(played) => Some(played),
+            Self::Recording(recorded) => Some(&recorded.tone),
+            Self::Relay | Self::Echo | Self::Unread => None,
+        }
+    }
+
+    /// Returns the file of a recording.
+    pub const fn file(&self) -> Option<&Arc<Path>> {
+        match self {
+            Self::Recording(recorded) => Some(&recorded.file),
+            _ => None,
+        }
+    }
+
     /// Tells whether both play the same sound, whatever the format.
     pub(super) fn plays_sound_of(&self, other: &Self) -> bool {
-        matches!((self, other), (Self::Playback(one), Self::Playback(other)) if one.sound == other.sound)
+        self.sound().zip(other.sound()).is_some_and(|(one, other)| one.sound == other.sound)
     }
 }
 
@@ -198,12 +219,18 @@ pub enum SessionEvent {
         /// Cause.
         end: SessionEnd,
     },
-    /// End of a sound that does not repeat, 200 ms after its last packet. Once for each stream; the shard ends the call.
+    /// End of a sound that does not repeat, 200 ms after its last packet, or of a recording at its limit. Once for each stream; the shard ends the
+    /// call.
     Played {
         /// Session.
         key: SessionKey,
         /// Place of the stream.
         stream: u8,
+    },
+    /// Failure to write the file of a recording. The shard ends the call.
+    RecordingFailed {
+        /// Session.
+        key: SessionKey,
     },
     /// Reports of an open session, by [`SessionOrder::Report`]; none if there is no such session.
     Reported {

@@ -3,6 +3,7 @@
 mod feedback;
 mod first_packets;
 mod playback;
+mod recording;
 mod unread;
 
 use super::*;

@@ -20,6 +20,8 @@ pub(super) struct Slot {
     pub(super) places: Vec<usize>,
     /// Valid timer of the session, in microseconds.
     pub(super) timer: Option<u64>,
+    /// Set if its sound is written to a file.
+    pub(super) is_recorded: bool,
 }
 
 impl Sessions {

@@ -1,5 +1,7 @@
 //! Media threads with real sockets. Each test has a loopback address of its own; the ports are below those that the kernel gives away.
 
+mod recordings;
+
 use super::*;
 use std::collections::VecDeque;
 use std::net::UdpSocket;

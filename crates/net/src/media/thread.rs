@@ -4,6 +4,7 @@ use super::handle::push;
 use super::lending::Lendings;
 use super::pace::Pace;
 use super::ports::{BoundLeg, Ports, named};
+use super::recorder::RecorderLink;
 use super::sessions::{Sessions, Slot};
 use super::timers::Timers;
 use super::{Entry, Transfer, Wake};
@@ -87,6 +88,7 @@ pub(super) struct MediaThread {
     random: Entropy,
     timeout: Option<u64>,
     wake: Wake,
+    recorder: RecorderLink,
 }
 
 impl MediaThread {
@@ -96,7 +98,7 @@ impl MediaThread {
         ports: Ports,
         random: Entropy,
         timeout: Option<Duration>,
-        wake: Wake,
+        (wake, recorder): (Wake, RecorderLink),
     ) -> io::Result<Self> {
         let watched = ReadySet::new()?;
         let (woken, waking) = UnixStream::pair()?;
@@ -119,6 +121,7 @@ impl MediaThread {
             random,
             timeout: timeout.map(|timeout| timeout.as_micros() as u64),
             wake,
+            recorder,
         })
     }
 
@@ -136,6 +139,8 @@ impl MediaThread {
             self.take_orders();
             self.lend();
             let played = self.poll_sessions();
+            self.recorder.pass();
+            self.take_failures();
             self.pass_events();
             self.entry.turns.end();
             let found = self.wait(&mut events);
@@ -168,6 +173,7 @@ impl MediaThread {
         // An order that came before the mark did not ring.
         let has_work = self.entry.stopping.load(Acquire)
             || !self.lendings.is_empty()
+            || self.recorder.has_work()
             || self.links.iter().any(ShardLink::has_work);
         let timeout = match self.timers.next() {
             _ if has_work => 0,
@@ -202,8 +208,13 @@ impl MediaThread {
         let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return };
         self.clock.advance();
         let now = self.clock.arrival(datagram.ancillary.stamp);
-        let shard = slot.shard;
+        let (shard, key) = (slot.shard, slot.session.key());
         slot.session.packet(now, LegPort { stream, side, is_rtcp }, datagram.source, datagram.bytes, &mut self.out);
+        if let Some(place) = self.out.recorded
+            && !self.recorder.write(key, place, &self.out.samples)
+        {
+            self.entry.counters.recording_lost.one();
+        }
         self.send(shard);
     }
 
@@ -284,7 +295,7 @@ impl MediaThread {
     /// Opens or changes a session.
     fn set(&mut self, shard: usize, key: SessionKey, streams: Vec<Option<StreamOrder>>) {
         let now = moment();
-        let legs = self.legs(&streams);
+        let (legs, file) = (self.legs(&streams), streams.iter().flatten().find_map(|order| order.kind.file().cloned()));
         let mut random = || self.random.u64() as u32;
         let number = match self.sessions.number(key) {
             Some(number) => {
@@ -295,12 +306,16 @@ impl MediaThread {
             }
             None => {
                 let session = Session::new(now.mono, key, self.timeout, streams, &mut random);
-                self.sessions.insert(Slot { session, shard, places: Vec::new(), timer: None })
+                self.sessions.insert(Slot { session, shard, places: Vec::new(), timer: None, is_recorded: false })
             }
         };
         // What the session still says leaves by the ports that it had.
         self.send(shard);
         let Some(slot) = self.sessions.get(number) else { return };
+        if let Some(file) = file {
+            slot.is_recorded = true;
+            self.recorder.open(key, file);
+        }
         let before = std::mem::replace(&mut slot.places, legs.iter().map(|(place, ..)| *place).collect());
         let deadline = slot.session.deadline().filter(|at| slot.timer.is_none_or(|timer| *at < timer));
         if let Some(at) = deadline {
@@ -345,6 +360,9 @@ impl MediaThread {
     fn close(&mut self, shard: usize, key: SessionKey) {
         match self.sessions.remove(key) {
             Some((number, slot)) => {
+                if slot.is_recorded {
+                    self.recorder.close(key);
+                }
                 slot.session.close(moment(), &mut self.out);
                 self.count_unheard();
                 self.send(shard);
@@ -363,6 +381,17 @@ impl MediaThread {
             let SessionEvent::Closed { streams, .. } = event else { continue };
             let reports = streams.iter().flat_map(|(near, far)| std::iter::once(near).chain(far));
             self.entry.counters.unheard.add(reports.filter(|report| report.is_silent()).count() as u64);
+        }
+    }
+
+    /// Tells the shards which recordings have failed.
+    fn take_failures(&mut self) {
+        while let Some(key) = self.recorder.failure() {
+            let number = self.sessions.number(key);
+            let Some(slot) = number.and_then(|number| self.sessions.get(number)) else { continue };
+            let shard = slot.shard;
+            self.entry.counters.recordings_failed.one();
+            self.links[shard].waiting.push_back(SessionEvent::RecordingFailed { key });
         }
     }
 

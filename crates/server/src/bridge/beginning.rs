@@ -21,8 +21,13 @@ use strowger_message::sdp::Sdp;
 const MOST_PASSES: u8 = 4;
 
 impl Engine {
-    /// Joins an INVITE with a far call to its destination.
-    pub(crate) fn bridge_here(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
+    /// Joins an INVITE with a far call to its destination. `far_family`: whether the far side is reached by IPv4, if it is known (`far_request.rs`).
+    pub(crate) fn bridge_here(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        far_family: Option<bool>,
+    ) {
         let (now, request) = (handling.now, handling.request);
         if let Some(reply) = self.refusal_of_party(handling) {
             return self.reply(handling, reply);
@@ -35,7 +40,7 @@ impl Engine {
         let Some(policies) = handling.progress.decision.as_deref().map(Decision::bridge_policies) else {
             return self.reply(handling, Reply::refused(500).because("no rule bridges the call"));
         };
-        let media = match self.open_legs(request, policies) {
+        let media = match self.open_legs(request, policies, far_family) {
             Ok(media) => media,
             Err(reply) => return self.reply(handling, reply),
         };
@@ -111,22 +116,30 @@ impl Engine {
         true
     }
 
-    /// Takes ports for both legs. Those of the far leg are of the same family of addresses as those of the near one if some are free: the far side is
-    /// not known yet.
+    /// Takes ports for both legs. Those of the far leg are of the IP version of the far side; if that is not known, they are of the same version as
+    /// those of the near leg, if some are free.
     ///
     /// # Errors
     /// No port is free, or no media address is of the family of the caller.
-    fn open_legs(&mut self, request: &Request<'_>, policies: [Arc<LegPolicy>; 2]) -> Result<LegsMedia, Reply> {
+    fn open_legs(
+        &mut self,
+        request: &Request<'_>,
+        policies: [Arc<LegPolicy>; 2],
+        far_family: Option<bool>,
+    ) -> Result<LegsMedia, Reply> {
         let is_ipv4 = self.media_family(request)?;
         self.balance_ports();
         let media = &self.policy.config.media;
         let [near_policy, far_policy] = policies;
         // One of audio, and one of each further media type.
         let streams = (1 + near_policy.media_types.len()).min(MAX_STREAMS);
-        let of_family = |place| is_of_family(media, place, is_ipv4);
+        let of_near = |place| is_of_family(media, place, is_ipv4);
+        let of_far = |place| is_of_family(media, place, far_family.unwrap_or(is_ipv4));
         let free = &mut self.anchored.media.ports;
-        let ports =
-            free.take_legs(streams, of_family, of_family).or_else(|| free.take_legs(streams, of_family, |_| true));
+        let mut ports = free.take_legs(streams, of_near, of_far);
+        if ports.is_none() && far_family.is_none() {
+            ports = free.take_legs(streams, of_near, |_| true);
+        }
         let Some(ports) = ports else {
             return Err(Reply::overloaded().because("no port for media is free"));
         };

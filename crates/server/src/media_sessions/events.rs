@@ -3,7 +3,7 @@
 use super::quality::{count_streams, party_media};
 use super::{ClosingSession, SILENT};
 use crate::effect::Effect;
-use crate::endpoint::PLAYED;
+use crate::endpoint::{PLAYED, UNRECORDED};
 use crate::engine::Engine;
 use strowger_core::log_limiter::LogSubject;
 use strowger_core::shown::shown;
@@ -26,6 +26,10 @@ impl Engine {
             }
             SessionEvent::Played { key, .. } => match self.anchored.endpoints.call_of_session(key) {
                 Some(call) => self.end_endpoint(now, call, &PLAYED, out),
+                None => self.close_if_unknown(key),
+            },
+            SessionEvent::RecordingFailed { key } => match self.anchored.endpoints.call_of_session(key) {
+                Some(call) => self.end_endpoint(now, call, &UNRECORDED, out),
                 None => self.close_if_unknown(key),
             },
             SessionEvent::Reported { key, streams } => self.anchored.media.report(now, key, party_media(&streams)),

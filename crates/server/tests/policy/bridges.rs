@@ -1,6 +1,7 @@
 //! Calls that the server bridges.
 
 mod ends;
+mod families;
 mod fax;
 mod referrals;
 mod refusals;

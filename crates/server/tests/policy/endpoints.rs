@@ -1,5 +1,6 @@
 //! Calls that the server answers itself.
 
+mod recordings;
 mod restarts;
 mod sounds;
 

@@ -198,6 +198,7 @@ impl Server {
                 SessionEvent::Heard { key, .. }
                 | SessionEvent::Silent { key, .. }
                 | SessionEvent::Played { key, .. }
+                | SessionEvent::RecordingFailed { key }
                 | SessionEvent::Reported { key, .. }
                 | SessionEvent::Claimed { key, .. }
                 | SessionEvent::Closed { key, .. } => Receiver::OwnerOf(bucket_of(*key)),
