@@ -6,7 +6,8 @@
 //! leaves out a range of CSeqs and a version of each description, because this one may use some of them after it wrote the state.
 //!
 //! The next process takes the calls over ([`Engine::take_over_media`]) and asks a media thread to bind the same ports. The session opens with the
-//! answer; if the ports are gone, the call ends. A process that keeps nothing ends its calls ([`Engine::end_unkept`]): this server is the other party.
+//! answer, and its peers are where the process before has heard them. If the ports are gone, a bridged call gets others, which its parties learn by
+//! re-INVITEs; a call of an endpoint ends. A process that keeps nothing ends its calls ([`Engine::end_unkept`]): this server is the other party.
 
 use crate::bridge::BridgedRecord;
 use crate::endpoint::EndpointRecord;
@@ -175,11 +176,15 @@ impl Engine {
         self.effects.push(Effect::Media { thread: Some(thread), order });
     }
 
-    /// Opens the session of a call of an earlier process, or ends the call if its ports could not be bound.
+    /// Opens the session of a call of an earlier process. If its ports could not be bound, a bridged call gets others, and any other call ends.
     pub(crate) fn ports_claimed(&mut self, now: Now, session: SessionKey, is_bound: bool, out: &mut Outbox) {
         if !is_bound {
-            let key = self.anchored.endpoints.lose_ports(session).or_else(|| self.anchored.bridges.lose_ports(session));
-            return key.into_iter().for_each(|key| self.end_carried(now, key, out));
+            if let Some(key) = self.anchored.endpoints.lose_ports(session) {
+                return self.end_carried(now, key, out);
+            }
+            self.anchored.bridges.lose_ports(session);
+            self.balance_ports();
+            return self.place_portless(now, out);
         }
         let key = match self.anchored.endpoints.reopen(&self.policy, session) {
             Some((order, key)) => {
@@ -193,7 +198,7 @@ impl Engine {
     }
 
     /// Ends a call of the table that this server cannot carry any further: BYE with a Reason to its parties.
-    fn end_carried(&mut self, now: Now, key: u64, out: &mut Outbox) {
+    pub(crate) fn end_carried(&mut self, now: Now, key: u64, out: &mut Outbox) {
         let (calls, mut env) = self.calls_at(now);
         calls.end_carried(&mut env, key);
         self.carry_out(now, out);
