@@ -114,6 +114,7 @@ mod media_capacity;
 pub mod metrics;
 mod named_users;
 pub mod offline;
+mod peer_names;
 mod policy_thread;
 pub mod preflight;
 mod program;

@@ -41,6 +41,7 @@ mod line;
 mod log;
 mod media;
 mod moves;
+mod names;
 mod phone;
 mod site;
 pub mod text;

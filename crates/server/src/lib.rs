@@ -19,6 +19,7 @@
 //! use strowger_server::bounds::EngineBounds;
 //! use strowger_server::engine::{ProcessStatus, Engine};
 //! use strowger_server::local_address::OneWay;
+//! use strowger_server::peer_names::NoNames;
 //! use strowger_server::process_state::{ProcessState, ProcessContext};
 //! use strowger_store::location::LocationTable;
 //!
@@ -44,6 +45,7 @@
 //!     bounds: EngineBounds::default(),
 //!     log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
 //!     routes: Box::new(OneWay),
+//!     names: Arc::new(NoNames),
 //! };
 //! let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
 //! let shared = Arc::new(ProcessState::new(now, config, surroundings));
@@ -233,6 +235,7 @@ mod methods;
 mod number_translation;
 mod own_name;
 mod path_decision;
+pub mod peer_names;
 mod ping;
 mod plan_view;
 pub mod policy;
