@@ -8,6 +8,7 @@ use strowger_calls::CallView;
 use strowger_core::{Arrival, Now, Outbox, Transport};
 use strowger_media::session::SessionEvent;
 use strowger_server::engine::{Effect, Engine, EngineInput};
+use strowger_server::peer_names::PeerNames;
 use strowger_server::question::{HostKey, Resolved};
 
 /// Milliseconds between two rounds of upkeep.
