@@ -182,6 +182,7 @@
 //! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |
 //! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `log_line_rate.rs`; `refusals.rs` |
 //! | listener at an address of several | `local_address.rs` |
+//! | names that peers must prove | `peer_names.rs`, `PeerNames` |
 //! | own name by look-up | `own_name.rs` |
 //! | policy of a request; freed policies | `engine/policy.rs`; `process_state.rs`, `drop_retired` |
 //! | moves of a bucket, also as bytes | `engine/moves.rs`, `export`, `export_bytes` |
