@@ -120,8 +120,8 @@ impl Leg {
         self.is_heard
     }
 
-    /// Returns the source of the peer if the shard does not know it, after a packet of the port of RTP. `was_heard`: value of [`Leg::is_heard`] before
-    /// the packet. The sources of one peer change once in a second at most, but for its described address.
+    /// Returns the source of the peer if the shard does not know it, after a packet. `was_heard`: value of [`Leg::is_heard`] before the packet. The
+    /// source of a peer changes once in a second at most, but for its described address.
     pub(super) fn news(&mut self, was_heard: bool) -> Option<LatchedSource> {
         let source = self.rtp.latched().filter(|_| self.is_heard)?;
         let is_known = self.peer.heard.replace(source) == Some(source);

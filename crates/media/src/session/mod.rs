@@ -5,7 +5,7 @@
 //!
 //! *Who may send*: the address of the description, or, for a peer behind NAT, the address of its signalling, of which the first packet selects the
 //! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of other
-//! sources are counted and dropped, and nothing is sent there. The shard learns each accepted source ([`SessionEvent::Heard`]), so that the session of a
+//! sources are counted and dropped, and nothing is sent there. The shard learns each accepted source ([`SessionEvent::Heard`]): the session of a
 //! later process begins with it ([`StreamPeer::heard`]).
 //!
 //! *Who is sent to*: a description may name any host. An echo sends nothing to a host before a packet from there, RTCP included, and never more
