@@ -1,6 +1,6 @@
 //! Bridged call by hand with the media of both parties.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use crate::bridge::{Bridged, described, description, invite};
@@ -45,13 +45,34 @@ impl Talk {
     /// # Panics
     /// A message does not arrive.
     pub fn try_begin(caller: &mut Wire, callee: &mut Wire) -> Result<Self, Vec<u8>> {
+        Self::set_up(caller, callee, None)
+    }
+
+    /// Acts as [`Talk::begin`] with a caller behind NAT, which knows only its private address 10.0.0.5.
+    ///
+    /// # Panics
+    /// As [`Talk::begin`].
+    pub fn begin_behind_nat(caller: &mut Wire, callee: &mut Wire) -> Self {
+        let begun = Self::set_up(caller, callee, Some(IpAddr::from([10, 0, 0, 5])));
+        begun.unwrap_or_else(|refusal| panic!("{}", String::from_utf8_lossy(&refusal)))
+    }
+
+    /// Calls bob. `private`: the only address that the caller knows of itself.
+    fn set_up(caller: &mut Wire, callee: &mut Wire, private: Option<IpAddr>) -> Result<Self, Vec<u8>> {
         let parties = [&*caller, &*callee].map(|wire| {
             let media = UdpSocket::bind((wire.local().ip(), 0)).expect("loopback has a port");
             media.set_read_timeout(Some(PACKET_TIME)).expect("a time");
             media
         });
         let [of_caller, of_callee] = &parties;
-        let invite = invite("sip:bob@example.org", caller, &audio(caller, of_caller, "sendrecv"));
+        let mut offer = audio(caller, of_caller, "sendrecv");
+        if let Some(private) = private {
+            offer = offer.replace(&format!("IN IP4 {}", caller.local().ip()), &format!("IN IP4 {private}"));
+        }
+        let mut invite = invite("sip:bob@example.org", caller, &offer);
+        if let Some(private) = private {
+            invite.via.1.set_ip(private);
+        }
         let answer = audio(callee, of_callee, "sendrecv");
         let call = Bridged::set_up(caller, callee, &invite, &answer)?;
         let ports = [echo::described(&call.answer), echo::described(&call.invite)];
@@ -64,19 +85,43 @@ impl Talk {
     /// A party does not hear the other one.
     pub fn wait_until_heard(&self) {
         for (from, to) in [(0, 1), (1, 0)] {
-            let (mouth, ear) = (&self.parties[from], &self.parties[to]);
-            let mut bytes = [0; 1_500];
-            // Packets of the process before.
-            self.take(to);
-            let end = Instant::now() + STEP;
-            for sequence in 0.. {
-                assert!(Instant::now() < end, "party {to} does not hear party {from}");
-                mouth.send_to(&packet(sequence), self.ports[from]).expect("loopback takes it");
-                if ear.recv_from(&mut bytes).is_ok_and(|(length, source)| length == LENGTH && source == self.ports[to])
-                {
-                    break;
-                }
+            self.wait_until_hears(from, to);
+        }
+    }
+
+    /// Waits until the party `to`, which sends nothing, hears the party `from`.
+    ///
+    /// # Panics
+    /// It does not hear it.
+    pub fn wait_until_hears(&self, from: usize, to: usize) {
+        let (mouth, ear) = (&self.parties[from], &self.parties[to]);
+        let mut bytes = [0; 1_500];
+        // Packets of the process before.
+        self.take(to);
+        let end = Instant::now() + STEP;
+        for sequence in 0.. {
+            assert!(Instant::now() < end, "party {to} does not hear party {from}");
+            mouth.send_to(&packet(sequence), self.ports[from]).expect("loopback takes it");
+            if ear.recv_from(&mut bytes).is_ok_and(|(length, source)| length == LENGTH && source == self.ports[to]) {
+                return;
             }
+        }
+    }
+
+    /// Accepts the re-INVITEs by which the server gives both parties other ports.
+    ///
+    /// # Panics
+    /// One does not arrive, or names the port before.
+    pub fn accept_other_ports(&mut self, caller: &mut Wire, callee: &mut Wire) {
+        for (place, wire, user) in [(0, caller, "alice"), (1, callee, "callee")] {
+            let got = wire.request("INVITE", STEP).expect("the server offers other ports");
+            let ports = echo::described(&got);
+            assert_ne!(ports, self.ports[place], "party {place}");
+            self.ports[place] = ports;
+            let ok = respond(&got, 200, user, &[contact(user, wire)]);
+            let ok = described(&ok, &audio(wire, &self.parties[place], "sendrecv"));
+            wire.send(&ok).expect("the server takes messages");
+            wire.request("ACK", STEP).expect("the ACK arrives");
         }
     }
 

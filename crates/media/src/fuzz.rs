@@ -284,6 +284,7 @@ fn stream_order(first: u8, second: u8) -> StreamOrder {
             sends: bits & 64 == 0,
             receives: bits & 0x60 != 0x40,
             may_send_first: bits & 8 == 0,
+            heard: None,
         }
     };
     let played = |repeats: bool| PlayedSound {

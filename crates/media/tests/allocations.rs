@@ -87,6 +87,7 @@ fn order(near: SocketAddr, far: Option<SocketAddr>) -> StreamOrder {
         sends: true,
         receives: true,
         may_send_first: true,
+        heard: None,
     };
     let kind = if far.is_some() { StreamKind::Relay } else { StreamKind::Echo };
     StreamOrder { kind, near: peer(near, 30_000), far: far.map(|far| peer(far, 30_002)) }

@@ -210,6 +210,7 @@ pub use failure::Failure;
 pub use handle::{Handle, Mailbox};
 pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
+pub use peer_names::PeerNames;
 pub use service::{Ending, Service, Unsent};
 pub use settings::{Listener, NetSettings, Scheduling, Shards, UdpSettings};
 pub use shard_pool::Backlog;

@@ -10,6 +10,7 @@
 //!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so (`referral.rs`).
 //! 3. The table ends a call by orders about its parties, the media thread by an event (`orders.rs`).
 //!
+//! Over a restart a call keeps its ports, or gets others (`kept.rs`, `relocation.rs`).
 //! Near and far Call-ID are in one bucket, so that both calls, their pair and its session move together (`moves.rs`).
 
 mod agent_events;
@@ -19,6 +20,7 @@ mod kept;
 mod moves;
 mod orders;
 mod referral;
+mod relocation;
 mod session;
 
 pub use self::moves::BridgedRecord;
@@ -27,13 +29,13 @@ use self::far_request::FarRequest;
 use crate::far_leg::FarLeg;
 use crate::media_sessions::MediaSession;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use strowger_core::b2bua::bridge::{Bridge, BridgeSettings, LegMedia, PairKey, Side};
 use strowger_core::b2bua::negotiation::BridgedStream;
 use strowger_core::notice::Party;
 use strowger_core::user_agent::{CallKey, RequestKey};
-use strowger_media::session::SessionKey;
+use strowger_media::session::{LatchedSource, SessionKey, Side as SessionSide};
 use strowger_message::{Message, Name, Uri};
 
 /// Source of a description.
@@ -42,6 +44,30 @@ struct DescriptionSource {
     address: IpAddr,
     /// Set if the sender is behind NAT.
     is_translated: bool,
+}
+
+/// Source of the media of a stream, for the next process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeardStream {
+    /// Place of the stream in the descriptions of the near leg.
+    stream: u8,
+    described: SocketAddr,
+    from: SocketAddr,
+    is_symmetric: bool,
+}
+
+impl HeardStream {
+    /// Creates the source of a stream.
+    pub(crate) const fn new(stream: u8, source: LatchedSource) -> Self {
+        let LatchedSource { described, from, is_symmetric } = source;
+        Self { stream, described, from, is_symmetric }
+    }
+
+    /// Returns the source for the media thread.
+    const fn source(&self) -> LatchedSource {
+        let Self { described, from, is_symmetric, .. } = *self;
+        LatchedSource { described, from, is_symmetric }
+    }
 }
 
 /// Leg of a bridged call.
@@ -55,6 +81,8 @@ struct BridgedLeg {
     question: Option<(RequestKey, u64)>,
     /// True if its party may refer the other one; `None`: it has not answered yet.
     may_refer: Option<bool>,
+    /// Sources of the media of its party, at most one for each stream.
+    heard: Vec<HeardStream>,
 }
 
 /// Bridged call.
@@ -106,6 +134,14 @@ const fn side_of(party: Party) -> Side {
     }
 }
 
+/// Returns the leg of a side of a session.
+const fn side_of_session(side: SessionSide) -> Side {
+    match side {
+        SessionSide::Near => Side::Near,
+        SessionSide::Far => Side::Far,
+    }
+}
+
 /// INVITE that the user agent is about to take, and the far call to make for it.
 #[derive(Debug)]
 struct Beginning {
@@ -139,6 +175,8 @@ pub(crate) struct Bridges {
     keys: BTreeMap<u64, PairKey>,
     /// Pairs by their sessions.
     sessions: BTreeMap<u64, PairKey>,
+    /// Pairs whose media have no ports: an earlier process had them, and another program has taken one.
+    portless: BTreeSet<PairKey>,
     /// Legs by the OPTIONS to their parties ([`BridgedLeg::question`]).
     questions: BTreeMap<RequestKey, (PairKey, Side)>,
     beginning: Option<Box<Beginning>>,
@@ -156,6 +194,7 @@ impl Default for Bridges {
             legs: BTreeMap::new(),
             keys: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            portless: BTreeSet::new(),
             questions: BTreeMap::new(),
             beginning: None,
         }
@@ -171,7 +210,7 @@ impl Bridges {
     /// Returns the number of entries of all tables; 0 once no call is bridged.
     pub(crate) fn entries(&self) -> usize {
         let of_bridge = self.bridge.pairs() + self.bridge.carried_requests();
-        of_bridge + self.calls.len() + self.legs.len() + self.keys.len() + self.sessions.len()
+        of_bridge + self.calls.len() + self.legs.len() + self.keys.len() + self.sessions.len() + self.portless.len()
     }
 
     /// Returns the moment of the next timer.
@@ -191,6 +230,7 @@ impl Bridges {
 
     fn insert(&mut self, pair: PairKey, call: BridgedCall) {
         self.sessions.insert(call.session.key, pair);
+        self.portless.extend(call.session.lacks_ports().then_some(pair));
         self.keys.extend(call.key.map(|key| (key, pair)));
         let (near, far) = self.bridge.calls(pair).unwrap_or_default();
         for (leg, side) in [(near, Side::Near), (far, Side::Far)] {
@@ -205,6 +245,7 @@ impl Bridges {
     fn remove(&mut self, pair: PairKey) -> Option<BridgedCall> {
         let call = self.calls.remove(&pair)?;
         self.sessions.remove(&call.session.key);
+        self.portless.remove(&pair);
         for (request, _) in [call.near.question, call.far.question].into_iter().flatten() {
             self.questions.remove(&request);
         }

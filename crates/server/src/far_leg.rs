@@ -21,7 +21,7 @@ use strowger_core::b2bua::bridge::near_status;
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::record::{Number, Recorded};
 use strowger_core::routing::Request;
-use strowger_core::{Arrival, Now, call};
+use strowger_core::{Arrival, Now, PeerName, call};
 use strowger_message::{Edit, Message, Name};
 
 /// Maximum number of far INVITEs of one call: each follows a final response to the one before.
@@ -103,6 +103,8 @@ pub(crate) struct FarLegs {
     is_translated: bool,
     /// Set if that sender is a contact that a user has registered.
     is_user: bool,
+    /// Name that the sender of the last response to a far INVITE had to prove.
+    peer_name: Option<PeerName>,
     /// Refusals of far INVITEs in the current call of the engine, with the status that the caller gets. The table of calls gets them unless the
     /// INVITE comes again.
     refusals: Vec<Notice>,
@@ -186,9 +188,19 @@ impl FarLegs {
         (self.source, self.is_translated, self.is_user) = (Some(source), is_translated, is_user);
     }
 
+    /// Sets the name that this sender had to prove; `None` for a sender without a secure connection, or with one that it has opened.
+    pub(crate) const fn set_peer_name(&mut self, name: Option<PeerName>) {
+        self.peer_name = name;
+    }
+
+    /// Returns the name that the sender of a looped response had to prove.
+    pub(crate) const fn peer_name(&self) -> Option<PeerName> {
+        self.peer_name
+    }
+
     /// Forgets the sender of the last response.
     pub(crate) fn forget_source(&mut self) {
-        (self.source, self.is_translated, self.is_user) = (None, false, false);
+        (self.source, self.is_translated, self.is_user, self.peer_name) = (None, false, false, None);
     }
 
     /// Takes a far INVITE: returns its progress, and writes it with the bounds of its near INVITE. Returns `None` if it is of no leg, or there

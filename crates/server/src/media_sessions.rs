@@ -131,9 +131,9 @@ impl MediaSession {
         Self { key, ports, is_open: false, is_closed: false, call: None, call_id }
     }
 
-    /// Returns the order that opens or changes the session; `None` after its end.
+    /// Returns the order that opens or changes the session; `None` after its end, or while it has no ports.
     pub(crate) fn set(&mut self, streams: Vec<Option<StreamOrder>>) -> Option<Effect> {
-        if self.is_closed {
+        if self.is_closed || self.ports.near.is_empty() {
             return None;
         }
         self.is_open = true;
@@ -155,6 +155,16 @@ impl MediaSession {
     /// Forgets the ports, which no media thread could bind.
     pub(crate) fn lose_ports(&mut self) {
         self.ports = SessionPorts::default();
+    }
+
+    /// Tells whether the session waits for ports: it has lost its own ones, and has not ended.
+    pub(crate) const fn lacks_ports(&self) -> bool {
+        !self.is_closed && self.ports.near.is_empty()
+    }
+
+    /// Gives a session without ports these ones.
+    pub(crate) fn move_to(&mut self, ports: SessionPorts) {
+        self.ports = ports;
     }
 
     /// Closes the session. No description may follow.
@@ -185,7 +195,7 @@ pub(crate) fn stream_peer(ports: PortPair, stream: AgreedStream, nat: Option<IpA
         encoding: speech_encoding(&encoding, clock_rate),
     };
     let formats = formats.into_iter().map(format).collect();
-    StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives, may_send_first: false }
+    StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives, may_send_first: false, heard: None }
 }
 
 /// Returns the encoding of a format, for the quality of speech. The constants of the E-model are those of telephony at 8 kHz.

@@ -7,6 +7,7 @@ use crate::flows::Flows;
 use crate::gateways::Gateways;
 use crate::local_address::Routes;
 use crate::log_line_rate::LineRate;
+use crate::peer_names::PeerNames;
 use crate::policy::Policy;
 use crate::removed_users::RemovedUsers;
 use crate::target_quarantine::{QuarantinedTarget, TargetQuarantine};
@@ -60,6 +61,7 @@ pub struct ProcessState {
     /// Limiter of log lines about requests and connections that were refused or failed.
     pub log_limiter: Arc<LogLimiter>,
     pub(crate) routes: Box<dyn Routes>,
+    pub(crate) peer_names: Arc<dyn PeerNames>,
     /// Counts of calls under the limits of rules.
     pub call_limits: Arc<CallLimits>,
     /// Limiter of log lines about calls.
@@ -122,6 +124,8 @@ pub struct ProcessContext {
     pub log_limiter: Arc<LogLimiter>,
     /// Routing table of the kernel.
     pub routes: Box<dyn Routes>,
+    /// Names that peers of secure connections must prove.
+    pub names: Arc<dyn PeerNames>,
 }
 
 impl ProcessState {
@@ -147,6 +151,7 @@ impl ProcessState {
             bounds,
             log_limiter,
             routes,
+            names,
         } = surroundings;
         let [limits, nonces, ..] = *seed.as_chunks::<8>().0 else { unreachable!("four times eight bytes") };
         let bans = Bans::new(config.ban.clone(), bounds.ban_sources, config.limits.ipv6_prefix);
@@ -160,6 +165,7 @@ impl ProcessState {
             bounds,
             log_limiter,
             routes,
+            peer_names: names,
             call_limits: Arc::new(CallLimits::new(u64::from_le_bytes(limits))),
             call_lines: LineRate::new(config.log.calls_per_minute),
             refusal_rows: LogLimiter::new(REFUSAL_ROWS, config.limits.ipv6_prefix),

@@ -9,7 +9,7 @@ use super::{BadAddress, Branch, Event, RequestKey, UserAgent};
 use crate::dialog::{OfferAnswer, RequestRoute};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, TransactionUser};
-use crate::{Arrival, Round, Target, call};
+use crate::{Arrival, PeerName, Round, Target, call};
 
 /// Kind of an own request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,6 +277,15 @@ impl UserAgent {
         self.about(arrival, response, |agent| agent.replied(round, request, status, Some(response), after_final));
     }
 
+    /// Sets the name that the peer must prove to which another role of this server has carried this INVITE ([`Target::LOOPBACK`]), before its
+    /// response is taken: later requests of the call demand the name too. Has no effect on other requests.
+    pub fn note_peer_name(&mut self, tu: TransactionUser, client: ClientId, name: Option<PeerName>) {
+        let request = self.request_of(tu, client).and_then(|id| self.requests.get_mut(id));
+        if let Some(request) = request.filter(|request| request.target.is_loopback()) {
+            request.target.name = name;
+        }
+    }
+
     /// Notes the source of a response to an INVITE that another role of this server has carried ([`Target::LOOPBACK`]): later requests of
     /// the call go there, if their next hop names no other address.
     fn note_source(&mut self, request: Id, arrival: &Arrival) {
@@ -285,7 +294,8 @@ impl UserAgent {
         if let (true, Some(call)) = (is_carried, sent.of.and_then(|of| self.calls.get_mut(of)))
             && matches!(call.stage, Stage::Inviting | Stage::Cancelling)
         {
-            call.target = arrival.reply();
+            let name = sent.target.name.filter(|_| arrival.transport.is_secure());
+            call.target = Target { name, ..arrival.reply() };
         }
     }
 

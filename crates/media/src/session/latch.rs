@@ -9,6 +9,17 @@ use super::packet_rate::PacketRate;
 /// take the place of a peer that pauses.
 pub(super) const PORT_SILENCE: u64 = 1_000_000;
 
+/// Source of the media of a peer, from which a later process goes on ([`StreamPeer::heard`](super::StreamPeer::heard)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatchedSource {
+    /// Address in the description at that time.
+    pub described: SocketAddr,
+    /// Source address of the last accepted packet of RTP.
+    pub from: SocketAddr,
+    /// Set if a packet has come from the described address, too: the peer sends from the port at which it receives (RFC 4961).
+    pub is_symmetric: bool,
+}
+
 /// Latch of one port towards a peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Latch {
@@ -34,6 +45,17 @@ impl Latch {
         let described = described.filter(is_unicast);
         let first = PacketRate::default();
         Self { described, signalling, source: None, is_symmetric: false, is_in_use: false, at: now, first }
+    }
+
+    /// Returns the latch with the source that an earlier process has accepted. It counts only for the same description, and only if that source may
+    /// send: nothing else is taken over from outside this process.
+    pub(super) fn with_source(mut self, heard: Option<LatchedSource>) -> Self {
+        let Some(LatchedSource { described, from, is_symmetric }) = heard else { return self };
+        let host = self.signalling.unwrap_or_else(|| described.ip());
+        if self.described == Some(described) && from.ip() == host {
+            (self.source, self.is_symmetric, self.is_in_use) = (Some(from), is_symmetric, true);
+        }
+        self
     }
 
     /// Takes a description, and forgets the accepted source if the description names another address. Returns whether it does. Without an address,
@@ -69,6 +91,12 @@ impl Latch {
     /// Returns the accepted source: that of the last accepted packet since the description.
     pub(super) const fn source(&self) -> Option<SocketAddr> {
         self.source
+    }
+
+    /// Returns the accepted source for a later process.
+    pub(super) fn latched(&self) -> Option<LatchedSource> {
+        let (described, from) = self.described.zip(self.source)?;
+        Some(LatchedSource { described, from, is_symmetric: self.is_symmetric })
     }
 
     /// Tells whether a packet may go at `now`, in microseconds, to a target from which no packet has come. Counts the packet.
@@ -169,6 +197,43 @@ mod tests {
         let other = at("203.0.113.1:1");
         assert!(latch.set(5, Some(at("10.0.0.5:4002")), Some(other.ip())));
         assert!(!latch.accept(6, at("198.51.100.7:61002")) && latch.accept(6, other));
+    }
+
+    #[test]
+    fn a_peer_of_an_earlier_process_is_where_it_was() {
+        let (nat, described) = (Some(at("198.51.100.7:1").ip()), at("10.0.0.5:4000"));
+        let mut before = Latch::new(0, Some(described), nat);
+        assert_eq!(before.latched(), None);
+        assert!(before.accept(0, at("198.51.100.7:61000")));
+        let heard = before.latched();
+        let mut latch = Latch::new(9_000_000, Some(described), nat).with_source(heard);
+        assert_eq!((latch.target(), latch.latched(), latch.is_in_use()), (Some(at("198.51.100.7:61000")), heard, true));
+        // Others may not send, and another port of the NAT only after a silence in this process.
+        assert!(!latch.accept(9_000_000, at("198.51.100.7:61001")) && !latch.accept(9_000_000, described));
+        assert!(latch.accept(9_000_000 + PORT_SILENCE, at("198.51.100.7:61001")));
+        // A symmetric peer that has changed its port.
+        let mut before = Latch::new(0, Some(at("192.0.2.1:4000")), None);
+        assert!(before.accept(0, at("192.0.2.1:4000")) && before.accept(PORT_SILENCE, at("192.0.2.1:4002")));
+        let latch = Latch::new(0, Some(at("192.0.2.1:4000")), None).with_source(before.latched());
+        assert_eq!(latch.target(), Some(at("192.0.2.1:4002")));
+    }
+
+    #[test]
+    fn a_source_that_may_not_send_is_not_taken_over() {
+        let heard = |described: &str, from: &str| {
+            Some(LatchedSource { described: at(described), from: at(from), is_symmetric: false })
+        };
+        let nat = Some(at("198.51.100.7:1").ip());
+        for (signalling, heard) in [
+            // Of another description, of another network.
+            (nat, heard("10.0.0.5:4002", "198.51.100.7:61000")),
+            (nat, heard("10.0.0.5:4000", "203.0.113.9:61000")),
+            (None, heard("10.0.0.5:4000", "203.0.113.9:61000")),
+            (None, heard("10.0.0.5:4002", "10.0.0.5:4002")),
+        ] {
+            let latch = Latch::new(0, Some(at("10.0.0.5:4000")), signalling).with_source(heard);
+            assert_eq!((latch.source(), latch.is_in_use()), (None, false), "{heard:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //!
 //! *Who may send*: the address of the description, or, for a peer behind NAT, the address of its signalling, of which the first packet selects the
 //! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of other
-//! sources are counted and dropped, and nothing is sent there.
+//! sources are counted and dropped, and nothing is sent there. The shard learns each accepted source ([`SessionEvent::Heard`]): the session of a
+//! later process begins with it ([`StreamPeer::heard`]).
 //!
 //! *Who is sent to*: a description may name any host. An echo sends nothing to a host before a packet from there, RTCP included, and never more
 //! media than came. A relay sends to the described address at once, since a peer may only listen or wait for the first packet, if its order says
@@ -27,6 +28,7 @@ mod tests;
 
 use std::net::SocketAddr;
 
+pub use latch::LatchedSource;
 pub use order::{
     PayloadFormat, PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
     StreamPeer, StreamReport,
@@ -67,6 +69,7 @@ use recording::Recording;
 ///     sends: true,
 ///     receives: true,
 ///     may_send_first: false,
+///     heard: None,
 /// };
 /// let echo = StreamOrder { kind: StreamKind::Echo, near, far: None };
 /// // A real caller has random numbers.
@@ -169,8 +172,8 @@ impl Session {
     /// Takes a datagram that arrived at `now`, in microseconds. Nothing is allocated once `out` is warm.
     pub fn packet(&mut self, now: u64, at: LegPort, from: SocketAddr, datagram: &[u8], out: &mut SessionOutput) {
         let Some(Some(stream)) = self.streams.get_mut(usize::from(at.stream)) else { return };
-        if stream.packet(now, at, from, datagram, &self.names, out) {
-            out.events.push(SessionEvent::Heard { key: self.key, stream: at.stream, side: at.side, from });
+        if let Some(source) = stream.packet(now, at, from, datagram, &self.names, out) {
+            out.events.push(SessionEvent::Heard { key: self.key, stream: at.stream, side: at.side, source });
         }
     }
 
@@ -291,7 +294,7 @@ impl Stream {
         }
     }
 
-    /// Takes a datagram. Returns whether it is the first packet of its peer.
+    /// Takes a datagram. Returns the source of its peer if the shard does not know it.
     fn packet(
         &mut self,
         now: u64,
@@ -300,11 +303,11 @@ impl Stream {
         datagram: &[u8],
         names: &[CanonicalName; 2],
         out: &mut SessionOutput,
-    ) -> bool {
+    ) -> Option<LatchedSource> {
         let (leg, other, name) = match (at.side, &mut self.far) {
             (Side::Near, far) => (&mut self.near, far.as_mut(), &names[1]),
             (Side::Far, Some(far)) => (far, Some(&mut self.near), &names[0]),
-            (Side::Far, None) => return false,
+            (Side::Far, None) => return None,
         };
         let (is_rtcp, was_heard) = (at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram), leg.is_heard());
         if self.kind == StreamKind::Unread {
@@ -313,14 +316,14 @@ impl Stream {
             {
                 other.forward(now, is_rtcp, datagram, out);
             }
-            return !was_heard && leg.is_heard();
+            return leg.news(was_heard);
         }
         if is_rtcp {
             let is_accepted = leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
             if let Some(other) = other.filter(|_| is_accepted && self.kind == StreamKind::Relay) {
                 feedback::carry_over(now, datagram, leg, (other, name), &mut self.rate, out);
             }
-            return false;
+            return None;
         }
         if let Some(accepted) = leg.receive(now, from, datagram, out) {
             match (&self.kind, accepted.format.other) {
@@ -344,7 +347,7 @@ impl Stream {
                 (StreamKind::Relay | StreamKind::Unread, None) => leg.drop_packet(DropReason::Format, out),
             }
         }
-        !was_heard && leg.is_heard()
+        leg.news(was_heard)
     }
 
     /// Returns the time of the next packet of a sound, or of the end of a recording, in microseconds.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{PlayedSound, RecordedSound};
+use super::{LatchedSource, PlayedSound, RecordedSound};
 use crate::quality::SpeechEncoding;
 use crate::received_stream::Figures;
 
@@ -69,6 +69,8 @@ pub struct StreamPeer {
     /// Set if media may go to the described address before a packet has come from there: it is the source of the peer's signalling, or an address
     /// that the peer may name. An echo sends nothing first, whatever this says.
     pub may_send_first: bool,
+    /// Source of the peer in an earlier process, with which a new leg begins; `None`: no packet has come yet.
+    pub heard: Option<LatchedSource>,
 }
 
 /// Use of a stream.
@@ -201,7 +203,7 @@ pub enum SessionEnd {
 /// Event of a session for its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// First packet of a peer. Once for each stream and side.
+    /// First packet of a peer, and the first one from each further source: twice in a second at most for each stream and side.
     Heard {
         /// Session.
         key: SessionKey,
@@ -209,8 +211,8 @@ pub enum SessionEvent {
         stream: u8,
         /// Side of the peer.
         side: Side,
-        /// Source address.
-        from: SocketAddr,
+        /// Source, for the next process.
+        source: LatchedSource,
     },
     /// End of the time limit without media. The shard ends the call and closes the session.
     Silent {

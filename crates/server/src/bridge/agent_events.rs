@@ -64,6 +64,10 @@ impl Engine {
                 BridgeEvent::Redirected { pair, .. } => self.end_pair(now, pair, (480, b""), out),
                 // No INVITE takes the place of a party: it may come to another shard than that of the call.
                 BridgeEvent::Replaced { .. } => (),
+                BridgeEvent::Stranded { pair } => {
+                    let key = self.anchored.bridges.calls.get(&pair).and_then(|call| call.key);
+                    self.end_unplaced(now, (pair, key), out);
+                }
                 BridgeEvent::Ended { pair, by } => {
                     self.log_end(now, pair, by);
                     self.pair_ended(pair);

@@ -1,6 +1,6 @@
 //! Ends of bridged calls by this server: by the table of calls, and by the media thread.
 
-use super::{party_of, side_of};
+use super::{party_of, side_of, side_of_session};
 use crate::engine::{Anchored, Engine};
 use crate::media_sessions::{ORDERED, SILENT};
 use strowger_calls::OwnRequest;
@@ -94,10 +94,7 @@ impl Engine {
 
     /// Ends an answered call because no media come from a side. Before the answer a side may be silent.
     pub(crate) fn end_silent(&mut self, now: Now, pair: PairKey, side: SessionSide, out: &mut Outbox) {
-        let side = match side {
-            SessionSide::Near => Side::Near,
-            SessionSide::Far => Side::Far,
-        };
+        let side = side_of_session(side);
         let Some(call) = self.anchored.bridges.calls.get_mut(&pair).filter(|call| call.is_answered) else { return };
         let end = (party_of(side), Some(SILENT.cause));
         if call.ended.is_none() {

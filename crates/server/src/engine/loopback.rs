@@ -121,6 +121,8 @@ impl Engine {
         };
         let is_hidden = is_translated(message, arrival.remote.ip().to_canonical());
         self.anchored.far_legs.set_source(sender.source, is_hidden, sender.is_registered);
+        let sent = self.stack.core.transactions.client_target(id);
+        self.anchored.far_legs.set_peer_name(sent.and_then(|sent| sent.name));
         self.calls.set_responded(Some(arrival.remote));
         let status = message.status().unwrap_or_default();
         if status >= 300 {
@@ -152,6 +154,7 @@ impl Engine {
         (id, tu, after_final): (ClientId, TransactionUser, bool),
         out: &mut Outbox,
     ) {
+        self.stack.agent.note_peer_name(tu, id, self.anchored.far_legs.peer_name());
         let sent = self.stack.core.transactions.client_target(id).filter(|_| self.stack.agent.is_direct(tu, id));
         let bytes = sent.and_then(|sent| self.decider().with_reachable_answer(message, arrival, sent));
         let mut index = Index::new();

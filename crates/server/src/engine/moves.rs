@@ -152,6 +152,7 @@ impl Engine {
                 self.anchored.endpoints.import(endpoints, &moved);
                 self.anchored.bridges.import(now, *bridges, &moved);
                 self.anchored.media.import(closing);
+                self.place_portless(now, out);
             }
         }
         if out.has_looped() {

@@ -2,6 +2,7 @@
 
 use super::quality::{count_streams, party_media};
 use super::{ClosingSession, SILENT};
+use crate::bridge::HeardStream;
 use crate::effect::Effect;
 use crate::endpoint::{PLAYED, UNRECORDED};
 use crate::engine::Engine;
@@ -14,7 +15,10 @@ impl Engine {
     /// Handles an event of a media session, or lent ports.
     pub(crate) fn on_session_event(&mut self, now: Now, event: SessionEvent, out: &mut Outbox) {
         match event {
-            SessionEvent::Heard { key, .. } => self.close_if_unknown(key),
+            SessionEvent::Heard { key, stream, side, source } => match self.anchored.bridges.pair_of_session(key) {
+                Some(pair) => self.note_heard(pair, side, HeardStream::new(stream, source)),
+                None => self.close_if_unknown(key),
+            },
             SessionEvent::Silent { key, end: SessionEnd::Silence(side) } => {
                 if let Some(call) = self.anchored.endpoints.call_of_session(key) {
                     self.end_endpoint(now, call, &SILENT, out);
@@ -60,6 +64,7 @@ impl Engine {
                 if is_any {
                     self.balance_ports();
                 }
+                self.place_portless(now, out);
             }
         }
     }

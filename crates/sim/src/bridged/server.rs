@@ -19,6 +19,7 @@ use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{AnchoredCounts, Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
 use strowger_server::media_sessions::bucket_of;
+use strowger_server::peer_names::NoNames;
 use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_server::question::Resolved;
 use strowger_store::accounting::{Cdr, Row};
@@ -291,6 +292,7 @@ fn engines(
         bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
+        names: Arc::new(NoNames),
     };
     let shared = Arc::new(ProcessState::new(now, config, surroundings));
     let status = ProcessStatus { draining: false, shards };

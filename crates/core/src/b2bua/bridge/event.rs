@@ -42,6 +42,11 @@ pub enum BridgeEvent {
         /// Side of the new party.
         side: Side,
     },
+    /// A side has refused the other places of its streams ([`super::Bridge::relocate`]): no media come from it. The owner ends the pair.
+    Stranded {
+        /// Pair that is still up.
+        pair: PairKey,
+    },
     /// Both calls are over.
     Ended {
         /// Key, which finds nothing from now on.
@@ -57,6 +62,7 @@ impl BridgeEvent {
         match *self {
             Self::SessionChanged { pair, .. }
             | Self::Answered { pair }
+            | Self::Stranded { pair }
             | Self::Redirected { pair, .. }
             | Self::Replaced { pair, .. }
             | Self::Ended { pair, .. } => pair,
@@ -68,6 +74,7 @@ impl BridgeEvent {
         match &mut self {
             Self::SessionChanged { pair, .. }
             | Self::Answered { pair }
+            | Self::Stranded { pair }
             | Self::Redirected { pair, .. }
             | Self::Replaced { pair, .. }
             | Self::Ended { pair, .. } => *pair = key,

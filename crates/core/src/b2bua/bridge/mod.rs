@@ -48,6 +48,8 @@
 //! | change while a change of either side is open | any | 491 |
 //! | change | 491 | 491 |
 //! | change | 405 or 501 to our UPDATE | re-INVITE with the same offer, and no UPDATE from now on; 500 with Retry-After if not up |
+//! | any | [`Bridge::relocate`] | re-INVITE with the other places, to the near side, after its answer to the far side |
+//! | any | refuses that re-INVITE | [`BridgeEvent::Stranded`] |
 //! | offer of the bridge's own | 491 | the same offer once more after the wait of RFC 3261 section 14.1 |
 //! | CANCEL of a re-INVITE | any | 487; CANCEL; if its 2xx crosses the CANCEL, an offer repeats the agreed description |
 //! | offer that moves a stream to the other IP family | any | 488 with Warning 301, unless the stream has a place of this family here |
@@ -91,6 +93,7 @@
 //! | other requests | `carried_request.rs` |
 //! | REFER and NOTIFY; Refer-To; INVITE with Replaces | `transfer.rs`; `referral.rs`; `replacement.rs` |
 //! | end of a pair | `release.rs` |
+//! | other places of the streams | `relocation.rs` |
 //! | header fields that pass | `passed_headers.rs` |
 //! | moves to another shard or process | `moves.rs`, [`BridgeRecord`] |
 
@@ -103,6 +106,7 @@ mod pair;
 mod passed_headers;
 mod referral;
 mod release;
+mod relocation;
 mod renewal;
 mod replacement;
 mod settings;

@@ -59,7 +59,7 @@ impl Bridge {
     }
 
     /// Returns a copy of a pair for the next process, without carried requests and transfers, which end with this process. `None` unless
-    /// both calls are up, and no change of the session or of a party is open or due.
+    /// both calls are up, and no change of the session, of its places or of a party is open or due.
     pub fn keep(&self, pair: PairKey) -> Option<BridgeRecord> {
         let kept = self.pairs.get(pair.0)?.at_rest()?;
         Some(BridgeRecord { pairs: vec![(pair.0, kept)], events: VecDeque::new() })
@@ -108,7 +108,8 @@ impl Pair {
     /// Returns the copy of [`Bridge::keep`], whose descriptions skip a version.
     fn at_rest(&self) -> Option<Self> {
         let is_up = self.stage == Stage::Up && self.invite.is_confirmed && self.replaced.is_none();
-        if !is_up || self.exchange.is_some() || !self.waiting.is_empty() || self.renewal.is_some() {
+        let is_displaced = self.near.is_displaced || self.far.is_displaced;
+        if !is_up || is_displaced || self.exchange.is_some() || !self.waiting.is_empty() || self.renewal.is_some() {
             return None;
         }
         let (mut near, mut far) = (self.near.clone(), self.far.clone());
