@@ -2,7 +2,7 @@
 
 use super::handle::push;
 use super::lending::Lendings;
-use super::pace::Pace;
+use super::pace::{NextLook, Pace};
 use super::ports::{BoundLeg, Ports, named};
 use super::sessions::{Sessions, Slot};
 use super::timers::Timers;
@@ -127,6 +127,7 @@ impl MediaThread {
         let mut events = vec![NO_EVENT; EVENTS];
         // One datagram of each ready socket in turn: a flood at one port delays the others by one datagram each.
         let mut receiver = Receiver::new(1, true);
+        let mut next = NextLook::Awaited;
         self.entry.turns.begin(clock::micros());
         self.entry.counters.threads.set(1);
         loop {
@@ -138,16 +139,18 @@ impl MediaThread {
             let played = self.poll_sessions();
             self.pass_events();
             self.entry.turns.end();
-            let found = self.wait(&mut events);
+            let found = self.wait(&mut events, next);
             self.clock.read();
             self.entry.turns.begin(self.clock.now());
             self.note_look();
             for event in &events[..found] {
                 self.receive(event.u64, &mut receiver);
             }
-            let next = self.pace.next_look(self.clock.now(), found + played);
-            if let Some(next) = next.filter(|_| found < EVENTS) {
-                std::thread::sleep(Duration::from_micros(next.saturating_sub(clock::micros())));
+            next = self.pace.next_look(self.clock.now(), found, played);
+            if let NextLook::NotBefore(at) = next
+                && found < EVENTS
+            {
+                std::thread::sleep(Duration::from_micros(at.saturating_sub(clock::micros())));
             }
         }
     }
@@ -161,8 +164,11 @@ impl MediaThread {
         }
     }
 
-    /// Waits for packets, orders or the next timer. Returns the number of events.
-    fn wait(&self, events: &mut [libc::epoll_event]) -> usize {
+    /// Waits for packets, orders or the next timer, unless the next look is at once. Returns the number of events.
+    fn wait(&self, events: &mut [libc::epoll_event], next: NextLook) -> usize {
+        if next == NextLook::AtOnce {
+            return self.watched.wait_events(events, 0).unwrap_or(0);
+        }
         let bell = &self.entry.bell;
         bell.mark_asleep();
         // An order that came before the mark did not ring.
