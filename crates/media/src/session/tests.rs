@@ -2,6 +2,7 @@
 
 mod feedback;
 mod first_packets;
+mod loops;
 mod playback;
 mod unread;
 
