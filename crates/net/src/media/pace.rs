@@ -9,8 +9,11 @@ const WINDOW: u64 = 10_000;
 /// Packets in a millisecond from which on waking for each of them costs more than the delay is worth.
 const BUSY: u64 = 2;
 
-/// Looks under load, one after another, after which the thread rests. A look takes one datagram of each ready socket: without further looks a picture
-/// of 100 datagrams would take 100 ms. With more of them a flood at one port would keep the thread from ever resting.
+/// Age of a datagram in microseconds above which its socket has a backlog. A look takes one datagram of each ready socket: if the thread rested before
+/// the next one, a picture of 100 datagrams would take 100 ms.
+const BACKLOG: u64 = 3 * TICK;
+
+/// Looks at a backlog, one after another, after which the thread rests all the same: a flood at one port always has a backlog.
 const LOOKS: u32 = 32;
 
 /// Next look of a thread at its sockets.
@@ -18,7 +21,7 @@ const LOOKS: u32 = 32;
 pub(super) enum NextLook {
     /// With the next packet, order or timer.
     Awaited,
-    /// At once: sockets may have further datagrams.
+    /// At once: sockets have a backlog.
     AtOnce,
     /// Not before this time in microseconds.
     NotBefore(u64),
@@ -36,16 +39,17 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Notes a look that ended at `now`, in microseconds. `found`: sockets of which it took a datagram; `sent`: packets of sounds that left before it.
-    pub(super) fn next_look(&mut self, now: u64, found: usize, sent: usize) -> NextLook {
-        self.packets += (found + sent) as u64;
+    /// Notes a look that ended at `now`, in microseconds, and found or sent these packets. `waited`: longest time for which one of them waited in its
+    /// socket, in microseconds.
+    pub(super) fn next_look(&mut self, now: u64, packets: usize, waited: u64) -> NextLook {
+        self.packets += packets as u64;
         let passed = now.saturating_sub(self.since);
         if passed >= WINDOW {
             self.is_busy = self.packets * 1_000 >= BUSY * passed;
             (self.since, self.packets) = (now, 0);
         }
         self.looks += 1;
-        if self.is_busy && found > 0 && self.looks < LOOKS {
+        if self.is_busy && waited > BACKLOG && self.looks < LOOKS {
             return NextLook::AtOnce;
         }
         self.looks = 0;
@@ -60,14 +64,10 @@ mod tests {
     #[test]
     fn a_busy_thread_looks_once_in_a_millisecond() {
         let mut pace = Pace::default();
-        // A packet each millisecond, then four, then one. A second look finds nothing.
+        // A packet each millisecond, then four, then one.
         let mut looks = |from: u64, packets| {
-            let mut look = |ms: u64| match pace.next_look(ms * 1_000, packets, 0) {
-                NextLook::AtOnce => pace.next_look(ms * 1_000, 0, 0) == NextLook::NotBefore(ms * 1_000 + TICK),
-                NextLook::NotBefore(_) => panic!("a further look finds the rest"),
-                NextLook::Awaited => false,
-            };
-            (from..from + 30).filter(|ms| look(*ms)).count()
+            let mut look = |ms: u64| pace.next_look(ms * 1_000, packets, TICK);
+            (from..from + 30).filter(|ms| look(*ms) == NextLook::NotBefore(ms * 1_000 + TICK)).count()
         };
         assert_eq!(looks(1_000, 1), 0);
         assert!((20..30).contains(&looks(1_030, 4)));
@@ -82,26 +82,25 @@ mod tests {
     fn many_datagrams_at_one_socket_take_few_rests() {
         let mut pace = Pace::default();
         // Sounds keep the thread busy.
-        let rests = |ms: u64| pace.next_look(ms * 1_000, 0, 4) != NextLook::AtOnce;
-        assert!((0..30).all(rests));
-        let (mut now, mut left) = (30_000, 100);
+        assert!((0..=30).all(|ms| pace.next_look(ms * 1_000, 4, 0) != NextLook::AtOnce));
+        let (came, mut now, mut left) = (30_000, 30_000, 100);
         while left > 0 {
             left -= 1;
-            match pace.next_look(now, 1, 0) {
+            match pace.next_look(now, 1, now - came) {
                 NextLook::NotBefore(next) => now = next,
                 NextLook::AtOnce => now += 5,
                 NextLook::Awaited => panic!("it is busy"),
             }
         }
-        assert!(now < 30_000 + 5 * TICK, "{now}");
+        assert!(now < came + 10 * TICK, "{now}");
     }
 
     #[test]
     fn a_thread_rests_during_a_flood() {
         let (mut pace, mut rests, mut now) = (Pace::default(), 0, 0);
         while now < 1_000_000 {
-            // Each look finds the flooded socket.
-            now = match pace.next_look(now, 1, 0) {
+            // Each look finds the flooded socket, whose buffer is full.
+            now = match pace.next_look(now, 1, 10_000) {
                 NextLook::NotBefore(next) => {
                     rests += 1;
                     next

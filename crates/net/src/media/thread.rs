@@ -143,10 +143,8 @@ impl MediaThread {
             self.clock.read();
             self.entry.turns.begin(self.clock.now());
             self.note_look();
-            for event in &events[..found] {
-                self.receive(event.u64, &mut receiver);
-            }
-            next = self.pace.next_look(self.clock.now(), found, played);
+            let waited = events[..found].iter().map(|event| self.receive(event.u64, &mut receiver)).max();
+            next = self.pace.next_look(self.clock.now(), found + played, waited.unwrap_or_default());
             if let NextLook::NotBefore(at) = next
                 && found < EVENTS
             {
@@ -187,14 +185,14 @@ impl MediaThread {
         found
     }
 
-    /// Takes one datagram of a ready socket.
-    fn receive(&mut self, name: u64, receiver: &mut Receiver) {
+    /// Takes one datagram of a ready socket. Returns for how long it has waited there, in microseconds.
+    fn receive(&mut self, name: u64, receiver: &mut Receiver) -> u64 {
         if name == BELL {
             while (&self.woken).read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
-            return;
+            return 0;
         }
         let (place, is_rtcp) = named(name);
-        let Some(pair) = self.ports.at(place) else { return };
+        let Some(pair) = self.ports.at(place) else { return 0 };
         match receiver.receive(pair.socket(is_rtcp).as_fd()) {
             Ok(1..) => {
                 let counters = &self.entry.counters;
@@ -202,15 +200,17 @@ impl MediaThread {
                 counters.received_bytes.add(receiver.datagram(0).map_or(0, |datagram| datagram.bytes.len() as u64));
             }
             // Nothing is left, or the next look tries again.
-            Ok(0) | Err(_) => return,
+            Ok(0) | Err(_) => return 0,
         }
-        let Some(BoundLeg { session, stream, side }) = pair.leg else { return };
-        let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return };
+        let Some(BoundLeg { session, stream, side }) = pair.leg else { return 0 };
+        let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return 0 };
         self.clock.advance();
         let now = self.clock.arrival(datagram.ancillary.stamp);
         let shard = slot.shard;
+        let waited = self.clock.now().saturating_sub(now);
         slot.session.packet(now, LegPort { stream, side, is_rtcp }, datagram.source, datagram.bytes, &mut self.out);
         self.send(shard);
+        waited
     }
 
     /// Sends the packets that a session of this shard has left, and keeps its events for the shard.
