@@ -238,7 +238,7 @@ impl Stream {
         let StreamOrder { kind, near, far } = order;
         let near = Leg::new(now, near, random);
         let far = far.map(|peer| Leg::new(now, peer, random));
-        Self { kind, near, far, rates: Default::default(), playback: Playback::new(now) }
+        Self { kind, near, far, rates: [PacketRate::default(); 2], playback: Playback::new(now) }
     }
 
     fn set(
