@@ -52,6 +52,24 @@ fn few_packets_go_to_a_host_that_has_sent_none() {
     assert_eq!(flood(&mut call, 2_000), 10_000);
 }
 
+/// A caller describes another host for its media, and its own one for RTCP.
+#[test]
+fn reports_of_another_host_than_that_of_the_media_keep_no_call() {
+    let ends_by_silence = |rtcp: &str| {
+        let mut order = relay();
+        order.near.rtcp = Some(at(rtcp));
+        let (mut call, mut report) = (Call::new(order), Vec::new());
+        CompoundWriter::new(&mut report).receiver_report(8, &[]);
+        (1..30).for_each(|second| call.hear_rtcp(second * 1_000, Side::Near, rtcp, &report));
+        call.poll(TIMEOUT);
+        let [SessionEvent::Silent { end: SessionEnd::Silence(side), .. }] = call.events()[..] else {
+            panic!("the far side sends nothing")
+        };
+        side
+    };
+    assert_eq!([STRANGER, "192.0.2.1:4001"].map(ends_by_silence), [Side::Near, Side::Far]);
+}
+
 /// Packets of the codec before are still on their way after a change: they are counted, and the new codec is heard.
 #[test]
 fn a_packet_of_the_codec_before_changes_nothing() {
