@@ -104,6 +104,7 @@ impl Leg {
     }
 
     fn leave_events_untimed(&mut self) {
+        self.received.time_all();
         for format in self.peer.formats.iter().filter(|format| format.is_event) {
             self.received.leave_untimed(format.payload_type);
         }
