@@ -277,8 +277,8 @@ fn a_party_that_is_gone_ends_its_call_after_the_silence() {
     hang_up(other, &mut of_other, &mut callee);
 }
 
-/// Time for which the media thread stands still.
-const STILL: Duration = Duration::from_secs(5);
+/// Time for which the media thread stands still: longer than the longest silence of a party.
+const STILL: Duration = Duration::from_secs(7);
 
 #[test]
 fn a_media_thread_that_stands_still_holds_up_no_signalling() {
@@ -286,7 +286,7 @@ fn a_media_thread_that_stands_still_holds_up_no_signalling() {
         return;
     }
     undisturbed(|| {
-        let mut server = setup("127.0.0.141", "22000-22199", "").start();
+        let mut server = setup("127.0.0.141", "22000-22199", "").with("media.timeout = \"5s\"").start();
         let ([mut caller, mut of_other], mut callee) = parties(&server, 142);
         let talk = Talk::begin(&mut caller, &mut callee);
         talk.wait_until_heard();
@@ -297,6 +297,12 @@ fn a_media_thread_that_stands_still_holds_up_no_signalling() {
         let mut strace = Process::start("strace", server.folder(), &mut strace);
         strace.wait_for("attached", 1, SOON);
         talk.parties[0].send_to(&packet(1_000), talk.ports[0]).expect("loopback takes it");
+        // Both parties talk all the time.
+        let mouths = talk.parties.iter().zip(talk.ports).map(|(party, port)| {
+            let party = party.try_clone().expect("a descriptor is free");
+            Stranger::start(vec![party], port.ip(), port.port()..=port.port(), 50, 700)
+        });
+        let mouths: Vec<Stranger> = mouths.collect();
         let begun = Stopwatch::start();
         let longest = || metric(&server, "strowger_media_longest_turn_seconds");
         assert!(wait::until(SOON, || longest() >= 0.5), "{}", longest());
@@ -305,7 +311,9 @@ fn a_media_thread_that_stands_still_holds_up_no_signalling() {
         next.hold(&mut of_other, &mut callee);
         assert!(begun.took().is_below(STILL), "signalling waits for media: {:?}", begun.took());
         assert!(wait::until(SOON, || longest() >= STILL.as_secs_f64() - 0.5), "{}", longest());
+        drop(mouths);
         talk.wait_until_heard();
+        assert_eq!(json(&server, &["calls", "list"]).as_array().map(Vec::len), Some(2), "{}", server.log());
         hang_up(next, &mut of_other, &mut callee);
         hang_up(talk, &mut caller, &mut callee);
         let is_empty = wait::until(SOON, || json(&server, &["calls", "list"]) == serde_json::json!([]));

@@ -225,8 +225,13 @@ impl Leg {
     /// Notes an accepted packet. A description may make media go to a host that has not asked for them: reports of another host keep no such call.
     fn end_silence(&mut self, now: u64, from: SocketAddr) {
         if self.rtp.target().is_none_or(|media| media.ip() == from.ip()) {
-            self.last = self.last.max(now);
+            self.begin_silence(now);
         }
+    }
+
+    /// Begins the silence of the peer anew at `now`, in microseconds.
+    pub(super) fn begin_silence(&mut self, now: u64) {
+        self.last = self.last.max(now);
     }
 
     /// Sends a datagram of the other leg to the peer as it is, at `now`, in microseconds.

@@ -199,6 +199,11 @@ impl Session {
         }
     }
 
+    /// Begins the silence of all peers anew at `now`, in microseconds: for a while their packets were not read.
+    pub fn begin_silence(&mut self, now: u64) {
+        self.streams.iter_mut().flatten().flat_map(Stream::legs_mut).for_each(|leg| leg.begin_silence(now));
+    }
+
     /// Returns the time at which the silence of a side is too long: that of all its peers that send and receive.
     fn silence_ends(&self, side: Side) -> Option<u64> {
         let timeout = self.timeout.filter(|_| !self.is_silent)?;

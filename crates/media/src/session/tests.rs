@@ -4,6 +4,7 @@ mod feedback;
 mod first_packets;
 mod loops;
 mod playback;
+mod silence;
 mod unread;
 
 use super::*;

@@ -35,6 +35,9 @@ const ORDERS: usize = 64;
 /// Looks between two readings of the processor time of the thread: under load, a sixteenth of a second.
 const BUSY_LOOKS: u64 = 64;
 
+/// Time without a look at the sockets after which the silence of all peers begins anew, in microseconds: their packets came meanwhile.
+const DEAF: u64 = 1_000_000;
+
 /// Name of the bell among the watched sockets.
 const BELL: u64 = u64::MAX;
 
@@ -127,7 +130,7 @@ impl MediaThread {
         let mut events = vec![NO_EVENT; EVENTS];
         // One datagram of each ready socket in turn: a flood at one port delays the others by one datagram each.
         let mut receiver = Receiver::new(1, true);
-        let mut next = NextLook::Awaited;
+        let (mut next, mut looked, mut waited) = (NextLook::Awaited, clock::micros(), 0);
         self.entry.turns.begin(clock::micros());
         self.entry.counters.threads.set(1);
         loop {
@@ -136,20 +139,32 @@ impl MediaThread {
             }
             self.take_orders();
             self.lend();
+            self.forgive_silence(looked, waited);
             let played = self.poll_sessions();
             self.pass_events();
             self.entry.turns.end();
             let found = self.wait(&mut events, next);
             self.clock.read();
-            self.entry.turns.begin(self.clock.now());
+            looked = self.clock.now();
+            self.entry.turns.begin(looked);
             self.note_look();
-            let waited = events[..found].iter().map(|event| self.receive(event.u64, &mut receiver)).max();
-            next = self.pace.next_look(self.clock.now(), found + played, waited.unwrap_or_default());
+            let waits = events[..found].iter().map(|event| self.receive(event.u64, &mut receiver));
+            waited = waits.max().unwrap_or_default();
+            next = self.pace.next_look(self.clock.now(), found + played, waited);
             if let NextLook::NotBefore(at) = next
                 && found < EVENTS
             {
                 std::thread::sleep(Duration::from_micros(at.saturating_sub(clock::micros())));
             }
+        }
+    }
+
+    /// Begins the silence of all peers anew if the thread stood still. `looked`: time of the last look; `waited`: longest time for which a datagram
+    /// waited for it. Both are in microseconds.
+    fn forgive_silence(&mut self, looked: u64, waited: u64) {
+        let now = clock::micros();
+        if waited.max(now.saturating_sub(looked)) > DEAF {
+            self.sessions.each().for_each(|session| session.begin_silence(now));
         }
     }
 

@@ -65,24 +65,6 @@ fn the_number_of_events_may_be_that_of_a_codec_later() {
     assert!(call.near().figures.largest_jitter > 0, "a packet was late by 40 ms");
 }
 
-/// A caller describes another host for its media, and its own one for RTCP.
-#[test]
-fn reports_of_another_host_than_that_of_the_media_keep_no_call() {
-    let ends_by_silence = |rtcp: &str| {
-        let mut order = relay();
-        order.near.rtcp = Some(at(rtcp));
-        let (mut call, mut report) = (Call::new(order), Vec::new());
-        CompoundWriter::new(&mut report).receiver_report(8, &[]);
-        (1..30).for_each(|second| call.hear_rtcp(second * 1_000, Side::Near, rtcp, &report));
-        call.poll(TIMEOUT);
-        let [SessionEvent::Silent { end: SessionEnd::Silence(side), .. }] = call.events()[..] else {
-            panic!("the far side sends nothing")
-        };
-        side
-    };
-    assert_eq!([STRANGER, "192.0.2.1:4001"].map(ends_by_silence), [Side::Near, Side::Far]);
-}
-
 /// Packets of the codec before are still on their way after a change: they are counted, and the new codec is heard.
 #[test]
 fn a_packet_of_the_codec_before_changes_nothing() {
