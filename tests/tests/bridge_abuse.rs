@@ -290,6 +290,12 @@ fn a_media_thread_that_stands_still_holds_up_no_signalling() {
         let ([mut caller, mut of_other], mut callee) = parties(&server, 142);
         let talk = Talk::begin(&mut caller, &mut callee);
         talk.wait_until_heard();
+        // Both parties talk all the time, in a format that goes no further.
+        let mouths = talk.parties.iter().zip(talk.ports).map(|(party, port)| {
+            let party = party.try_clone().expect("a descriptor is free");
+            Stranger::start(vec![party], port.ip(), port.port()..=port.port(), 50, 700)
+        });
+        let mouths: Vec<Stranger> = mouths.collect();
         let media = server.process().thread("media-0");
         let mut strace = Command::new(STRACE.path().expect("it is there"));
         let still = format!("inject=sendto:delay_enter={}:when=1", STILL.as_micros());
@@ -297,12 +303,6 @@ fn a_media_thread_that_stands_still_holds_up_no_signalling() {
         let mut strace = Process::start("strace", server.folder(), &mut strace);
         strace.wait_for("attached", 1, SOON);
         talk.parties[0].send_to(&packet(1_000), talk.ports[0]).expect("loopback takes it");
-        // Both parties talk all the time.
-        let mouths = talk.parties.iter().zip(talk.ports).map(|(party, port)| {
-            let party = party.try_clone().expect("a descriptor is free");
-            Stranger::start(vec![party], port.ip(), port.port()..=port.port(), 50, 700)
-        });
-        let mouths: Vec<Stranger> = mouths.collect();
         let begun = Stopwatch::start();
         let longest = || metric(&server, "strowger_media_longest_turn_seconds");
         assert!(wait::until(SOON, || longest() >= 0.5), "{}", longest());
