@@ -9,8 +9,8 @@ const WINDOW: u64 = 10_000;
 /// Packets in a millisecond from which on waking for each of them costs more than the delay is worth.
 const BUSY: u64 = 2;
 
-/// Age of a datagram in microseconds above which its socket has a backlog. A look takes one datagram of each ready socket: if the thread rested before
-/// the next one, a picture of 100 datagrams would take 100 ms.
+/// Age of a datagram, in microseconds, above which its socket has a backlog. A look takes one datagram of each ready socket: with a rest before each
+/// look, a picture of 100 datagrams would take 100 ms.
 const BACKLOG: u64 = 3 * TICK;
 
 /// Looks at a backlog, one after another, after which the thread rests all the same: a flood at one port always has a backlog.
