@@ -7,6 +7,7 @@ use crate::bridge::{Bridged, described, description, invite};
 use crate::dialog::{answer_to, contact};
 use crate::echo;
 use crate::rtp::{self, PACKET_TIME, TICKS};
+use crate::stalls::Stalls;
 use crate::text::{Request, respond, status};
 use crate::wire::Wire;
 
@@ -140,14 +141,14 @@ impl Talk {
         taken
     }
 
-    /// Sends so many packets from the caller in their times, and returns the largest delay with which one comes to the callee, and the number of those
-    /// that come.
+    /// Sends so many packets from the caller in their times, and returns the largest delay with which one comes to the callee, without the times in
+    /// which the machine stood still, and the number of those that come.
     ///
     /// # Panics
     /// A socket fails.
     pub fn largest_delay(&mut self, packets: u16) -> (Duration, usize) {
         self.take(1);
-        let (mut largest, mut heard, mut bytes) = (Duration::ZERO, 0, [0; 1_500]);
+        let (stalls, mut heard, mut bytes) = (Stalls::watch(), Vec::new(), [0; 1_500]);
         let (begun, first) = (Instant::now(), self.sequence);
         self.sequence = first.wrapping_add(packets);
         let mut sent = Vec::with_capacity(usize::from(packets));
@@ -156,8 +157,8 @@ impl Talk {
             self.parties[0].send_to(&packet(first.wrapping_add(number)), self.ports[0]).expect("loopback takes it");
             let next = begun + PACKET_TIME * (u32::from(number) + 1);
             // The last packet may be late, too.
-            let end = if number + 1 == packets { next + PACKET_TIME * 10 } else { next };
-            while heard < usize::from(packets) {
+            let end = if number + 1 == packets { next + STEP } else { next };
+            while heard.len() < usize::from(packets) {
                 let left = end.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;
@@ -167,13 +168,13 @@ impl Talk {
                 // The payload passes as it is.
                 let place = u16::from_be_bytes([bytes[12], bytes[13]]).wrapping_sub(first);
                 if let Some(sent) = sent.get(usize::from(place)).filter(|_| source == self.ports[1]) {
-                    largest = largest.max(sent.elapsed());
-                    heard += 1;
+                    heard.push((*sent, Instant::now()));
                 }
             }
         }
         self.parties[1].set_read_timeout(Some(PACKET_TIME)).expect("a time");
-        (largest, heard)
+        let delays = heard.iter().map(|(sent, came)| (*came - *sent).saturating_sub(stalls.between(*sent, *came)));
+        (delays.max().unwrap_or_default(), heard.len())
     }
 
     /// Puts the call on hold by a re-INVITE of the caller.

@@ -106,6 +106,7 @@ impl Leg {
     }
 
     fn leave_events_untimed(&mut self) {
+        self.received.time_all();
         for format in self.peer.formats.iter().filter(|format| format.is_event) {
             self.received.leave_untimed(format.payload_type);
         }
@@ -182,7 +183,7 @@ impl Leg {
             self.drop_packet(DropReason::Source, out);
             return None;
         }
-        self.last = self.last.max(now);
+        self.end_silence(now, from);
         let is_of = |format: &&PayloadFormat| format.payload_type == packet.header.payload_type;
         let Some(format) = self.peer.formats.iter().find(is_of).copied() else {
             self.drop_packet(DropReason::Format, out);
@@ -220,7 +221,7 @@ impl Leg {
             self.drop_packet(DropReason::Source, out);
             return false;
         }
-        self.last = self.last.max(now);
+        self.end_silence(now, from);
         self.is_heard |= !is_rtcp;
         self.unread += 1;
         // A peer that only receives may send RTCP, too.
@@ -229,6 +230,18 @@ impl Leg {
             out.count_dropped(DropReason::Hold);
         }
         goes_on
+    }
+
+    /// Notes an accepted packet. A description may make media go to a host that has not asked for them: reports of another host keep no such call.
+    fn end_silence(&mut self, now: u64, from: SocketAddr) {
+        if self.rtp.target().is_none_or(|media| media.ip() == from.ip()) {
+            self.begin_silence(now);
+        }
+    }
+
+    /// Begins the silence of the peer anew at `now`, in microseconds.
+    pub(super) fn begin_silence(&mut self, now: u64) {
+        self.last = self.last.max(now);
     }
 
     /// Sends a datagram of the other leg to the peer as it is, at `now`, in microseconds.
@@ -362,7 +375,7 @@ impl Leg {
             self.drop_packet(DropReason::Source, out);
             return false;
         }
-        self.last = self.last.max(now);
+        self.end_silence(now, from);
         for packet in rtcp::read(datagram).flatten() {
             let blocks = match packet {
                 RtcpPacket::SenderReport { source, info, blocks } => {

@@ -4,9 +4,9 @@
 //! SSRC, numbers, payload types and RTCP, so the legs may differ in all of them.
 //!
 //! *Who may send*: the address of the description, or, for a peer behind NAT, the address of its signalling, of which the first packet selects the
-//! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of other
-//! sources are counted and dropped, and nothing is sent there. The shard learns each accepted source ([`SessionEvent::Heard`]): the session of a
-//! later process begins with it ([`StreamPeer::heard`]).
+//! port. Another port of the same address is accepted after a silence, until the earlier one is back; another address only after a new description.
+//! Packets of other sources are counted and dropped, and nothing is sent there.
+//! The shard learns each accepted source ([`SessionEvent::Heard`]): the session of a later process begins with it ([`StreamPeer::heard`]).
 //!
 //! *Who is sent to*: a description may name any host. An echo sends nothing to a host before a packet from there, RTCP included, and never more
 //! media than came. A relay sends to the described address at once, since a peer may only listen or wait for the first packet, if its order says
@@ -206,6 +206,11 @@ impl Session {
         }
     }
 
+    /// Begins the silence of all peers anew at `now`, in microseconds: for a while their packets were not read.
+    pub fn begin_silence(&mut self, now: u64) {
+        self.streams.iter_mut().flatten().flat_map(Stream::legs_mut).for_each(|leg| leg.begin_silence(now));
+    }
+
     /// Returns the time at which the silence of a side is too long: that of all its peers that send and receive.
     fn silence_ends(&self, side: Side) -> Option<u64> {
         let timeout = self.timeout.filter(|_| !self.is_silent)?;
@@ -235,8 +240,8 @@ struct Stream {
     kind: StreamKind,
     near: Leg,
     far: Option<Leg>,
-    /// Rate of an echo or of a recording, or of the feedback that a relay carries over.
-    rate: PacketRate,
+    /// Rate of an echo or of a recording, or of the feedback that a relay carries over, for the packets of the near and of the far side.
+    rates: [PacketRate; 2],
     playback: Playback,
     recording: Recording,
 }
@@ -246,8 +251,8 @@ impl Stream {
         let StreamOrder { kind, near, far } = order;
         let near = Leg::new(now, near, random);
         let far = far.map(|peer| Leg::new(now, peer, random));
-        let (rate, playback, recording) = (PacketRate::default(), Playback::new(now), Recording::default());
-        let mut stream = Self { kind, near, far, rate, playback, recording };
+        let (rates, playback, recording) = ([PacketRate::default(); 2], Playback::new(now), Recording::default());
+        let mut stream = Self { kind, near, far, rates, playback, recording };
         stream.record_the_deaf(now);
         stream
     }
@@ -309,6 +314,7 @@ impl Stream {
             (Side::Far, Some(far)) => (far, Some(&mut self.near), &names[0]),
             (Side::Far, None) => return None,
         };
+        let rate = &mut self.rates[usize::from(at.side == Side::Far)];
         let (is_rtcp, was_heard) = (at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram), leg.is_heard());
         if self.kind == StreamKind::Unread {
             if leg.receive_unread(now, (at.is_rtcp, is_rtcp), from, out)
@@ -321,27 +327,28 @@ impl Stream {
         if is_rtcp {
             let is_accepted = leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
             if let Some(other) = other.filter(|_| is_accepted && self.kind == StreamKind::Relay) {
-                feedback::carry_over(now, datagram, leg, (other, name), &mut self.rate, out);
+                feedback::carry_over(now, datagram, leg, (other, name), rate, out);
             }
             return None;
         }
         if let Some(accepted) = leg.receive(now, from, datagram, out) {
             match (&self.kind, accepted.format.other) {
                 // The peer is an echo too (RFC 3550 section 8.2): it returns the packets as they are, or without end.
-                (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => {
+                (StreamKind::Echo, _) if leg.is_own(&accepted) || !rate.admits(now) => {
                     leg.drop_packet(DropReason::Rate, out);
                 }
                 (StreamKind::Echo, other) => {
                     let payload_type = other.unwrap_or(accepted.format.payload_type);
                     leg.send(now, &accepted, payload_type, out);
                 }
-                (StreamKind::Relay | StreamKind::Unread, Some(payload_type)) => {
-                    if let Some(other) = other {
-                        other.send(now, &accepted, payload_type, out);
-                    }
-                }
+                (StreamKind::Relay | StreamKind::Unread, Some(payload_type)) => match other {
+                    // Each side has the other one as peer, and the packet would pass without end (RFC 3550 section 8.2).
+                    Some(other) if other.is_own(&accepted) => leg.drop_packet(DropReason::Rate, out),
+                    Some(other) => other.send(now, &accepted, payload_type, out),
+                    None => (),
+                },
                 (StreamKind::Playback(_), _) => (),
-                (StreamKind::Recording(_), _) if !self.rate.admits(now) => leg.drop_packet(DropReason::Rate, out),
+                (StreamKind::Recording(_), _) if !rate.admits(now) => leg.drop_packet(DropReason::Rate, out),
                 (StreamKind::Recording(recorded), _) => self.recording.take(now, &accepted.packet, recorded, out),
                 // The other side did not agree on the format.
                 (StreamKind::Relay | StreamKind::Unread, None) => leg.drop_packet(DropReason::Format, out),

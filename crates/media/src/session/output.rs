@@ -17,7 +17,7 @@ pub enum DropReason {
     Hold,
     /// Its target may not be sent to before a packet has come from there.
     Unproven,
-    /// It is above a rate: that of an echo, which also drops its own packets if they come back, or that of packets to a host that has sent none.
+    /// It is above a rate: that of an echo, or that of packets to a host that has sent none; or it is a packet of this session that has come back.
     Rate,
     /// Its sequence number is far from those before it, and the stream may not continue there.
     Jump,

@@ -3,8 +3,10 @@
 mod earlier_process;
 mod feedback;
 mod first_packets;
+mod loops;
 mod playback;
 mod recording;
+mod silence;
 mod unread;
 
 use super::*;

@@ -34,6 +34,11 @@ impl Sessions {
         self.slots.get_mut(number as usize)?.as_mut()
     }
 
+    /// Returns all sessions.
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.slots.iter_mut().flatten().map(|slot| &mut slot.session)
+    }
+
     /// Inserts a session of a new key. Returns its number.
     pub(super) fn insert(&mut self, slot: Slot) -> u32 {
         let key = slot.session.key();

@@ -2,7 +2,7 @@
 
 use super::handle::push;
 use super::lending::Lendings;
-use super::pace::Pace;
+use super::pace::{NextLook, Pace};
 use super::ports::{BoundLeg, Ports, named};
 use super::recorder::RecorderLink;
 use super::sessions::{Sessions, Slot};
@@ -35,6 +35,9 @@ const ORDERS: usize = 64;
 
 /// Looks between two readings of the processor time of the thread: under load, a sixteenth of a second.
 const BUSY_LOOKS: u64 = 64;
+
+/// Time without a look at the sockets after which the silence of all peers begins anew, in microseconds: their packets came meanwhile.
+const DEAF: u64 = 1_000_000;
 
 /// Name of the bell among the watched sockets.
 const BELL: u64 = u64::MAX;
@@ -130,6 +133,7 @@ impl MediaThread {
         let mut events = vec![NO_EVENT; EVENTS];
         // One datagram of each ready socket in turn: a flood at one port delays the others by one datagram each.
         let mut receiver = Receiver::new(1, true);
+        let (mut next, mut looked, mut waited) = (NextLook::Awaited, clock::micros(), 0);
         self.entry.turns.begin(clock::micros());
         self.entry.counters.threads.set(1);
         loop {
@@ -138,22 +142,34 @@ impl MediaThread {
             }
             self.take_orders();
             self.lend();
+            self.forgive_silence(looked, waited);
             let played = self.poll_sessions();
             self.recorder.pass();
             self.take_failures();
             self.pass_events();
             self.entry.turns.end();
-            let found = self.wait(&mut events);
+            let found = self.wait(&mut events, next);
             self.clock.read();
-            self.entry.turns.begin(self.clock.now());
+            looked = self.clock.now();
+            self.entry.turns.begin(looked);
             self.note_look();
-            for event in &events[..found] {
-                self.receive(event.u64, &mut receiver);
+            let waits = events[..found].iter().map(|event| self.receive(event.u64, &mut receiver));
+            waited = waits.max().unwrap_or_default();
+            next = self.pace.next_look(self.clock.now(), found + played, waited);
+            if let NextLook::NotBefore(at) = next
+                && found < EVENTS
+            {
+                std::thread::sleep(Duration::from_micros(at.saturating_sub(clock::micros())));
             }
-            let next = self.pace.next_look(self.clock.now(), found + played);
-            if let Some(next) = next.filter(|_| found < EVENTS) {
-                std::thread::sleep(Duration::from_micros(next.saturating_sub(clock::micros())));
-            }
+        }
+    }
+
+    /// Begins the silence of all peers anew if the thread stood still. `looked`: time of the last look; `waited`: longest time for which a datagram
+    /// waited for it. Both are in microseconds.
+    fn forgive_silence(&mut self, looked: u64, waited: u64) {
+        let now = clock::micros();
+        if waited.max(now.saturating_sub(looked)) > DEAF {
+            self.sessions.each().for_each(|session| session.begin_silence(now));
         }
     }
 
@@ -166,8 +182,11 @@ impl MediaThread {
         }
     }
 
-    /// Waits for packets, orders or the next timer. Returns the number of events.
-    fn wait(&self, events: &mut [libc::epoll_event]) -> usize {
+    /// Waits for packets, orders or the next timer, unless the next look is at once. Returns the number of events.
+    fn wait(&self, events: &mut [libc::epoll_event], next: NextLook) -> usize {
+        if next == NextLook::AtOnce {
+            return self.watched.wait_events(events, 0).unwrap_or(0);
+        }
         let bell = &self.entry.bell;
         bell.mark_asleep();
         // An order that came before the mark did not ring.
@@ -187,14 +206,14 @@ impl MediaThread {
         found
     }
 
-    /// Takes one datagram of a ready socket.
-    fn receive(&mut self, name: u64, receiver: &mut Receiver) {
+    /// Takes one datagram of a ready socket. Returns for how long it has waited there, in microseconds.
+    fn receive(&mut self, name: u64, receiver: &mut Receiver) -> u64 {
         if name == BELL {
             while (&self.woken).read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
-            return;
+            return 0;
         }
         let (place, is_rtcp) = named(name);
-        let Some(pair) = self.ports.at(place) else { return };
+        let Some(pair) = self.ports.at(place) else { return 0 };
         match receiver.receive(pair.socket(is_rtcp).as_fd()) {
             Ok(1..) => {
                 let counters = &self.entry.counters;
@@ -202,13 +221,14 @@ impl MediaThread {
                 counters.received_bytes.add(receiver.datagram(0).map_or(0, |datagram| datagram.bytes.len() as u64));
             }
             // Nothing is left, or the next look tries again.
-            Ok(0) | Err(_) => return,
+            Ok(0) | Err(_) => return 0,
         }
-        let Some(BoundLeg { session, stream, side }) = pair.leg else { return };
-        let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return };
+        let Some(BoundLeg { session, stream, side }) = pair.leg else { return 0 };
+        let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return 0 };
         self.clock.advance();
         let now = self.clock.arrival(datagram.ancillary.stamp);
         let (shard, key) = (slot.shard, slot.session.key());
+        let waited = self.clock.now().saturating_sub(now);
         slot.session.packet(now, LegPort { stream, side, is_rtcp }, datagram.source, datagram.bytes, &mut self.out);
         if let Some(place) = self.out.recorded
             && !self.recorder.write(key, place, &self.out.samples)
@@ -216,6 +236,7 @@ impl MediaThread {
             self.entry.counters.recording_lost.one();
         }
         self.send(shard);
+        waited
     }
 
     /// Sends the packets that a session of this shard has left, and keeps its events for the shard.
