@@ -9,7 +9,7 @@ use std::time::Duration;
 use strowger_media::rtcp::is_rtcp;
 use strowger_tests::bridge::{invite, party, setup};
 use strowger_tests::call::{exchange, register};
-use strowger_tests::control::{metric, wait_for_no_calls};
+use strowger_tests::control::{json, metric, wait_for_no_calls};
 use strowger_tests::dialog::{arrives, contact};
 use strowger_tests::limits::limit_descriptors;
 use strowger_tests::process::Process;

@@ -80,7 +80,7 @@ fn a_caller_at_ipv4_and_a_callee_at_ipv6_hear_each_other() {
             packet.extend([9; 160]);
             media.send_to(&packet, from).expect("it is sent");
         }
-        at_caller = at_caller.or(caller.hears(Duration::from_millis(20)));
+        at_caller = at_caller.or_else(|| caller.hears(Duration::from_millis(20)));
     }
     assert_eq!((at_callee, at_caller), (Some(7), Some(9)));
     caller.hang_up();
