@@ -36,6 +36,9 @@ impl Engine {
                 self.leg_ended(now, leg, by, out);
             }
         }
+        if let (Some(leg), Event::Ending { by, .. }) = (leg, *event) {
+            self.leg_ended(now, leg, by, out);
+        }
         self.take_bridge_events(now, out);
         if let Some(key) = leg.and_then(|(pair, _)| self.anchored.bridges.calls.get(&pair)?.key) {
             self.calls.has_changed(key);

@@ -61,8 +61,12 @@ impl Engine {
                     agent.respond(round, request, 501, b"", b"");
                 }
             }),
-            // A refresh of the session, which the user agent has answered or made.
-            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } | Event::Withdrawn { .. } => (),
+            // A refresh of the session, which the user agent has answered or made; a BYE of its own, whose response ends the call.
+            Event::Refreshed { .. }
+            | Event::Changed { .. }
+            | Event::Unchanged { .. }
+            | Event::Withdrawn { .. }
+            | Event::Ending { .. } => (),
             // Requests go to the source of the INVITE.
             Event::Unresolved { .. } => (),
             // An endpoint rings nowhere and makes no call; the bridge takes the events of the calls that it makes.

@@ -383,6 +383,7 @@ impl Pair {
                 let body = text(body);
                 self.replied(cx, request, status, &body, facts);
             }
+            Event::Ending { by, .. } => self.ending(cx, side, by, facts),
             Event::Ended { by, .. } => self.ended(cx, side, by, facts),
             Event::Invited { .. }
             | Event::Refreshed { .. }
