@@ -6,13 +6,15 @@
 //!    far INVITE takes the way of every request from routing on, with the decision of the near one ([`crate::far_leg`]); there it enters the table of
 //!    calls (`beginning.rs`). The far side learns no name and no address of the near one (`far_request.rs`).
 //! 2. Events of both calls go to the bridge. Its sessions become orders to the media thread, ends of legs become notices for the table
-//!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so (`referral.rs`).
+//!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so (`referral.rs`). Requests that would get around the
+//!    bridge are refused (`bypasses.rs`).
 //! 3. The table ends a call by orders about its parties, the media thread by an event (`orders.rs`).
 //!
 //! Near and far Call-ID are in one bucket, so that both calls, their pair and its session move together (`moves.rs`).
 
 mod agent_events;
 mod beginning;
+mod bypasses;
 mod far_request;
 mod kept;
 mod moves;

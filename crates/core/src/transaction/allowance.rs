@@ -1,6 +1,6 @@
-//! Limit of repeated responses to an unproved UDP source, which may be forged (RFC 3261 section 26.3.2.4).
+//! Limit of repeated messages to an unproved UDP source, which may be forged (RFC 3261 section 26.3.2.4).
 
-use super::{ServerId, Transactions};
+use super::{ClientId, ServerId, Transactions};
 use crate::{Now, Outbox};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -65,6 +65,18 @@ impl Transactions {
     pub fn doubt(&mut self, id: ServerId, bytes: usize) {
         if let Some(entry) = self.entries.get_mut(id.0).filter(|entry| !entry.allowance.is_bounded()) {
             entry.allowance = Allowance::of(bytes);
+        }
+    }
+
+    /// Tells whether the source of this request is marked as unproved.
+    pub fn is_doubted(&self, id: ServerId) -> bool {
+        self.entries.get(id.0).is_some_and(|entry| entry.allowance.is_bounded())
+    }
+
+    /// Stops the copies of a request, which was sent to a peer that has proved nothing.
+    pub fn stop_copies(&mut self, id: ClientId) {
+        if let Some(entry) = self.entries.get_mut(id.0) {
+            entry.allowance = Allowance::of(0);
         }
     }
 

@@ -225,12 +225,23 @@ impl Transactions {
         self.remove(id.0);
     }
 
-    /// Handles a received response.
+    /// Handles a response of a peer. It is none to a request to [`Target::LOOPBACK`], whose branch a peer may have read in a Via.
     pub fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Incoming {
+        self.response_of(now, message, false, out)
+    }
+
+    /// Handles a response of this server to a request to [`Target::LOOPBACK`].
+    pub fn looped_response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Incoming {
+        self.response_of(now, message, true, out)
+    }
+
+    fn response_of(&mut self, now: Now, message: &Message<'_>, is_looped: bool, out: &mut Outbox) -> Incoming {
         let found = message.status().and_then(|status| {
             let via = TopVia::of_message(message)?;
             let (_, method) = message.header(Name::CSeq).and_then(cseq)?;
-            Some((status, self.find(&self.keys.client(via.branch, method))?))
+            let id = self.find(&self.keys.client(via.branch, method))?;
+            let is_own = self.entries.get(id)?.target.is_loopback();
+            (is_own == is_looped).then_some((status, id))
         });
         let Some((status, id)) = found else {
             self.counts.strays += 1;

@@ -243,6 +243,8 @@ impl UserAgent {
             request.bytes = round.out.bytes[start..].to_vec();
         }
         let (target, call_hash) = (request.target, request.call_hash);
+        let call = request.leg.and(request.of).and_then(|of| self.calls.get(of));
+        let is_unproven = call.is_some_and(|call| call.is_unproven);
         let id = self.requests.insert(request);
         let range = start..round.out.bytes.len();
         let client = round.tx.send(
@@ -255,6 +257,9 @@ impl UserAgent {
             TransactionUser::new(Role::UserAgent(id)),
             round.out,
         );
+        if is_unproven {
+            round.tx.stop_copies(client);
+        }
         if let Some(request) = self.requests.get_mut(id) {
             request.client = Some(client);
         }

@@ -73,6 +73,11 @@ use client_request::Request;
 use event::Events;
 use registration::Registration;
 
+/// Host in the Via of a message to [`Target::LOOPBACK`], which keeps this Via on its way to the next hop. The next hop may not be allowed to see the
+/// address of a listener. The response is matched by its transaction, so no host resolves the name. Browsers use such names too (RFC 7118 section
+/// 5.2). A request with this Via from the network is of a peer that has read it.
+pub const LOOPED_HOST: &[u8] = b"b2bua.invalid";
+
 /// User agent of many telephones.
 #[derive(Debug)]
 pub struct UserAgent {
@@ -359,9 +364,7 @@ impl UserAgent {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(self.transport(target).via().as_bytes());
         out.push(b' ');
-        // A looped message keeps this Via on its way to the next hop, which may not be allowed to see the address of a listener. The response is
-        // matched by its transaction, so no host resolves the name. Browsers use such names too (RFC 7118 section 5.2).
-        out.extend_from_slice(if target.is_loopback() { b"b2bua.invalid" } else { &self.listener(target).sent_by });
+        out.extend_from_slice(if target.is_loopback() { LOOPED_HOST } else { &self.listener(target).sent_by });
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch.text());
     }

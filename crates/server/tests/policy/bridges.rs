@@ -2,6 +2,7 @@
 
 mod ends;
 mod fax;
+mod forgeries;
 mod referrals;
 mod refusals;
 mod restarts;
