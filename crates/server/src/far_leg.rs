@@ -152,6 +152,11 @@ impl FarLegs {
         self.legs.get(call_id).map(|leg| leg.context).filter(|context| *context != 0)
     }
 
+    /// Tells whether the notices about a call with a far leg have this context.
+    pub(crate) fn has_context(&self, context: u64) -> bool {
+        self.contexts.contains(&context)
+    }
+
     /// Returns the number of bridged calls through which an INVITE with this Call-ID has come: a far INVITE may come back, if the next hop sends it to
     /// this server. Its Via header fields show no loop, for each call has its own. Both Call-IDs of a call are in one bucket, so it comes to this
     /// shard.
