@@ -58,6 +58,8 @@ impl Decider<'_> {
     pub(crate) fn role_verdict(&self, handling: &Handling<'_, '_>) -> Option<Verdict> {
         match handling.progress.decision.as_deref()?.role {
             ServerRole::Endpoint => Some(Verdict::Answer),
+            // A failure of a redirected call is bridged, and so would be the failure after it.
+            ServerRole::Bridge if handling.is_far_leg() => None,
             ServerRole::Bridge if handling.begins_bridge() => Some(Verdict::Bridge),
             ServerRole::Bridge => self.refusal_beside_bridge(handling).map(Verdict::Reply),
             ServerRole::Proxy | ServerRole::Redirect => None,
