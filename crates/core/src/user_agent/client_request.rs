@@ -224,7 +224,7 @@ impl UserAgent {
         if !self.settings.reuse_challenges {
             return;
         }
-        if let Some(account) = account.and_then(|a| self.accounts.get_mut(a.0 as usize)) {
+        if let Some(account) = account.and_then(|account| self.accounts.get_mut(account)) {
             let uri = out[uri].to_vec();
             account.write_known(Signed { method, uri: &uri, body }, &mut self.entropy, out);
         }
@@ -299,7 +299,7 @@ impl UserAgent {
         let Some(request) = self.requests.get(id) else { return false };
         let (account, again) = (request.account, request.tries > 0);
         self.repeat(round, id, |agent, message, edit| {
-            let account = account.and_then(|account| agent.accounts.get_mut(account.0 as usize));
+            let account = account.and_then(|account| agent.accounts.get_mut(account));
             account.is_some_and(|account| account.answer(message, response, again, &mut agent.entropy, edit))
         })
     }

@@ -66,7 +66,7 @@ use crate::slots::{Id, Slots};
 use crate::timer::{Length, Stamp, Timers, sooner};
 use crate::transaction::{ClientId, Event as TransactionEvent, Role, ServerId, TransactionUser};
 use crate::{Arrival, Round, Target, Transport};
-use account::Account;
+use account::Accounts;
 use branch::Branch;
 use call::{Call, OpenRequest, Stage};
 use client_request::Request;
@@ -98,7 +98,7 @@ pub struct UserAgent {
     open: Slots<OpenRequest>,
     /// End of the wait for each of them, in order.
     open_until: VecDeque<(u64, Id)>,
-    accounts: Vec<Account>,
+    accounts: Accounts,
     registrations: Slots<Registration>,
     timers: Timers,
     lengths: Lengths,
@@ -165,7 +165,7 @@ impl UserAgent {
             requests: Slots::new(),
             open: Slots::new(),
             open_until: VecDeque::new(),
-            accounts: Vec::new(),
+            accounts: Accounts::default(),
             registrations: Slots::new(),
             timers,
             lengths,
@@ -199,8 +199,12 @@ impl UserAgent {
 
     /// Adds a user whose credentials calls and registrations may use.
     pub fn add_account(&mut self, user: &[u8], password: &[u8]) -> AccountKey {
-        self.accounts.push(Account::new(user, password));
-        AccountKey(self.accounts.len() as u32 - 1)
+        self.accounts.add(user, password)
+    }
+
+    /// Sets the accounts with names, in place of those before: key ([`AccountKey::named`]), user and password of each.
+    pub fn set_named_accounts<'a>(&mut self, accounts: impl Iterator<Item = (AccountKey, &'a [u8], &'a [u8])>) {
+        self.accounts.set_named(accounts);
     }
 
     /// Takes the next event. After `None` there are no more events for now, and the texts of earlier events are no

@@ -3,6 +3,7 @@
 mod ends;
 mod fax;
 mod forgeries;
+mod gateway_accounts;
 mod referrals;
 mod refusals;
 mod restarts;
