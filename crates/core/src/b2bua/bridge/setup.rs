@@ -19,7 +19,16 @@ const MOST_DESCRIBED: usize = 16;
 pub const fn near_status(status: u16) -> u16 {
     match status {
         300..=399 => 480,
+        _ => passing_status(status),
+    }
+}
+
+/// Returns the status that refuses a request after this status has refused our request to the other side. Passwords, extensions and intervals
+/// (RFC 3261 sections 21.4.15 and 21.4.16, RFC 4028 section 6) are matters of that side alone.
+pub(super) const fn passing_status(status: u16) -> u16 {
+    match status {
         401 | 407 => 403,
+        420..=423 => 500,
         _ => status,
     }
 }
