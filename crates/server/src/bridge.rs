@@ -7,7 +7,8 @@
 //!    calls (`beginning.rs`). The far side learns no name and no address of the near one, and gets media addresses of its own IP version
 //!    (`far_request.rs`).
 //! 2. Events of both calls go to the bridge. Its sessions become orders to the media thread, ends of legs become notices for the table
-//!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so (`referral.rs`).
+//!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so (`referral.rs`). Requests that would get around the
+//!    bridge are refused (`bypasses.rs`).
 //! 3. The table ends a call by orders about its parties, the media thread by an event (`orders.rs`).
 //!
 //! Over a restart a call keeps its ports, or gets others (`kept.rs`, `relocation.rs`).
@@ -15,6 +16,7 @@
 
 mod agent_events;
 mod beginning;
+mod bypasses;
 mod far_request;
 mod kept;
 mod moves;

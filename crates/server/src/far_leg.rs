@@ -17,10 +17,12 @@ use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use strowger_config::GatewayGroupTable;
 use strowger_core::b2bua::bridge::near_status;
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::record::{Number, Recorded};
 use strowger_core::routing::Request;
+use strowger_core::user_agent::AccountKey;
 use strowger_core::{Arrival, Now, PeerName, call};
 use strowger_message::{Edit, Message, Name};
 
@@ -71,6 +73,12 @@ impl FarLeg {
             invites: 0,
             passes,
         }
+    }
+
+    /// Returns the account that answers challenges: that of the only gateway group to which the call can go. No other next hop gets an answer.
+    pub(crate) fn account(&self, groups: &[GatewayGroupTable]) -> Option<AccountKey> {
+        let group = groups.get(self.decision.as_deref()?.only_group()?)?;
+        group.credentials().map(|_| AccountKey::named(group.name.as_str().as_bytes()))
     }
 
     fn progress(&self, now: Now) -> Progress {
@@ -152,6 +160,11 @@ impl FarLegs {
     /// Returns the context of the notices about a call, once its far INVITE has entered it into the table of calls.
     pub(crate) fn context(&self, call_id: &[u8]) -> Option<u64> {
         self.legs.get(call_id).map(|leg| leg.context).filter(|context| *context != 0)
+    }
+
+    /// Tells whether the notices about a call with a far leg have this context.
+    pub(crate) fn has_context(&self, context: u64) -> bool {
+        self.contexts.contains(&context)
     }
 
     /// Returns the number of bridged calls through which an INVITE with this Call-ID has come: a far INVITE may come back, if the next hop sends it to

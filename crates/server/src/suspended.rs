@@ -29,7 +29,8 @@ impl Engine {
             engine.has_room_to_wait(arrival, bytes.len(), false)
                 || (engine.decider().proves_dialog(now, request) && engine.has_room_to_wait(arrival, bytes.len(), true))
         };
-        if is_full || !has_room(self) {
+        // The user agent sends the CANCEL of a far INVITE once.
+        if !arrival.is_loopback() && (is_full || !has_room(self)) {
             self.counters().held_dropped.one();
             return self.shed(arrival, bytes, out);
         }

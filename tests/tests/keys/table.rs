@@ -135,6 +135,18 @@ const TESTS: &[(&str, &[&str])] = &[
             "crates/server/tests/suite/gateway_groups.rs::what_a_gateway_took_is_given_back_when_the_call_ends",
         ],
     ),
+    (
+        "gateway_group.user",
+        &[
+            "crates/server/tests/policy/bridges/gateway_accounts.rs::a_challenge_of_a_gateway_is_answered_by_the_account_of_its_group",
+        ],
+    ),
+    (
+        "gateway_group.password",
+        &[
+            "crates/server/tests/policy/bridges/gateway_accounts.rs::a_challenge_of_a_gateway_is_answered_by_the_account_of_its_group",
+        ],
+    ),
     ("rule.name", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.when", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     (

@@ -224,7 +224,7 @@ impl UserAgent {
         if !self.settings.reuse_challenges {
             return;
         }
-        if let Some(account) = account.and_then(|a| self.accounts.get_mut(a.0 as usize)) {
+        if let Some(account) = account.and_then(|account| self.accounts.get_mut(account)) {
             let uri = out[uri].to_vec();
             account.write_known(Signed { method, uri: &uri, body }, &mut self.entropy, out);
         }
@@ -243,6 +243,8 @@ impl UserAgent {
             request.bytes = round.out.bytes[start..].to_vec();
         }
         let (target, call_hash) = (request.target, request.call_hash);
+        let call = request.leg.and(request.of).and_then(|of| self.calls.get(of));
+        let is_unproven = call.is_some_and(|call| call.is_unproven);
         let id = self.requests.insert(request);
         let range = start..round.out.bytes.len();
         let client = round.tx.send(
@@ -255,6 +257,9 @@ impl UserAgent {
             TransactionUser::new(Role::UserAgent(id)),
             round.out,
         );
+        if is_unproven {
+            round.tx.stop_copies(client);
+        }
         if let Some(request) = self.requests.get_mut(id) {
             request.client = Some(client);
         }
@@ -304,7 +309,7 @@ impl UserAgent {
         let Some(request) = self.requests.get(id) else { return false };
         let (account, again) = (request.account, request.tries > 0);
         self.repeat(round, id, |agent, message, edit| {
-            let account = account.and_then(|account| agent.accounts.get_mut(account.0 as usize));
+            let account = account.and_then(|account| agent.accounts.get_mut(account));
             account.is_some_and(|account| account.answer(message, response, again, &mut agent.entropy, edit))
         })
     }

@@ -82,9 +82,11 @@ impl Engine {
         let agent = &mut self.stack.agent;
         let (invite, far_call_id) = (agent.message().to_vec(), agent.call_id_in(bucket));
         let capabilities = capabilities(agent.settings());
+        let account = far_leg.account(&self.policy.config.gateway_groups);
         self.anchored.far_legs.insert(&far_call_id, far_leg);
         let far = Invite {
             uri: Some(&far_request.uri),
+            account,
             headers: &far_request.identities,
             capabilities: Some(&capabilities),
             call_id: &far_call_id,

@@ -76,6 +76,10 @@ impl Engine {
 
     /// Returns the pair whose far INVITE has this context.
     pub(super) fn pair_of_context(&self, context: u64) -> Option<PairKey> {
+        if !self.anchored.far_legs.has_context(context) {
+            // A call of an endpoint: no look at all bridged ones.
+            return None;
+        }
         let is_meant = |call_id: &[u8]| self.anchored.far_legs.context(call_id) == Some(context);
         let find =
             || self.anchored.bridges.calls.iter().find(|(_, call)| is_meant(&call.far_call_id)).map(|(pair, _)| *pair);

@@ -19,14 +19,12 @@ use strowger_message::Method;
 impl Engine {
     /// Tells for caller and callee of a new call whether they may refer the other one; `None` if that depends on who answers.
     pub(super) fn may_refer(&self, handling: &Handling<'_, '_>) -> [Option<bool>; 2] {
-        match handling.progress.decision.as_deref().map(Decision::refer_from).unwrap_or_default() {
-            ReferFrom::Everyone => [Some(true); 2],
-            ReferFrom::None => [Some(false); 2],
-            ReferFrom::Users => {
-                let source = handling.request.arrival.remote.ip().to_canonical();
-                [Some(handling.progress.proof.is_any() || self.decider().believes(source)), None]
-            }
-        }
+        let of_callee = match handling.progress.decision.as_deref().map(Decision::refer_from).unwrap_or_default() {
+            ReferFrom::Everyone => Some(true),
+            ReferFrom::None => Some(false),
+            ReferFrom::Users => None,
+        };
+        [Some(self.decider().may_refer_callee(handling)), of_callee]
     }
 
     /// Notes who has answered, before the bridge handles the event: a user at a registered contact, or a trusted source, may refer the caller.

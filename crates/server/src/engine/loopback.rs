@@ -24,7 +24,8 @@ impl Engine {
             let message = Message::new(&bytes, &index);
             if is_read && !message.is_request() {
                 let arrival = self.anchored.far_legs.source();
-                self.response(now, &arrival, &message, out);
+                let incoming = self.stack.core.transactions.looped_response(now, &message, out);
+                self.give_response(now, &arrival, &message, incoming, out);
             } else if !(is_read && self.looped_request(now, message, out)) {
                 // The user agent gets no other response.
                 self.stack.core.failed(now, token, out);

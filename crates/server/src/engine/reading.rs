@@ -9,8 +9,9 @@ use std::net::SocketAddr;
 use strowger_core::routing::Request;
 use strowger_core::stack::{Incoming, Received, Role};
 use strowger_core::transaction::ServerId;
+use strowger_core::user_agent::LOOPED_HOST;
 use strowger_core::{Arrival, Flow, Now, Outbox};
-use strowger_message::{Index, Limits, Message, Method};
+use strowger_message::{Host, Index, Limits, Message, Method};
 
 impl Engine {
     /// Reads a message and hands it on: responses to the roles of their transactions, requests to their first stage
@@ -23,7 +24,9 @@ impl Engine {
         match reader.read(arrival, bytes, &self.stack.core.reading) {
             Received::Request(request) => {
                 self.messages().requests.one(request.method);
-                self.enter(now, &request, out);
+                if !has_looped_via(&request) {
+                    self.enter(now, &request, out);
+                }
             }
             Received::Response(response) => {
                 self.messages().received.one(response.status().unwrap_or_default());
@@ -205,4 +208,10 @@ impl Engine {
             self.effects.push(Effect::Alias { flow, transport, address });
         }
     }
+}
+
+/// Tells whether a request from the network has the Via of the user agent for requests to this server: it would be taken for a copy of such a
+/// request, or for its CANCEL.
+fn has_looped_via(request: &Request<'_>) -> bool {
+    matches!(request.mandatory.via.host, Host::Name(name) if name.eq_ignore_ascii_case(LOOPED_HOST))
 }

@@ -3,6 +3,8 @@
 mod ends;
 mod families;
 mod fax;
+mod forgeries;
+mod gateway_accounts;
 mod referrals;
 mod refusals;
 mod restarts;

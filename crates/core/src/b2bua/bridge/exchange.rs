@@ -6,7 +6,7 @@ use super::Context;
 use super::event::BridgeEnd;
 use super::pair::{Pair, Side, Stage};
 use super::passed_headers::Facts;
-use super::setup::LATER;
+use super::setup::{LATER, passing_status};
 use crate::user_agent::{Content, LegKey, NotNow};
 
 /// Header line of a refusal, RFC 3261 section 20.43.
@@ -245,7 +245,7 @@ impl Pair {
         wait: u64,
         facts: &Facts,
     ) {
-        let status = if matches!(status, 401 | 407) { 403 } else { status };
+        let status = passing_status(status);
         match self.exchange {
             Some(Exchange::Offered { from, reply, .. }) if from.other() == side => {
                 let (mut status, mut headers) = (status, &facts.passed[..]);

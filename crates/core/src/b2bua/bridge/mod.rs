@@ -29,6 +29,7 @@
 //! | 3xx | any | [`BridgeEvent::Redirected`]; 480 if the owner does nothing in time |
 //! | 401, 407 | any | answered by the account of the far call; without one, or if it is refused, 403 |
 //! | 503 | any | 500: another server is overloaded, not this one (RFC 3261 section 16.7); with [`BridgeSettings::has_own_proxy`] 503 |
+//! | 420 to 423: about extensions and intervals of the far leg alone | any | 500 |
 //! | other 4xx to 6xx | any | the same status |
 //! | no final response in [`BridgeSettings::ringing`] after a provisional one, or in [`BridgeSettings::setup`] in all | any | CANCEL and 408 |
 //! | any | CANCEL | CANCEL; a 2xx that crosses it gets ACK and BYE |
