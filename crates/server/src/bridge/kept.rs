@@ -34,6 +34,7 @@ impl BridgedCall {
             session: self.session.clone(),
             near_places: self.near_places.clone(),
             streams: self.streams.clone(),
+            entered: self.entered.clone(),
         }
     }
 

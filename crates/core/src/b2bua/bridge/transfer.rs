@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use strowger_message::header::{Event as EventPackage, SubscriptionState};
 use strowger_message::{Index, Limits, Message, Method, Name, Write, status};
 
-use super::{BridgeEvent, Context, PairKey};
 use super::carried_request::{CarriedRequest, MOST_CARRIED, respond};
 use super::event::BridgeEnd;
 use super::pair::{Pair, Side, Stage};
 use super::passed_headers::Facts;
 use super::referral::Named;
 use super::setup::LATER;
+use super::{BridgeEvent, Context, PairKey};
 use crate::user_agent::{Ending, IncomingKey, RequestKey};
 
 /// REFER that was carried over, with its implicit subscription.
