@@ -31,7 +31,7 @@ const PASSING: u64 = 240_000;
 
 /// Dialogs of the bridged calls of a process.
 #[derive(Debug)]
-pub struct BridgedDialogs {
+pub(crate) struct BridgedDialogs {
     /// Key of [`call::hash`].
     secret: u32,
     /// Number of Call-IDs in all partitions.

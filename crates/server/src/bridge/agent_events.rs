@@ -24,7 +24,7 @@ impl Engine {
             if self.refuses_refer(now, event, (pair, side), out) {
                 return true;
             }
-            if let Event::Ended { .. } = event {
+            if matches!(event, Event::Ended { .. }) {
                 self.expect_newcomer(now, (pair, side));
             }
         }

@@ -5,6 +5,7 @@ mod fax;
 mod referrals;
 mod refusals;
 mod restarts;
+mod transfers;
 
 use crate::site::*;
 use std::net::SocketAddr;
