@@ -24,6 +24,7 @@ mod backends;
 mod bridge;
 mod bridge_operations;
 mod bridge_restart;
+mod bridge_transfer;
 mod caches;
 mod caller_numbers;
 mod commands;
