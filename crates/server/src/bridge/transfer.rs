@@ -270,7 +270,7 @@ impl Engine {
         let Newcomer { context, call_id, source, may_refer, .. } = newcomer;
         let Some(call) = self.anchored.bridges.calls.get_mut(&pair) else { return };
         // A party that has hung up before has ended its call then.
-        let (by, cause, at) = call.ended.take().unwrap_or((call.party_of(side), None, now.mono));
+        let (by, cause, at) = call.ended.take().unwrap_or_else(|| (call.party_of(side), None, now.mono));
         let leg = BridgedLeg { source, may_refer, ..BridgedLeg::default() };
         let old = std::mem::replace(call.leg_mut(side), leg);
         let entered = std::mem::take(call.entered_mut(side));
