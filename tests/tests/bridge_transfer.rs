@@ -19,6 +19,9 @@ const SOON: Duration = Duration::from_secs(20);
 
 const AUDIO: &str = "m=audio 40000 RTP/AVP 8\r\n";
 
+/// Offer of the new party, which changes something for the other one.
+const OTHER: &str = "m=audio 40000 RTP/AVP 8 0\r\n";
+
 const ACCOUNTING: &str = "accounting.cdr = true\naccounting.to = \"json\"\naccounting.path = \"rows\"\n\
                           accounting.spool = \"rows.spool\"\naccounting.group_interval = \"10ms\"";
 
@@ -54,7 +57,7 @@ fn transfer(alice: &mut Wire, bob: &mut Wire, carol: &mut Wire) -> End {
         assert!(!text.contains(hidden.as_str()), "{hidden} is shown: {text}");
     }
     let (uri, replaces) = referred(&refer);
-    let mut invite = invite(&uri, bob, &description(bob, AUDIO)).with(format!("Replaces: {replaces}"));
+    let mut invite = invite(&uri, bob, &description(bob, OTHER)).with(format!("Replaces: {replaces}"));
     invite.from = format!("<sip:bob@example.org>;tag={}", unique("bob"));
     bob.send(&invite.bytes()).expect("the server takes messages");
     let change = carol.request("INVITE", SOON).expect("a re-INVITE");
