@@ -25,6 +25,7 @@ mod bridge;
 mod bridge_families;
 mod bridge_operations;
 mod bridge_restart;
+mod bridge_transfer;
 mod caches;
 mod caller_numbers;
 mod commands;

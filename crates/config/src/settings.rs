@@ -126,6 +126,7 @@ impl Config {
         };
         let capabilities = Capabilities {
             allow: b"INVITE, ACK, CANCEL, BYE, OPTIONS, INFO, PRACK, UPDATE".to_vec(),
+            supported: b"100rel, replaces".to_vec(),
             session_timer: Some(session_timer),
             ..Capabilities::default()
         };

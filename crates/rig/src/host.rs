@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strowger_calls::{CallView, anchor_of, read_kept};
 use strowger_config::{Config, Source};
-use strowger_core::call::{self, BUCKETS};
+use strowger_core::call::BUCKETS;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
@@ -412,8 +412,8 @@ impl Host {
     }
 
     /// Returns the shard of the call of this message.
-    pub(crate) fn shard_of(&self, bytes: &[u8]) -> usize {
-        let bucket = scan::call_id(bytes).map_or(0, |at| call::bucket(call::hash(CALL_SECRET, &bytes[at])));
+    pub(crate) fn shard_of(&self, now: Now, bytes: &[u8]) -> usize {
+        let bucket = scan::call_id(bytes).map_or(0, |at| self.process.shared.bucket_of(now, &bytes[at], bytes));
         shard_of(bucket, self.process.engines.len())
     }
 

@@ -200,7 +200,7 @@ impl World {
 
     /// Gives a message to the shard that owns its call.
     pub(crate) fn receive(&mut self, host: usize, arrival: &Arrival, bytes: &[u8]) {
-        let shard = self.hosts[host].shard_of(bytes);
+        let shard = self.hosts[host].shard_of(self.now, bytes);
         self.work(host, shard, |now, engine, out| engine.receive(now, arrival, bytes, out));
     }
 

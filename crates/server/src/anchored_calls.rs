@@ -176,7 +176,7 @@ impl Engine {
         self.anchored.far_legs.import(far_leg);
         let moved = self.stack.import_agent(now, agent, Vec::new());
         self.anchored.endpoints.import(endpoint, &moved);
-        self.anchored.bridges.import(now, bridge, &moved);
+        self.import_bridges(now, bridge, &moved);
         let order = SessionOrder::Claim { key: SessionKey(session), ports: claimed };
         self.effects.push(Effect::Media { thread: Some(thread), order });
     }

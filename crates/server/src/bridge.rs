@@ -7,8 +7,8 @@
 //!    calls (`beginning.rs`). The far side learns no name and no address of the near one, and gets media addresses of its own IP version
 //!    (`far_request.rs`).
 //! 2. Events of both calls go to the bridge. Its sessions become orders to the media thread, ends of legs become notices for the table
-//!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so (`referral.rs`). Requests that would get around the
-//!    bridge are refused (`bypasses.rs`).
+//!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so, and a new party may take the place of one (`transfer.rs`).
+//!    Requests that would get around the bridge are refused (`bypasses.rs`).
 //! 3. The table ends a call by orders about its parties, the media thread by an event (`orders.rs`).
 //!
 //! Over a restart a call keeps its ports, or gets others (`kept.rs`, `relocation.rs`).
@@ -21,13 +21,14 @@ mod far_request;
 mod kept;
 mod moves;
 mod orders;
-mod referral;
 mod relocation;
 mod session;
+mod transfer;
 
 pub use self::moves::BridgedRecord;
 
 use self::far_request::FarRequest;
+use self::transfer::{Newcomer, Replacing};
 use crate::far_leg::FarLeg;
 use crate::media_sessions::MediaSession;
 use serde::{Deserialize, Serialize};
@@ -109,6 +110,8 @@ struct BridgedCall {
     near_places: Vec<u8>,
     /// Streams as agreed last.
     streams: Vec<Option<BridgedStream>>,
+    /// Call-IDs of the dialogs of both legs that are in [`BridgedDialogs`](crate::bridged_dialogs::BridgedDialogs); empty: not entered yet.
+    entered: [Vec<u8>; 2],
 }
 
 impl BridgedCall {
@@ -118,21 +121,18 @@ impl BridgedCall {
             Side::Far => &mut self.far,
         }
     }
-}
 
-/// Returns the party of a leg.
-const fn party_of(side: Side) -> Party {
-    match side {
-        Side::Near => Party::Caller,
-        Side::Far => Party::Callee,
+    /// Returns the party of a leg in the table of calls. A new party is the caller, whichever leg it has.
+    fn party_of(&self, side: Side) -> Party {
+        match (side, self.session.is_turned) {
+            (Side::Near, false) | (Side::Far, true) => Party::Caller,
+            (Side::Near, true) | (Side::Far, false) => Party::Callee,
+        }
     }
-}
 
-/// Returns the leg of a party.
-const fn side_of(party: Party) -> Side {
-    match party {
-        Party::Caller => Side::Near,
-        Party::Callee => Side::Far,
+    /// Returns the leg of a party.
+    fn side_of(&self, party: Party) -> Side {
+        if self.party_of(Side::Near) == party { Side::Near } else { Side::Far }
     }
 }
 
@@ -182,6 +182,10 @@ pub(crate) struct Bridges {
     /// Legs by the OPTIONS to their parties ([`BridgedLeg::question`]).
     questions: BTreeMap<RequestKey, (PairKey, Side)>,
     beginning: Option<Box<Beginning>>,
+    /// INVITE with Replaces that the user agent is about to take.
+    replacing: Option<Box<Replacing>>,
+    /// Callers of INVITEs with Replaces that have no final response yet.
+    newcomers: BTreeMap<PairKey, Newcomer>,
 }
 
 impl Default for Bridges {
@@ -199,6 +203,8 @@ impl Default for Bridges {
             portless: BTreeSet::new(),
             questions: BTreeMap::new(),
             beginning: None,
+            replacing: None,
+            newcomers: BTreeMap::new(),
         }
     }
 }
@@ -212,7 +218,8 @@ impl Bridges {
     /// Returns the number of entries of all tables; 0 once no call is bridged.
     pub(crate) fn entries(&self) -> usize {
         let of_bridge = self.bridge.pairs() + self.bridge.carried_requests();
-        of_bridge + self.calls.len() + self.legs.len() + self.keys.len() + self.sessions.len() + self.portless.len()
+        let of_calls = self.calls.len() + self.legs.len() + self.keys.len() + self.sessions.len();
+        of_bridge + of_calls + self.portless.len() + self.newcomers.len()
     }
 
     /// Returns the moment of the next timer.

@@ -271,6 +271,15 @@ impl FarLegs {
         }
     }
 
+    /// Sets the context of another call of the table, which goes on with this leg: a new party has taken the place of one.
+    pub(crate) fn continue_for(&mut self, call_id: &[u8], context: u64) {
+        if let Some(leg) = self.legs.get_mut(call_id) {
+            self.contexts.remove(&leg.context);
+            self.contexts.insert(context);
+            leg.context = context;
+        }
+    }
+
     /// Returns a copy of a leg that is up, for the next process: no far INVITE follows there.
     pub(crate) fn keep(&self, call_id: &[u8]) -> Option<FarLegRecord> {
         let FarLeg { arrival, proof, bucket, max_forwards, context, invites, passes, .. } = self.legs.get(call_id)?;

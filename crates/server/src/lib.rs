@@ -153,7 +153,8 @@
 //! | stages and their verdicts; the way through them | `stage.rs`, `Verdict`; `advance.rs` |
 //! | calls that this server answers: role, beginning, events, orders | `endpoint.rs`, `ServerRole`; `endpoint/` |
 //! | sound for the caller: echo, test tone, announcement; file of a recording | `endpoint/sound.rs`, `EndpointSound` |
-//! | bridged calls: beginning, texts of the far INVITE, events, orders, moves | `bridge.rs`, `Bridges`; `bridge/` |
+//! | bridged calls of all shards: buckets of INVITEs with Replaces | `bridged_dialogs.rs`, `BridgedDialogs` |
+//! | bridged calls: transfers; beginning, texts of the far INVITE, events, orders, moves | `bridge/transfer.rs`; `bridge.rs`, `Bridges`; `bridge/` |
 //! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
 //! | calls with media over a restart, and at the end of the process | `anchored_calls.rs`, `take_over_media`, `end_unkept`; `endpoint/kept.rs`, `bridge/kept.rs`, `bridge/relocation.rs` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
@@ -201,6 +202,7 @@ pub mod ban;
 mod binding_change;
 pub mod bounds;
 pub mod bridge;
+mod bridged_dialogs;
 mod call_admission;
 mod call_effects;
 mod call_log;

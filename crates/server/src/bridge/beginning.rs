@@ -14,6 +14,7 @@ use strowger_core::routing::{Request, Routing};
 use strowger_core::user_agent::{CallKey, Capabilities, Invite, UserAgentSettings};
 use strowger_core::{Now, Outbox, Target, call};
 use strowger_media::session::PortPair;
+use strowger_message::Name;
 use strowger_message::sdp::Sdp;
 
 /// Maximum number of bridged calls in a chain: each far INVITE but the last comes back to this server. One that comes back more often is in a loop,
@@ -31,6 +32,9 @@ impl Engine {
         let (now, request) = (handling.now, handling.request);
         if let Some(reply) = self.refusal_of_party(handling) {
             return self.reply(handling, reply);
+        }
+        if request.message.has(Name::Replaces) {
+            return self.replace_here(handling, routing);
         }
         let passes = self.anchored.far_legs.passes(request.call_id) + 1;
         if passes > MOST_PASSES {
@@ -76,6 +80,9 @@ impl Engine {
 
     /// Makes the far call of a call that the user agent has taken. Returns false if no INVITE is to be bridged.
     pub(crate) fn bridge_invited(&mut self, now: Now, near: CallKey, out: &mut Outbox) -> bool {
+        if self.newcomer_invited(now, near, out) {
+            return true;
+        }
         let Some(beginning) = self.anchored.bridges.beginning.take() else { return false };
         let Beginning { far_leg, far_request, bucket, media, may_refer: [near_refers, far_refers] } = *beginning;
         let LegsMedia { near: near_media, far: far_media, session, near_places } = media;
@@ -112,6 +119,7 @@ impl Engine {
                 session,
                 near_places,
                 streams: Vec::new(),
+                entered: Default::default(),
             },
         );
         self.take_bridge_events(now, out);
@@ -167,11 +175,7 @@ impl Engine {
 
 /// Returns the reason for a refusal by the user agent or the bridge.
 const fn why_refused(status: u16) -> Why {
-    match status {
-        481 => Why::Text("Replaces names no call that could be replaced"),
-        488 => Why::Text("no stream or codec of the offer may pass"),
-        _ => Why::Status,
-    }
+    if status == 488 { Why::Text("no stream or codec of the offer may pass") } else { Why::Status }
 }
 
 /// Returns the media of a leg; `None` without a place.
@@ -202,7 +206,7 @@ fn near_places(offer: Option<&[u8]>, policy: &LegPolicy, ports: usize) -> Vec<u8
 }
 
 /// Returns the capabilities in the calls of a pair: the requests of one party go to the other one.
-fn capabilities(settings: &UserAgentSettings) -> Capabilities {
+pub(super) fn capabilities(settings: &UserAgentSettings) -> Capabilities {
     Capabilities { allow: bridge::capabilities().allow, ..settings.capabilities.clone() }
 }
 

@@ -33,6 +33,7 @@ impl BridgedCall {
             session: self.session.clone(),
             near_places: self.near_places.clone(),
             streams: self.streams.clone(),
+            entered: self.entered.clone(),
         }
     }
 

@@ -12,6 +12,7 @@ use strowger_core::call;
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
+use strowger_message::Name;
 
 impl Engine {
     /// Answers a request for an endpoint of this server. Requests other than an INVITE are left to the user agent.
@@ -23,6 +24,9 @@ impl Engine {
         let (now, request) = (handling.now, handling.request);
         if let Some(reply) = self.refusal_of_party(handling) {
             return self.reply(handling, reply);
+        }
+        if request.message.has(Name::Replaces) {
+            return self.reply(handling, Reply::refused(481).because("no call of the endpoint can be replaced"));
         }
         let mut sound =
             handling.progress.decision.as_deref().map(|decision| decision.sound.clone()).unwrap_or_default();

@@ -11,7 +11,7 @@ use strowger_core::routing::Request;
 use strowger_core::slots::Id;
 use strowger_core::stack::Incoming;
 use strowger_core::transaction::{ClientId, TransactionUser};
-use strowger_core::{Arrival, Now, Outbox, call};
+use strowger_core::{Arrival, Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
 
 impl Engine {
@@ -39,8 +39,7 @@ impl Engine {
     /// Handles a request of the user agent. Returns false if it gets no response.
     fn looped_request(&mut self, now: Now, message: Message<'_>, out: &mut Outbox) -> bool {
         let Ok(call_id) = message.call_id().map(|call_id| call_id.text) else { return false };
-        let (arrival, call_hash) =
-            (self.anchored.far_legs.arrival(call_id), call::hash(self.shared.call_secret, call_id));
+        let (arrival, call_hash) = (self.anchored.far_legs.arrival(call_id), self.shared.call_hash(call_id));
         let Ok(request) = Request::of(message, &arrival, call_hash) else { return false };
         match request.method {
             Method::Invite => self.far_invite(now, &request, out),

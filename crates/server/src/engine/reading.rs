@@ -22,8 +22,10 @@ impl Engine {
         }
         let mut reader = self.stack.core.lend_reader();
         match reader.read(arrival, bytes, &self.stack.core.reading) {
-            Received::Request(request) => {
+            Received::Request(mut request) => {
                 self.messages().requests.one(request.method);
+                let named = (request.call_hash, request.call_id);
+                request.call_hash = self.shared.bridged_dialogs.hash_of_message(now.mono, named, bytes);
                 if !has_looped_via(&request) {
                     self.enter(now, &request, out);
                 }
@@ -40,7 +42,7 @@ impl Engine {
     /// Hands a request to its transaction, or holds it behind suspended requests of its call.
     pub(crate) fn enter(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
         if !self.waiting.is_empty() {
-            let line = line_of(request, self.shared.call_secret);
+            let line = line_of(request, self.shared.call_secret());
             if self.waiting.holds(line) {
                 // Only new requests wait. An ACK must end the retransmissions of its failure at once, and a
                 // retransmission gets the last response of its transaction.

@@ -42,11 +42,11 @@ impl Stack {
             policy.router.identity().clone(),
             UserAgentSettings { tag_secret: shared.tag_secret(), ..config.agent_settings() },
             entropy.derive(b"agent"),
-            shared.call_secret,
+            shared.call_secret(),
             BucketSet::ALL,
         );
         Self {
-            core: Core::new(config.timer_settings(), words(b"transactions"), Reading::new(shared.call_secret)),
+            core: Core::new(config.timer_settings(), words(b"transactions"), Reading::new(shared.call_secret())),
             proxy,
             agent,
             registrar: Registrar::default(),

@@ -38,16 +38,23 @@ impl Engine {
             },
             SessionEvent::Reported { key, streams } => self.anchored.media.report(now, key, party_media(&streams)),
             SessionEvent::Closed { key, streams } => {
-                if let Some(ClosingSession { ports, call, call_id, .. }) = self.anchored.media.closing.remove(&key.0) {
+                if let Some(ClosingSession { ports, call, is_turned, call_id, .. }) =
+                    self.anchored.media.closing.remove(&key.0)
+                {
                     self.anchored.media.put_back(ports);
                     self.balance_ports();
+                    let [of_near, of_far] = if is_turned { ["callee", "caller"] } else { ["caller", "callee"] };
                     for (near, far) in &streams {
-                        self.log_stream(now, &call_id, "caller", near);
-                        far.iter().for_each(|far| self.log_stream(now, &call_id, "callee", far));
+                        self.log_stream(now, &call_id, of_near, near);
+                        far.iter().for_each(|far| self.log_stream(now, &call_id, of_far, far));
                     }
                     count_streams(self.counters(), &self.shared.durations[self.shard.number], &streams);
                     if let Some(call) = call {
-                        self.calls.media_ended(call, party_media(&streams));
+                        let mut media = party_media(&streams);
+                        if is_turned {
+                            media.reverse();
+                        }
+                        self.calls.media_ended(call, media);
                         self.carry_out(now, out);
                     }
                 }

@@ -8,6 +8,7 @@ mod gateway_accounts;
 mod referrals;
 mod refusals;
 mod restarts;
+mod transfers;
 
 use crate::site::*;
 use std::net::SocketAddr;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_config::{Config, Source};
-use strowger_core::call::{self, BUCKETS};
+use strowger_core::call::BUCKETS;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
@@ -102,7 +102,8 @@ impl Server {
             return self.take_media(now);
         }
         let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: from, flow: None };
-        let bucket = scan::call_id(bytes).map_or(0, |at| call::bucket(call::hash(CALL_SECRET, &bytes[at])));
+        let shared = &self.engines[0].shared;
+        let bucket = scan::call_id(bytes).map_or(0, |at| shared.bucket_of(now, &bytes[at], bytes));
         let shard = self.owners[usize::from(bucket)];
         self.work(now, shard, |engine, out| engine.receive(now, &arrival, bytes, out));
     }

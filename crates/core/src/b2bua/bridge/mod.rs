@@ -70,7 +70,8 @@
 //! |---|---|
 //! | REFER | REFER to the other side, whose final response goes back; that side makes its new call by itself |
 //! | the same, Replaces names a dialog of another pair | REFER; its Replaces names the dialog of that pair's other leg. 481 if that is not up |
-//! | the same, Replaces names any other dialog | REFER with the same Replaces: this bridge does not have the dialog |
+//! | the same, Replaces names a dialog of another bridge of the owner, [`Bridge::handle_among`] | likewise; [`BridgeEvent::Awaited`] |
+//! | the same, Replaces names any other dialog | REFER with the same Replaces: no bridge has the dialog |
 //! | REFER for this call itself, or for a method other than INVITE | 403 |
 //! | REFER without Refer-To, with several, or with one that cannot be read | 400 |
 //! | NOTIFY of the side that was referred | NOTIFY with the id of the transferor's REFER; of its message fragment only the status line passes |
@@ -80,7 +81,7 @@
 //! | INVITE with Replaces, [`Bridge::replaced`] | re-INVITE to the other side of the pair; its answer in a 200; BYE to the old party |
 //! | the same, refused by the remaining side | the same status, 500 for 491; the pair is as before |
 //! | the same, cancelled by the new party | CANCEL of the re-INVITE; the pair is as before |
-//! | INVITE with Replaces that matches no confirmed dialog | 481 |
+//! | INVITE with Replaces that matches no confirmed dialog; one of a pair that is ending | 481; 603 |
 //! | INVITE with Replaces for early dialogs only; with several Replaces; while the session changes | 486; 400; 500 |
 //!
 //! # Where is ...?
@@ -117,6 +118,7 @@ mod transfer;
 pub use event::{BridgeEnd, BridgeEvent, PairKey};
 pub use moves::BridgeRecord;
 pub use pair::{BridgedCall, LegMedia, Side};
+pub use referral::Elsewhere;
 pub use replacement::ReplacedLeg;
 pub use settings::{BridgeSettings, capabilities};
 pub use setup::near_status;
@@ -230,6 +232,17 @@ impl Bridge {
     /// Handles an event of the agent, before the next one is taken. Returns false if the owner must handle it: it is of no
     /// pair, or is [`Event::Unresolved`].
     pub fn handle(&mut self, agent: &mut UserAgent, round: &mut Round<'_>, event: &Event) -> bool {
+        self.handle_among(agent, round, event, &|_| None)
+    }
+
+    /// Handles an event as [`Bridge::handle`] does, of an owner with several bridges, each with an agent of its own.
+    pub fn handle_among(
+        &mut self,
+        agent: &mut UserAgent,
+        round: &mut Round<'_>,
+        event: &Event,
+        elsewhere: Elsewhere<'_>,
+    ) -> bool {
         let found = match *event {
             Event::Reply { request, .. } => self.index.requests.get(&request).map(|&id| (id, Side::Near)),
             Event::Unresolved { .. } => None,
@@ -238,7 +251,7 @@ impl Bridge {
         let Some((id, side)) = found else { return false };
         let mut facts = Facts::of(agent.message(), &self.settings.passed);
         if let Event::Request { method: Method::Refer, .. } = event {
-            facts.referral = Some(self.referral(agent, id));
+            facts.referral = Some(self.referral(agent, id, elsewhere));
         }
         let (call, leg) = (event.call(), agent.leg());
         self.with(agent, round, id, |pair, cx| pair.handle(cx, side, call, leg, event, &facts));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::pair::{Pair, Side, Stage};
+use super::referral::Named;
 use super::{Bridge, BridgeEvent, PairKey, start_timer};
 use crate::Now;
 use crate::record::{Number, Recorded};
@@ -85,7 +86,10 @@ impl Bridge {
         for key in keys.values() {
             let transfers = self.pairs.get_mut(key.0).into_iter().flat_map(|pair| &mut pair.transfers);
             for transfer in transfers {
-                transfer.named = transfer.named.and_then(|(old, side)| Some((keys.get(&PairKey(old))?.0, side)));
+                transfer.named = match transfer.named.take() {
+                    Some(Named::Here(old, side)) => keys.get(&PairKey(old)).map(|key| Named::Here(key.0, side)),
+                    named => named,
+                };
             }
         }
         let events = record.events.into_iter().filter_map(|event| Some((*keys.get(&event.pair())?, event)));
