@@ -71,6 +71,7 @@
 //! | REFER | REFER to the other side, whose final response goes back; that side makes its new call by itself |
 //! | the same, Replaces names a dialog of another pair | REFER; its Replaces names the dialog of that pair's other leg. 481 if that is not up |
 //! | the same, Replaces names a dialog of another bridge of the owner, [`Bridge::handle_among`] | likewise; [`BridgeEvent::Awaited`] |
+//! | the same, Replaces names a dialog of the agent that is over | 481 |
 //! | the same, Replaces names any other dialog | REFER with the same Replaces: no bridge has the dialog |
 //! | REFER for this call itself, or for a method other than INVITE | 403 |
 //! | REFER without Refer-To, with several, or with one that cannot be read | 400 |

@@ -39,7 +39,7 @@ impl Bridge {
     ///
     /// # Errors
     /// Status that refuses the REFER. 400: there is no readable Refer-To, or more than one. 403: the REFER asks for a method other than
-    /// INVITE, or its Replaces names this call. 481: the other call of the named pair is not up.
+    /// INVITE, or its Replaces names this call. 481: the other call of the named pair is not up, or the named call is over.
     pub(super) fn referral(&self, agent: &UserAgent, id: Id, elsewhere: Elsewhere<'_>) -> Result<Referral, u16> {
         let mut index = Index::new();
         index.parse(agent.message(), &Limits::UNLIMITED).map_err(|_| 400u16)?;
@@ -68,6 +68,8 @@ impl Bridge {
             }
             None => match elsewhere(&dialog) {
                 Some(beyond) => (Named::Elsewhere(dialog), beyond),
+                // It is over, and its names are those of the sender alone.
+                None if agent.has_written(&dialog.local_tag) => return Err(481),
                 // The dialog belongs to another call of the transferor, which passes through no bridge.
                 None => return Ok(Referral { line, named: None }),
             },

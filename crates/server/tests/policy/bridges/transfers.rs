@@ -88,13 +88,18 @@ fn referred(refer: &Got) -> (String, String) {
     (uri.to_owned(), replaces)
 }
 
-/// Lets alice refer bob to carol, whom she calls too. Returns both calls, and the URI and the Replaces that bob gets.
-fn refer(alice: &Phone, bob: &Phone, carol: &Phone) -> ([Talk; 2], (String, String)) {
-    let (first, second) = (talk(alice, "alice", bob, "bob"), talk(alice, "alice", carol, "carol"));
+/// Returns the REFER of a caller in the first call, to the callee of the second one.
+fn refer_of(first: &Talk, second: &Talk) -> Call {
     let value = second.replaces().replace('@', "%40").replace(';', "%3B").replace('=', "%3D");
     let mut refer = first.call.within(&first.ok, "REFER", first.call.cseq + 1);
     refer.lines.push_str(&format!("Refer-To: <sip:carol@example.org?Replaces={value}>\n"));
-    alice.send(&alice.text(&refer));
+    refer
+}
+
+/// Lets alice refer bob to carol, whom she calls too. Returns both calls, and the URI and the Replaces that bob gets.
+fn refer(alice: &Phone, bob: &Phone, carol: &Phone) -> ([Talk; 2], (String, String)) {
+    let (first, second) = (talk(alice, "alice", bob, "bob"), talk(alice, "alice", carol, "carol"));
+    alice.send(&alice.text(&refer_of(&first, &second)));
     let got = gets(bob, "REFER");
     let (uri, replaces) = referred(&got);
     // Bob learns the dialog of carol, and no name of that of alice.
@@ -322,4 +327,18 @@ fn a_caller_that_may_refer_nobody_replaces_nobody() {
             carol.hears_nothing();
         }
     }
+}
+
+#[test]
+fn a_refer_to_a_call_that_has_ended_goes_to_nobody() {
+    let site = three("server.shards = 4\n", "");
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|user| phone_of(&site, user));
+    let (first, second) = (talk(&alice, "alice", &bob, "bob"), talk(&alice, "alice", &carol, "carol"));
+    alice.send(&alice.text(&second.call.within(&second.ok, "BYE", second.call.cseq + 1)));
+    carol.respond(&gets(&carol, "BYE"), 200, "");
+    assert_eq!(alice.answer().status(), 200);
+    assert_eq!(alice.ask(&refer_of(&first, &second)).status(), 481);
+    bob.hears_nothing();
+    assert_eq!(alice.ask(&first.call.within(&first.ok, "BYE", first.call.cseq + 9)).status(), 200);
+    bob.respond(&gets(&bob, "BYE"), 200, "");
 }
