@@ -2,6 +2,7 @@
 //! transactions.
 
 use super::admission::{DialogReserve, EmergencyReserve};
+use super::allowance::Allowance;
 use super::dues::Dues;
 use super::entry::{Entry, TRYING, key_of, runs};
 use super::failure::Lost;

@@ -8,7 +8,7 @@ use crate::question::Resolved;
 use crate::stage::{Stage, Verdict};
 use strowger_calls::CallState;
 use strowger_core::user_agent::{CallKey, Invite, UserAgent};
-use strowger_core::{ListenerId, Round, Target, Transport};
+use strowger_core::{ListenerId, Round, Target, Transport, call};
 
 /// Call-ID of the far leg.
 const FAR: &[u8] = b"far-1";
