@@ -33,7 +33,7 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("calls", "Account", 18, VALUES),
     ("calls", "Call", 23, MACHINE),
     ("config", "Action", 21, VALUES),
-    ("core", "Call", 25, MACHINE),
+    ("core", "Call", 26, MACHINE),
     ("core", "Counts", 19, VALUES),
     ("core", "ResponseContext", 16, MACHINE),
     ("core", "Routing", 19, VALUES),
@@ -66,7 +66,7 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("scenario", "Reader", 21, MACHINE),
     ("scenario", "Scenario", 19, VALUES),
     ("server", "Decision", 21, VALUES),
-    ("server", "ProcessState", 28, "all that shards share: its parts are types of their own"),
+    ("server", "ProcessState", 29, "all that shards share: its parts are types of their own"),
     ("sim", "Agent", 25, MACHINE),
     ("sim", "Choices", 16, VALUES),
     ("sim", "Process", 19, MACHINE),
@@ -101,8 +101,8 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("load", "CallRunner", 13, "one kind of action a file"),
     ("node", "Controlled", 7, "one kind of order a file"),
     ("scenario", "Reader", 8, "one kind of element a file"),
-    ("server", "Decider", 29, "decisions without change of state: one request or stage a file"),
-    ("server", "Engine", 31, "one kind of event or effect a file"),
+    ("server", "Decider", 30, "decisions without change of state: one request or stage a file"),
+    ("server", "Engine", 32, "one kind of event or effect a file"),
     ("sim", "ServerHost", 7, "one effect of the engine a file"),
 ];
 

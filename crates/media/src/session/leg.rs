@@ -121,10 +121,10 @@ impl Leg {
         self.is_heard
     }
 
-    /// Returns the source of the peer if the shard does not know it, after a packet. `was_heard`: value of [`Leg::is_heard`] before the packet. The
-    /// source of a peer changes once in a second at most, but for its described address.
-    pub(super) fn news(&mut self, was_heard: bool) -> Option<LatchedSource> {
-        let source = self.rtp.latched().filter(|_| self.is_heard)?;
+    /// Returns the source of the peer if the shard does not know it, after a packet from this address. `was_heard`: value of [`Leg::is_heard`]
+    /// before the packet. The source of a peer changes once in a second at most, but for its described address.
+    pub(super) fn news(&mut self, from: SocketAddr, was_heard: bool) -> Option<LatchedSource> {
+        let source = self.rtp.latched().filter(|source| self.is_heard && source.from == from)?;
         let is_known = self.peer.heard.replace(source) == Some(source);
         (!was_heard || !is_known).then_some(source)
     }
@@ -239,7 +239,7 @@ impl Leg {
         }
     }
 
-    /// Begins the silence of the peer anew at `now`, in microseconds.
+    /// Begins the silence of the peer again at `now`, in microseconds.
     pub(super) fn begin_silence(&mut self, now: u64) {
         self.last = self.last.max(now);
     }

@@ -206,7 +206,7 @@ impl Session {
         }
     }
 
-    /// Begins the silence of all peers anew at `now`, in microseconds: for a while their packets were not read.
+    /// Begins the silence of all peers again at `now`, in microseconds: for a while their packets were not read.
     pub fn begin_silence(&mut self, now: u64) {
         self.streams.iter_mut().flatten().flat_map(Stream::legs_mut).for_each(|leg| leg.begin_silence(now));
     }
@@ -322,7 +322,7 @@ impl Stream {
             {
                 other.forward(now, is_rtcp, datagram, out);
             }
-            return leg.news(was_heard);
+            return leg.news(from, was_heard);
         }
         if is_rtcp {
             let is_accepted = leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
@@ -354,7 +354,7 @@ impl Stream {
                 (StreamKind::Relay | StreamKind::Unread, None) => leg.drop_packet(DropReason::Format, out),
             }
         }
-        leg.news(was_heard)
+        leg.news(from, was_heard)
     }
 
     /// Returns the time of the next packet of a sound, or of the end of a recording, in microseconds.

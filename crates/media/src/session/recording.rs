@@ -60,7 +60,7 @@ impl Recording {
     }
 
     /// Leaves the samples of a packet in `out`, with their place. The place follows the timestamps, so that lost packets and pauses are silence and
-    /// late packets come to their place; it follows the arrival where the timestamps have begun anew.
+    /// late packets come to their place; it follows the arrival where the timestamps have begun again.
     pub(super) fn take(&mut self, now: u64, packet: &Packet<'_>, recorded: &RecordedSound, out: &mut SessionOutput) {
         let Some(began) = self.began.filter(|_| !self.has_ended) else { return };
         let header = &packet.header;

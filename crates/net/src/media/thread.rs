@@ -36,7 +36,7 @@ const ORDERS: usize = 64;
 /// Looks between two readings of the processor time of the thread: under load, a sixteenth of a second.
 const BUSY_LOOKS: u64 = 64;
 
-/// Time without a look at the sockets after which the silence of all peers begins anew, in microseconds: their packets came meanwhile.
+/// Time without a look at the sockets after which the silence of all peers begins again, in microseconds: their packets came meanwhile.
 const DEAF: u64 = 1_000_000;
 
 /// Name of the bell among the watched sockets.
@@ -164,7 +164,7 @@ impl MediaThread {
         }
     }
 
-    /// Begins the silence of all peers anew if the thread stood still. `looked`: time of the last look; `waited`: longest time for which a datagram
+    /// Begins the silence of all peers again if the thread stood still. `looked`: time of the last look; `waited`: longest time for which a datagram
     /// waited for it. Both are in microseconds.
     fn forgive_silence(&mut self, looked: u64, waited: u64) {
         let now = clock::micros();

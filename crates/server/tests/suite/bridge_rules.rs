@@ -59,7 +59,7 @@ fn only_an_invite_that_begins_a_call_is_bridged() {
         let shown = plan(&site, &request(n, method, uri, ""));
         assert_eq!((shown.bridge, shown.record_route), (None, records_route), "{method}");
     }
-    // The dialog of this INVITE is not known, and the rule lets nobody refer the callee.
+    // The dialog of this INVITE is not known, and under the rule no sender may refer the callee.
     let within = invite(4, uri).replace(&format!("To: <{uri}>"), &format!("To: <{uri}>;tag=there"));
     for (text, expected) in [(within, 481), (request(5, "REFER", uri, "Refer-To: <sip:0050@example.org>\r\n"), 403)] {
         let outcome = course(&site, &text).outcome;

@@ -1,9 +1,9 @@
 //! Sides that are out of step, after glare, a cancelled re-INVITE or a refused UPDATE: the bridge repeats an offer, or offers a side the agreed
-//! description of the other side.
+//! description of the other side, or other places of its streams.
 
-use super::Context;
 use super::exchange::{Exchange, Reply};
 use super::pair::{NO_DIALOG, Pair, Side, Stage};
+use super::{BridgeEvent, Context, PairKey};
 use crate::user_agent::NotNow;
 
 /// Milliseconds until the next attempt of a renewal that crosses another change of the same leg.
@@ -85,6 +85,33 @@ impl Pair {
             }
             Err(NotNow::Pending) => self.renewal = Some((to, now + BUSY_WAIT)),
             Err(NotNow::NoDialog) => (),
+        }
+    }
+
+    /// Offers a side the present places of its streams if it has not agreed to them, and no exchange is open.
+    pub(super) fn renew_displaced(&mut self, cx: &mut Context<'_, '_>) {
+        for side in [Side::Near, Side::Far] {
+            let is_free = self.exchange.is_none() && self.waiting.is_empty() && self.renewal.is_none();
+            if !is_free || self.stage != Stage::Up || !self.leg(side).is_displaced {
+                continue;
+            }
+            self.renew(cx, side);
+            // Without an offer that is open or due, the side has got the places in an exchange of its own.
+            self.leg_mut(side).is_displaced = self.exchange.is_some() || self.renewal.is_some();
+        }
+    }
+
+    /// Notes that no side is to be offered the present places any more.
+    pub(super) fn note_placed(&mut self) {
+        (self.near.is_displaced, self.far.is_displaced) = (false, false);
+    }
+
+    /// Notes the result of an offer of the bridge's own to a side. Tells the owner if a side refuses other places.
+    pub(super) fn renewed(&mut self, cx: &mut Context<'_, '_>, side: Side, is_agreed: bool) {
+        if std::mem::take(&mut self.leg_mut(side).is_displaced) && !is_agreed {
+            // The owner ends the pair: the other side gets no offer.
+            self.note_placed();
+            cx.events.push_back(BridgeEvent::Stranded { pair: PairKey(cx.id) });
         }
     }
 }

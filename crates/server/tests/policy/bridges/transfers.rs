@@ -305,9 +305,9 @@ fn what_cannot_be_replaced_is_refused_and_stays() {
     }
 }
 
-/// RFC 3891 section 6: an outsider takes the place of nobody, though it knows the dialog.
+/// RFC 3891 section 6: an outsider does not take the place of a party, though it knows the dialog.
 #[test]
-fn a_caller_that_may_refer_nobody_replaces_nobody() {
+fn a_caller_that_may_not_refer_replaces_no_party() {
     for (rule_keys, may) in [("", false), ("refer_from = \"none\"\n", false), ("refer_from = \"everyone\"\n", true)] {
         let site = three("", rule_keys);
         let [alice, carol] = ["alice", "carol"].map(|user| phone_of(&site, user));
@@ -330,7 +330,7 @@ fn a_caller_that_may_refer_nobody_replaces_nobody() {
 }
 
 #[test]
-fn a_refer_to_a_call_that_has_ended_goes_to_nobody() {
+fn a_refer_to_a_call_that_has_ended_goes_no_further() {
     let site = three("server.shards = 4\n", "");
     let [alice, bob, carol] = ["alice", "bob", "carol"].map(|user| phone_of(&site, user));
     let (first, second) = (talk(&alice, "alice", &bob, "bob"), talk(&alice, "alice", &carol, "carol"));
