@@ -169,6 +169,7 @@ fn an_attended_transfer_ends_with_two_parties_in_any_shards() {
         let Some(Some(stream)) = streams.first() else { panic!("{streams:?}") };
         assert_eq!((stream.near.rtp, stream.far.as_ref().and_then(|far| far.rtp)), (at(6_000), at(5_000)));
         end_first(&alice, &bob, &first);
+        site.settle();
         let shown = site.calls();
         assert_eq!((shown.len(), site.counts().calls_bridged), (1, 1));
         // Later requests of the new party find the call, also after a move.
