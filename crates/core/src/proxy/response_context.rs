@@ -3,7 +3,8 @@
 use super::Policy;
 use super::contact::FromDevice;
 use super::outgoing_request::OutgoingBranch;
-use super::plan::{DialogUse, OwnedPlan};
+use super::owned_plan::OwnedPlan;
+use super::plan::DialogUse;
 use super::report::Choice;
 use crate::record::header_names;
 use crate::routing::AccountHash;
