@@ -1,5 +1,9 @@
 //! A shard of a server: its engine, connected to sockets, other shards and slow services.
 
+mod call_order;
+
+pub use self::call_order::CallOrder;
+
 use crate::data_sets::state::DataSets;
 use crate::http_connections::Crowded;
 use crate::kept::{self, LeftCalls};
@@ -9,11 +13,10 @@ use crate::program::Program;
 use crate::service_addresses::ServiceAddresses;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use strowger_backend::accounting::Accounting;
 use strowger_cache::ticket::{Answered, Receiver};
-use strowger_calls::{CallPage, CallView};
 use strowger_core::log_limiter::{LogLimiter, LogSubject};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
@@ -28,7 +31,6 @@ use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::read_through::LocalAsker;
 use strowger_store::subscriber::Asked;
-use tokio::sync::oneshot;
 
 /// Services of a process that its shards share, in addition to the state of the engines.
 pub(crate) struct Services {
@@ -108,41 +110,6 @@ pub enum Input {
     Calls(CallOrder),
     /// Events of media threads are there.
     Media,
-}
-
-/// An operator's order about the tracked calls of a shard. Without a reply the shard has ended or is stuck.
-#[derive(Debug)]
-pub enum CallOrder {
-    /// Lists calls; see [`Engine::list_calls`].
-    List {
-        /// Begin of the page.
-        from: u32,
-        /// Maximum number of calls on the page.
-        most: usize,
-        /// Part of the caller's or the callee's URI.
-        party: Option<Vec<u8>>,
-        /// Receives the page.
-        reply: oneshot::Sender<CallPage>,
-    },
-    /// Shows a call; see [`Engine::show_call`].
-    Show {
-        /// [`CallView::id`].
-        id: u64,
-        /// Receives the call.
-        reply: oneshot::Sender<Option<CallView>>,
-    },
-    /// Ends a call; see [`Engine::end_call`].
-    End {
-        /// [`CallView::id`].
-        id: u64,
-        /// Tells whether the call existed. If the receiver is gone, no call is ended: the operator has been told so.
-        reply: oneshot::Sender<Option<()>>,
-    },
-    /// Ends the calls with media that no next process continues; see [`Engine::end_unkept`].
-    EndUnkept {
-        /// Receives the number of those that are left.
-        reply: mpsc::Sender<usize>,
-    },
 }
 
 /// Gives input to an engine and carries out its effects.
@@ -334,27 +301,6 @@ impl Drop for Shard {
 fn account(accounting: Option<&Accounting>, row: Box<Row>) {
     if let Some(accounting) = accounting {
         accounting.submit(row);
-    }
-}
-
-impl CallOrder {
-    /// Carries out the order. If the operator no longer waits for the reply, ends no call and sends no reply.
-    fn carry_out(self, engine: &mut Engine, now: Now, out: &mut Outbox) {
-        match self {
-            Self::List { from, most, party, reply } => {
-                let _ = reply.send(engine.list_calls(now, from, most, party.as_deref()));
-            }
-            Self::Show { id, reply } => {
-                let _ = reply.send(engine.show_call(now, id));
-            }
-            Self::End { reply, .. } if reply.is_closed() => (),
-            Self::End { id, reply } => {
-                let _ = reply.send(engine.end_call(now, id, out).then_some(()));
-            }
-            Self::EndUnkept { reply } => {
-                let _ = reply.send(engine.end_unkept(now, out));
-            }
-        }
     }
 }
 

@@ -89,6 +89,7 @@ mod failed_target;
 mod forward;
 mod moves;
 mod outgoing_request;
+mod owned_plan;
 mod plan;
 mod report;
 mod response;
