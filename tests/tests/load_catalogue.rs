@@ -3,7 +3,7 @@
 
 mod answering;
 
-use self::answering::{answered, peer};
+use self::answering::peer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};

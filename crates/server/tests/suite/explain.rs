@@ -4,7 +4,7 @@ mod agreement;
 
 pub(crate) use self::agreement::explained;
 
-use self::agreement::{agrees, course_for, drawn, ends_in_time, fails_as_planned, is_logged, written};
+use self::agreement::{agrees, course_for, drawn, ends_in_time, fails_as_planned, is_logged};
 use crate::decisions::{GATEWAY, MAILBOX, SECOND, invite, request, site};
 use crate::log::{Line, Lines};
 use crate::peer::{answer, pass, receive, statuses, uri};

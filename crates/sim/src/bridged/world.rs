@@ -13,6 +13,7 @@ use super::{ALICE, BOBS, CAROL, DOMAIN, Datagram, GATEWAYS, PORTS, SERVER, STRAN
 use crate::network::{Arriving, Conditions, Network};
 use crate::random::Random;
 use crate::world::START;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::Now;
 use strowger_media::rtp::Numbering;
@@ -49,6 +50,8 @@ pub(super) struct World {
     incidents: Incidents,
     /// Times of the kills so far.
     killed: Vec<u64>,
+    /// Call-IDs of requests in dialogs that have arrived at the server, an ACK among them.
+    proven: BTreeSet<Vec<u8>>,
     /// True if there are no incidents, and no packet is lost.
     is_calm: bool,
     numbering: Numbering,
@@ -102,6 +105,7 @@ impl World {
             translator: Translator::new(),
             incidents,
             killed: Vec::new(),
+            proven: BTreeSet::new(),
             is_calm,
             numbering: Numbering::new(0x5452_4e47, 1, 1),
             finals: Finals::default(),
@@ -126,6 +130,7 @@ impl World {
             phones,
             records: &self.server.records,
             kills: &self.killed,
+            proven: &self.proven,
             has_moved_ports: self.translator.has_moved,
             is_calm: self.is_calm,
         };
@@ -209,7 +214,11 @@ impl World {
     fn arrive(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) -> Result<(), String> {
         if to.ip() == SERVER.ip() {
             if to == SERVER {
-                self.finals.arrived(&Facts::read(bytes)?);
+                let facts = Facts::read(bytes)?;
+                self.finals.arrived(&facts);
+                if facts.status.is_none() && !facts.to_tag.is_empty() {
+                    self.proven.insert(facts.call_id);
+                }
             }
             self.server.receive(self.now, from, to.port(), bytes);
             return Ok(());
