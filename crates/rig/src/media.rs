@@ -18,12 +18,13 @@ pub(crate) struct MediaThread {
 impl MediaThread {
     /// Creates the media thread of a configuration.
     pub(crate) fn new(media: &Media) -> Self {
-        let address = |address: usize| {
-            let first = media.ports.first.next_multiple_of(2);
-            let pair = move |n: usize| PortPair { thread: 0, address: address as u16, rtp: first + 2 * n as u16 };
-            (0..media.ports.pairs()).map(pair)
+        let first = media.ports.first.next_multiple_of(2);
+        // In turn for each address, as media threads lend them.
+        let pairs = |n: usize| {
+            let pair = move |address| PortPair { thread: 0, address: address as u16, rtp: first + 2 * n as u16 };
+            (0..media.addresses.len()).map(pair)
         };
-        let free = (0..media.addresses.len()).flat_map(address).collect();
+        let free = (0..media.ports.pairs()).flat_map(pairs).collect();
         Self { free, reserved: Vec::new(), orders: Vec::new(), reports: Default::default() }
     }
 

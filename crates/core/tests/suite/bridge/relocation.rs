@@ -82,8 +82,10 @@ fn a_side_that_refuses_them_is_reported() {
 fn a_side_with_a_change_of_its_own_is_asked_again() {
     let (mut b2b, _, calls) = relocated();
     b2b.net.with(NEAR, |agent, round| agent.reject(round, calls[0], 491));
-    b2b.run(5_000);
-    assert_eq!((b2b.count("1>0 INVITE"), b2b.count("1>2 INVITE")), (2, 1));
+    b2b.run(50);
+    b2b.run(2_050);
+    assert!(b2b.count("1>0 INVITE") > 1, "{:?}", b2b.net.log);
+    assert_eq!(b2b.count("1>2 INVITE"), 1);
     accept(&mut b2b, calls);
     b2b.net.with(FAR, |agent, round| agent.hang_up(round, calls[1]));
     b2b.is_clean();
