@@ -39,7 +39,8 @@ impl Config {
     /// Tells whether any calls are tracked.
     pub fn tracks_calls(&self) -> bool {
         let decisions = &self.decisions;
-        self.dialogs.track || self.accounting.is_on() || decisions.track_calls() || decisions.bridge_calls()
+        let have_anchored = decisions.bridge_calls() || decisions.have_endpoint();
+        self.dialogs.track || self.accounting.is_on() || decisions.track_calls() || have_anchored
     }
 
     /// Returns the paths to which the server writes, each with its key; the database is not among them.

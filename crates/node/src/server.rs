@@ -310,7 +310,8 @@ impl Server {
     /// Refuses new work, continues calls that are being set up for at most `most`, then stops.
     pub fn drain(self, most: Duration) {
         let end = Instant::now() + most;
-        self.node.handle().drain(most);
+        // The shards must still send the BYEs of the calls that last until the end.
+        self.node.handle().drain(most + LAST_ANSWERS + Duration::from_secs(1));
         let (mut busy, t1): (Option<Instant>, _) = (None, self.policy().config.timers.t1);
         while Instant::now() < end {
             match self.counts().busy() {

@@ -73,6 +73,10 @@ impl Recording {
             });
         let place =
             by_timestamp.filter(|place| place.abs_diff(elapsed) <= TOLERANCE).unwrap_or_else(|| elapsed.max(self.end));
+        // A packet is no longer than the time that it takes.
+        if place > elapsed.saturating_add(TOLERANCE) {
+            return;
+        }
         let room = samples(recorded.limit).saturating_sub(place).min(packet.payload.len() as u64) as usize;
         self.last = Some((header.source, header.timestamp, place));
         self.end = self.end.max(place + room as u64);

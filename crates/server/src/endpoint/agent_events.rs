@@ -61,12 +61,9 @@ impl Engine {
                     agent.respond(round, request, 501, b"", b"");
                 }
             }),
-            // A refresh of the session, which the user agent has answered or made; a BYE of its own, whose response ends the call.
-            Event::Refreshed { .. }
-            | Event::Changed { .. }
-            | Event::Unchanged { .. }
-            | Event::Withdrawn { .. }
-            | Event::Ending { .. } => (),
+            Event::Ending { call, .. } => self.close_media(call),
+            // A refresh of the session, which the user agent has answered or made.
+            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } | Event::Withdrawn { .. } => (),
             // Requests go to the source of the INVITE.
             Event::Unresolved { .. } => (),
             // An endpoint rings nowhere and makes no call; the bridge takes the events of the calls that it makes.
@@ -136,8 +133,15 @@ impl Engine {
     /// Handles the ACK of a 200, which has the answer if the 200 had the offer.
     fn confirmed(&mut self, now: Now, call: CallKey, body: Span, out: &mut Outbox) {
         let (answer, source) = (self.stack.agent.text(body).to_vec(), self.caller_source());
-        let is_answer = |entry: &&mut EndpointCall| entry.session.has_offered() && !entry.is_ending;
-        let Some(entry) = self.anchored.endpoints.calls.get_mut(&call).filter(is_answer) else { return };
+        let is_up = |entry: &&mut EndpointCall| !entry.is_ending;
+        let Some(entry) = self.anchored.endpoints.calls.get_mut(&call).filter(is_up) else { return };
+        let was_unproven = entry.session.prove();
+        if !entry.session.has_offered() {
+            if was_unproven {
+                self.effects.extend(entry.session.order(&self.policy));
+            }
+            return;
+        }
         match entry.session.answered(&answer) {
             Some(streams) => self.effects.extend(entry.session.set(&self.policy, streams, source)),
             None => self.end_endpoint(now, call, &NO_ANSWER, out),

@@ -47,6 +47,9 @@ impl Engine {
         self.take_agent_events(now, handling.out);
         let key = self.calls.key_of(context);
         session.media.call = key;
+        if !handling.is_proven() {
+            session.doubt();
+        }
         let recording = session.recording();
         self.anchored.endpoints.beginning = Some(Beginning { context, key, session, description });
         let from = handling.out.start();

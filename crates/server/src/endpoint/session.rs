@@ -40,12 +40,25 @@ pub(super) struct EndpointSession {
     has_offered: bool,
     /// Streams as agreed last, and the source of the caller's description.
     agreed: (Vec<Option<AgreedStream>>, Option<CallerSource>),
+    /// Set until the ACK of a caller that has proved nothing: its source may be forged, and no sound goes first. A kept call has its ACK.
+    #[serde(skip)]
+    is_unproven: bool,
 }
 
 impl EndpointSession {
     /// Creates a session before any description.
     pub(super) const fn new(media: MediaSession, leg: LegState, sound: EndpointSound) -> Self {
-        Self { media, sound, leg, has_offered: false, agreed: (Vec::new(), None) }
+        Self { media, sound, leg, has_offered: false, agreed: (Vec::new(), None), is_unproven: false }
+    }
+
+    /// Notes that the caller has proved nothing. An echo needs no proof: it answers the caller's packets.
+    pub(super) const fn doubt(&mut self) {
+        self.is_unproven = !matches!(self.sound, EndpointSound::Echo);
+    }
+
+    /// Notes that the caller has proved its source. Returns whether that changes the order of the session.
+    pub(super) const fn prove(&mut self) -> bool {
+        std::mem::replace(&mut self.is_unproven, false)
     }
 
     /// Returns the path of the file in which the caller is recorded.
@@ -119,6 +132,7 @@ impl EndpointSession {
         let peer = stream_peer(ports, stream.clone(), nat);
         // The packets of an echo answer those of the caller.
         let may_send_first = kind != StreamKind::Echo
+            && !self.is_unproven
             && source.zip(peer.rtp).is_some_and(|(source, rtp)| {
                 let scope = policy.router.identity().machine().scope_of_sender(source.address);
                 policy.may_send_media(scope, source.address, rtp)

@@ -114,3 +114,16 @@ fn a_flood_is_not_recorded() {
     assert_eq!(recorded, 100, "those that may come at once");
     assert!(call.near().dropped >= 900);
 }
+
+/// Each packet begins its timestamps again, so that its sound would follow that of the packet before.
+#[test]
+fn a_recording_is_not_filled_faster_than_time() {
+    let mut call = begun(60_000_000);
+    let mut last = 0;
+    for number in 0..40_u16 {
+        let mut datagram = sound(7, number + 1, u32::from(number) * 1_000_000);
+        datagram.extend([Law::A.encode(4_000); 1_280]);
+        last = place(&mut call, 240, &datagram).unwrap_or(last);
+    }
+    assert!((10_000..=160 + 16_000).contains(&last), "{last}");
+}

@@ -19,6 +19,12 @@ pub(super) fn call_line(site: &Site, description: &str) -> (Phone, Call, Got) {
     let call = phone.call("INVITE", "sip:line@example.org");
     let ok = say(&phone, &call, description);
     assert_eq!(ok.status(), 200, "{}", ok.0);
+    // Its source may be forged until its ACK.
+    let may_send_first = |order: &SessionOrder| match order {
+        SessionOrder::Set { streams, .. } => streams.iter().flatten().any(|stream| stream.near.may_send_first),
+        _ => false,
+    };
+    assert!(!site.media_orders().iter().any(may_send_first));
     acknowledge(&phone, &call, &ok, 1);
     (phone, call, ok)
 }
