@@ -1,7 +1,7 @@
 //! Laws of a world without work in progress: both legs of each call have ended together, and each answered call has one record.
 
 use super::phone::{Acts, PhoneCall};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use strowger_store::accounting::Cdr;
 
 /// Longest time in milliseconds between the ends of both legs of a call: a request that blocks the BYE, the BYE, and its response, each without
@@ -18,8 +18,8 @@ pub(super) struct Story<'a> {
     pub(super) records: &'a [Cdr],
     /// Times at which the process was killed. These worlds keep no calls, so a kill ends them.
     pub(super) kills: &'a [u64],
-    /// Call-IDs of requests in dialogs that have arrived at the server.
-    pub(super) proven: &'a BTreeSet<Vec<u8>>,
+    /// Time of the first request in a dialog that has arrived at the server, by Call-ID.
+    pub(super) proven: &'a BTreeMap<Vec<u8>, u64>,
     /// True if the translator before a phone has changed its ports.
     pub(super) has_moved_ports: bool,
     /// True if there are no incidents (moves, kills, other ports, outsiders), and no packet is lost.
@@ -165,14 +165,16 @@ impl Story<'_> {
     /// Checks that the end of one leg has ended the other one.
     fn check_ends(&self, caller: &PhoneCall, taken: &[&PhoneCall]) -> Result<(), String> {
         let is_transferred = caller.is_transferred || taken.iter().any(|callee| callee.is_transferred);
-        // A caller of which no request in its dialog has arrived may have a forged source: it gets one BYE, which may be lost.
-        let is_proven = self.proven.contains(&caller.call_id);
         // A phone whose ports have changed is not reached, and a transfer keeps one leg after the end of the other.
-        if self.has_moved_ports || is_transferred || !is_proven {
+        if self.has_moved_ports || is_transferred {
             return Ok(());
         }
         let ended = |call: &PhoneCall| call.ended.unwrap_or(u64::MAX);
         let last = taken.iter().copied().map(ended).max().unwrap_or(u64::MAX);
+        // A caller of which no request in its dialog has arrived may have a forged source: it gets one BYE, which may be lost.
+        if self.proven.get(&caller.call_id).is_none_or(|proven| *proven > last) {
+            return Ok(());
+        }
         match last.abs_diff(ended(caller)) {
             0..=APART => Ok(()),
             apart => Err(format!("its legs end {apart} ms apart")),

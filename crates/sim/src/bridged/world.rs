@@ -13,7 +13,7 @@ use super::{ALICE, BOBS, CAROL, DOMAIN, Datagram, GATEWAYS, PORTS, SERVER, STRAN
 use crate::network::{Arriving, Conditions, Network};
 use crate::random::Random;
 use crate::world::START;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use strowger_core::Now;
 use strowger_media::rtp::Numbering;
@@ -50,8 +50,8 @@ pub(super) struct World {
     incidents: Incidents,
     /// Times of the kills so far.
     killed: Vec<u64>,
-    /// Call-IDs of requests in dialogs that have arrived at the server, an ACK among them.
-    proven: BTreeSet<Vec<u8>>,
+    /// Time of the first request in a dialog, such as an ACK, that has arrived at the server, by Call-ID.
+    proven: BTreeMap<Vec<u8>, u64>,
     /// True if there are no incidents, and no packet is lost.
     is_calm: bool,
     numbering: Numbering,
@@ -105,7 +105,7 @@ impl World {
             translator: Translator::new(),
             incidents,
             killed: Vec::new(),
-            proven: BTreeSet::new(),
+            proven: BTreeMap::new(),
             is_calm,
             numbering: Numbering::new(0x5452_4e47, 1, 1),
             finals: Finals::default(),
@@ -217,7 +217,7 @@ impl World {
                 let facts = Facts::read(bytes)?;
                 self.finals.arrived(&facts);
                 if facts.status.is_none() && !facts.to_tag.is_empty() {
-                    self.proven.insert(facts.call_id);
+                    self.proven.entry(facts.call_id).or_insert(self.now.mono);
                 }
             }
             self.server.receive(self.now, from, to.port(), bytes);

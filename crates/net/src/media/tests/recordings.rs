@@ -53,6 +53,14 @@ fn a_recording_can_be_read_during_the_call_and_is_completed_at_its_end() {
         assert!(begun.elapsed() < SOON, "the header was not completed");
         std::thread::yield_now();
     }
+    let is_open = || {
+        let open = std::fs::read_dir("/proc/self/fd").expect("a table of descriptors").flatten();
+        open.filter_map(|entry| std::fs::read_link(entry.path()).ok()).any(|path| path == file)
+    };
+    while is_open() {
+        assert!(begun.elapsed() < SOON, "the file is still open");
+        std::thread::yield_now();
+    }
     assert_eq!(bench.threads.total().recording_lost, 0);
 }
 
