@@ -18,9 +18,15 @@ pub struct AccountKey(u32);
 const NAMED: u32 = 1 << 31;
 
 impl AccountKey {
-    /// Returns the key of the account with this name ([`super::UserAgent::set_named_accounts`]), the same in each shard and process.
+    /// Returns the key of the account with this name ([`super::UserAgent::set_named_accounts`]), the same in each shard and process. Within a call
+    /// such an account is for the host alone that has answered the INVITE.
     pub fn named(name: &[u8]) -> Self {
         Self(NAMED | call::hash(0, name))
+    }
+
+    /// Tells whether this is the key of a named account.
+    pub(super) const fn is_named(self) -> bool {
+        self.0 & NAMED != 0
     }
 }
 
@@ -48,7 +54,7 @@ impl Accounts {
     }
 
     pub(super) fn get_mut(&mut self, key: AccountKey) -> Option<&mut Account> {
-        if key.0 & NAMED == 0 { self.numbered.get_mut(key.0 as usize) } else { self.named.get_mut(&key) }
+        if key.is_named() { self.named.get_mut(&key) } else { self.numbered.get_mut(key.0 as usize) }
     }
 }
 

@@ -252,6 +252,13 @@ impl Call {
         }
     }
 
+    /// Returns the account for a request to this target. A named account is for the host alone that has answered our INVITE: no other next hop
+    /// may ask for its credentials.
+    pub(super) fn account_at(&self, target: &Target) -> Option<AccountKey> {
+        let host = |target: &Target| target.address.ip().to_canonical();
+        self.account.filter(|account| !account.is_named() || host(target) == host(&self.target))
+    }
+
     /// Tells whether a change of the session waits for its final response, or our 2xx for its ACK.
     pub(super) fn is_changing(&self) -> bool {
         let updates = self.legs.iter().any(|l| l.updating.is_some() || l.updated.is_some());

@@ -143,8 +143,12 @@ impl UserAgent {
             |out| self.write_via(&target, &branch, out),
             &mut out.bytes,
         );
-        // Credentials of the INVITE (section 22.1).
-        out.bytes.extend_from_slice(&call.credentials);
+        // Credentials of the INVITE (section 22.1), unless they are for another host, and the owner's lines.
+        let has_credentials = call.account_at(&target) == call.account;
+        let lines = call.credentials.split_inclusive(|&b| b == b'\n');
+        lines
+            .filter(|line| has_credentials || !is_credentials(line))
+            .for_each(|line| out.bytes.extend_from_slice(line));
         finish(&call.kept, &mut out.bytes);
         out.send(target, start..out.bytes.len(), 0);
     }
@@ -328,17 +332,18 @@ impl UserAgent {
         };
         let (offered, credentials) =
             self.requests.get(request).map_or((false, Vec::new()), |r| (r.offered, credential_lines(&r.bytes)));
+        let account = self.requests.get(request).and_then(|r| r.account);
         let sent = self.requests.get(request).map(|r| r.target).filter(|target| !target.is_loopback());
         let source = || Some(self.events.source()?.reply()).filter(|target| !target.is_loopback());
         let target = sent.or_else(source).unwrap_or_else(|| self.any_target());
         let call_hash = self.requests.get(request).map_or(0, |r| r.call_hash);
         let Some(call) = self.calls.get_mut(id) else {
-            return self.end_fork(round, made, target, call_hash, credentials);
+            return self.end_fork(round, made, target, call_hash, (account, credentials));
         };
         if !matches!(call.stage, Stage::Inviting | Stage::Cancelling) {
             let same = call.legs.first().is_some_and(|l| l.dialog.remote_tag() == made.remote_tag());
             if !same {
-                self.end_fork(round, made, target, call_hash, credentials);
+                self.end_fork(round, made, target, call_hash, (account, credentials));
             } else if call.ack_branch != 0 && made.local_cseq() == call.invite_cseq {
                 self.acknowledge_now(round, id);
             }
@@ -412,7 +417,7 @@ impl UserAgent {
         dialog: Dialog,
         target: Target,
         call_hash: u32,
-        credentials: Vec<u8>,
+        (account, credentials): (Option<AccountKey>, Vec<u8>),
     ) {
         if let Some((known, _)) = self.find(dialog.call_id(), dialog.local_tag(), dialog.remote_tag()) {
             // A copy of the 2xx; its BYE was sent.
@@ -426,6 +431,8 @@ impl UserAgent {
         let mut call = Call::new(Stage::Established, place, call_hash, target);
         call.invite_cseq = dialog.local_cseq();
         call.credentials = credentials;
+        // The BYE of a lost branch has no credentials of a numbered account.
+        call.account = account.filter(|account| account.is_named());
         call.silent = true;
         call.add_leg(dialog);
         let id = self.insert_call(call);
@@ -454,9 +461,13 @@ pub(super) fn credential_lines(request: &[u8]) -> Vec<u8> {
         if line == b"\r\n" {
             break;
         }
-        if line.starts_with(b"Authorization:") || line.starts_with(b"Proxy-Authorization:") {
+        if is_credentials(line) {
             lines.extend_from_slice(line);
         }
     }
     lines
+}
+
+fn is_credentials(line: &[u8]) -> bool {
+    line.starts_with(b"Authorization:") || line.starts_with(b"Proxy-Authorization:")
 }

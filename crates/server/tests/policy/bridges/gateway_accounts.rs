@@ -74,3 +74,36 @@ fn an_account_is_for_the_gateways_of_its_group_alone() {
     assert_eq!(alice.answer().status(), 403);
     gateway.hears_nothing();
 }
+
+/// The 200 of a gateway has the Contact of a phone and no Record-Route: requests within the call pass the gateway by.
+#[test]
+fn an_account_is_not_for_the_phone_behind_a_gateway() {
+    let site = start_with("");
+    let (gateway, other) = (phone_at(&site, GATEWAY), phone_at(&site, "127.0.0.2:7102"));
+    let (alice, call, far) = called(&site, &gateway);
+    gateway.respond(&far, 401, CHALLENGE);
+    gets(&gateway, "ACK");
+    let far = gets(&gateway, "INVITE");
+    assert!(has_credentials(&far), "{}", far.0);
+    let contact = format!("Contact: <sip:phone@{}>\n", other.address);
+    gateway.send(&with_body(&gateway.response(&far, 200, &contact), &sdp(5_000, 1, "")));
+    let ack = gets(&other, "ACK");
+    assert!(!has_credentials(&ack), "{}", ack.0);
+    let ok = alice.answer();
+    assert_eq!(ok.status(), 200, "{}", ok.0);
+    alice.send(&alice.text(&call.within(&ok, "ACK", call.cseq)));
+    let call = Bridged { alice, bob: &other, call, far, ok };
+
+    call.alice.send(&call.alice.text(&call.of_alice("INFO", 1)));
+    let info = gets(&other, "INFO");
+    assert!(!has_credentials(&info), "{}", info.0);
+    other.respond(&info, 401, CHALLENGE);
+    assert_eq!(call.alice.answer().status(), 403);
+    assert_eq!(call.alice.ask(&call.of_alice("BYE", 2)).status(), 200);
+    let bye = gets(&other, "BYE");
+    assert!(!has_credentials(&bye), "{}", bye.0);
+    other.respond(&bye, 401, CHALLENGE);
+    other.hears_nothing();
+    gateway.hears_nothing();
+    assert_eq!(&*record(&site).outcome, "answered");
+}
