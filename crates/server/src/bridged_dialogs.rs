@@ -3,7 +3,8 @@
 //!
 //! 1. Each shard enters the dialogs of a call that was answered, with the bucket of the call.
 //! 2. The receiver of an INVITE whose Replaces names one of them *adopts* the Call-ID of the INVITE: all messages with it belong to the bucket of the
-//!    bridged call, from the first one on. A CANCEL or an ACK has no Replaces, so the Call-ID decides.
+//!    bridged call, from the first one on. A CANCEL or an ACK has no Replaces, so the Call-ID decides. The INVITE is not authorized yet: it must
+//!    name both tags, and the number of Call-IDs adopted for a dialog is bounded.
 //! 3. An adopted Call-ID stays while its dialog does, and then for as long as a message of it may come. That of an INVITE that was refused goes in
 //!    the same way.
 //!
@@ -24,6 +25,13 @@ const PARTITIONS: usize = 64;
 /// Maximum number of adopted Call-IDs of one partition whose INVITE has no dialog yet, or whose dialog is over. An INVITE beyond it goes by its own
 /// Call-ID, and is refused there (481).
 const MOST_PASSING: usize = 64;
+
+/// Maximum number of adopted Call-IDs whose INVITEs name the same dialog and have none of their own yet. An INVITE beyond it goes by its own
+/// Call-ID.
+const MOST_ADOPTIONS: usize = 8;
+
+/// Maximum length of an adopted Call-ID, in bytes.
+const LONGEST_ADOPTED: usize = 512;
 
 /// Time for which an adopted Call-ID stays without a dialog, in milliseconds: the re-INVITE to the other party may ring for 181 s, and messages of a
 /// transaction come for 32 s more.
@@ -77,6 +85,8 @@ struct Known {
     beyond: DialogName,
     /// End of the wait for a new party in place of this one, which a REFER has announced; 0: none is awaited.
     awaited_until: u64,
+    /// End of its time ([`strowger_core::Now::mono`]) and hash of each Call-ID adopted for an INVITE that names this dialog.
+    adoptions: Vec<(u64, u32)>,
 }
 
 impl Table {
@@ -147,18 +157,29 @@ impl BridgedDialogs {
     /// Adopts the Call-ID of an initial INVITE whose Replaces names a dialog of a bridged call. Returns the hash of the Call-ID from now on.
     #[cold]
     fn adopt(&self, now: u64, (hash, call_id): (u32, &[u8]), message: &[u8]) -> u32 {
-        let Some(bucket) = self.bucket_of_replaced(message) else { return hash };
+        if call_id.len() > LONGEST_ADOPTED {
+            return hash;
+        }
+        // The given hash may have the bucket of an entry whose time is over.
+        let hash = call::hash(self.secret, call_id);
         let partition = self.partition(hash);
+        let is_full = {
+            let mut table = partition.lock();
+            self.expire(now, partition, &mut table);
+            // A Call-ID that is known stays where it is.
+            if let Some(entry) = table.calls.get(call_id) {
+                return call::in_bucket(hash, entry.bucket);
+            }
+            table.passing.len() >= MOST_PASSING
+        };
+        if is_full {
+            return hash;
+        }
+        // The named dialog may be in the same partition, so the lock is free meanwhile.
+        let Some(bucket) = self.bucket_of_replaced(now, hash, message) else { return hash };
         let mut table = partition.lock();
-        let (removed, adopted) = table.expire(now);
-        self.all.fetch_sub(removed, Release);
-        partition.adopted.fetch_sub(adopted, Release);
-        // A Call-ID that is known stays where it is.
         if let Some(entry) = table.calls.get(call_id) {
             return call::in_bucket(hash, entry.bucket);
-        }
-        if call::bucket(hash) == bucket || table.passing.len() >= MOST_PASSING {
-            return hash;
         }
         let until = now + PASSING;
         table.calls.insert(call_id.into(), Entry { bucket, is_adopted: true, state: State::Passing(until) });
@@ -168,8 +189,9 @@ impl BridgedDialogs {
         call::in_bucket(hash, bucket)
     }
 
-    /// Returns the bucket of the dialog that the Replaces of an INVITE outside any dialog names.
-    fn bucket_of_replaced(&self, message: &[u8]) -> Option<u8> {
+    /// Returns the bucket of the dialog that the Replaces of an INVITE outside any dialog names by Call-ID and both tags, and counts the Call-ID of
+    /// the INVITE, which has this hash, for that dialog. `None` if both belong to the same bucket, or the dialog has enough Call-IDs.
+    fn bucket_of_replaced(&self, now: u64, hash: u32, message: &[u8]) -> Option<u8> {
         let mut index = Index::new();
         index.parse(message, &Limits::UNLIMITED).ok()?;
         let message = Message::new(message, &index);
@@ -178,11 +200,28 @@ impl BridgedDialogs {
         }
         let replaces = Replaces::parse(message.header(Name::Replaces)?).ok()?;
         let named = replaces.call_id.text;
-        let table = self.partition(call::hash(self.secret, named)).lock();
-        table.calls.get(named).map(|entry| entry.bucket)
+        let mut table = self.partition(call::hash(self.secret, named)).lock();
+        let Entry { bucket, state: State::Dialog(known), .. } = table.calls.get_mut(named)? else { return None };
+        let is_other = call::bucket(hash) != *bucket;
+        (is_other && known.is_named_by(&replaces) && known.count(now, hash)).then_some(*bucket)
     }
 
-    /// Enters both dialogs of a call in this bucket, from our side. A dialog that is known keeps its wait for a new party.
+    /// Removes the Call-IDs of a partition whose time is over.
+    fn expire(&self, now: u64, partition: &Partition, table: &mut Table) {
+        let (removed, adopted) = table.expire(now);
+        self.all.fetch_sub(removed, Release);
+        partition.adopted.fetch_sub(adopted, Release);
+    }
+
+    /// Removes all Call-IDs whose time is over. The owner calls this every few seconds. `now`: [`strowger_core::Now::mono`].
+    pub(crate) fn tidy(&self, now: u64) {
+        for partition in self.partitions.iter().filter(|partition| partition.adopted.load(Acquire) > 0) {
+            self.expire(now, partition, &mut partition.lock());
+        }
+    }
+
+    /// Enters both dialogs of a call in this bucket, from our side. A dialog that is known keeps its wait for a new party, and its adopted Call-IDs
+    /// but that of the other dialog.
     pub(crate) fn enter(&self, bucket: u8, [one, other]: [&DialogName; 2]) {
         for (name, beyond) in [(one, other), (other, one)] {
             let hash = call::hash(self.secret, &name.call_id);
@@ -194,12 +233,14 @@ impl BridgedDialogs {
                 self.all.fetch_add(1, Release);
                 partition.adopted.fetch_add(usize::from(is_adopted), Release);
             }
-            let awaited_until = match before.map(|entry| entry.state) {
-                Some(State::Dialog(known)) if known.is(name) => known.awaited_until,
-                _ => 0,
+            let (awaited_until, mut adoptions) = match before.map(|entry| entry.state) {
+                Some(State::Dialog(known)) if known.is(name) => (known.awaited_until, known.adoptions),
+                _ => (0, Vec::new()),
             };
+            let newcomer = call::hash(self.secret, &beyond.call_id);
+            adoptions.retain(|(_, hash)| *hash != newcomer);
             let (local_tag, remote_tag) = (name.local_tag.clone(), name.remote_tag.clone());
-            let known = Box::new(Known { local_tag, remote_tag, beyond: beyond.clone(), awaited_until });
+            let known = Box::new(Known { local_tag, remote_tag, beyond: beyond.clone(), awaited_until, adoptions });
             table.calls.insert((&*name.call_id).into(), Entry { bucket, is_adopted, state: State::Dialog(known) });
         }
     }
@@ -208,7 +249,7 @@ impl BridgedDialogs {
     pub(crate) fn remove(&self, now: u64, call_id: &[u8]) {
         let partition = self.partition(call::hash(self.secret, call_id));
         let mut table = partition.lock();
-        let (mut removed, adopted) = table.expire(now);
+        self.expire(now, partition, &mut table);
         match table.calls.get_mut(call_id) {
             Some(entry) if entry.is_adopted => {
                 let until = now + PASSING;
@@ -217,12 +258,15 @@ impl BridgedDialogs {
             }
             Some(_) => {
                 table.calls.remove(call_id);
-                removed += 1;
+                self.all.fetch_sub(1, Release);
             }
             None => (),
         }
-        self.all.fetch_sub(removed, Release);
-        partition.adopted.fetch_sub(adopted, Release);
+    }
+
+    /// Tells whether a bridged call in any shard has a dialog with this Call-ID.
+    pub(crate) fn has_dialog(&self, call_id: &[u8]) -> bool {
+        self.with(call_id, |_| ()).is_some()
     }
 
     /// Returns the dialog of the other leg of the call with this dialog, from our side; `None` if no bridged call has the dialog.
@@ -259,6 +303,25 @@ impl BridgedDialogs {
 impl Known {
     fn is(&self, name: &DialogName) -> bool {
         self.local_tag == name.local_tag && self.remote_tag == name.remote_tag
+    }
+
+    /// Tells whether these are the tags of the dialog, as this server or as its peer names them.
+    fn is_named_by(&self, replaces: &Replaces<'_>) -> bool {
+        let tags = [&self.local_tag[..], &self.remote_tag[..]];
+        tags == [replaces.to_tag, replaces.from_tag] || tags == [replaces.from_tag, replaces.to_tag]
+    }
+
+    /// Counts a Call-ID with this hash as adopted, once. Returns false if there are enough.
+    fn count(&mut self, now: u64, hash: u32) -> bool {
+        self.adoptions.retain(|(until, _)| *until > now);
+        if self.adoptions.iter().any(|(_, of)| *of == hash) {
+            return true;
+        }
+        let has_room = self.adoptions.len() < MOST_ADOPTIONS;
+        if has_room {
+            self.adoptions.push((now + PASSING, hash));
+        }
+        has_room
     }
 }
 
@@ -339,15 +402,78 @@ mod tests {
     #[test]
     fn a_partition_adopts_a_bounded_number_of_call_ids() {
         let (dialogs, there) = with_a_call();
-        let line = "Replaces: near;to-tag=n1;from-tag=n2\r\n";
         let partition = |call_id: &str| call::hash(SECRET, call_id.as_bytes()) as usize % PARTITIONS;
         let names =
             (0..).map(|number| format!("{number}")).filter(|name| partition(name) == 0 && bucket(name) != there);
         let adopted: Vec<bool> = names
             .take(MOST_PASSING + 1)
-            .map(|name| bucket_of(&dialogs, 5, &invite(&name, "", line)) == there)
+            .enumerate()
+            .map(|(number, call_id)| {
+                let (near, far) = (format!("near{number}"), format!("far{number}"));
+                dialogs.enter(there, [&name(&near, "n1", "n2"), &name(&far, "f1", "f2")]);
+                let line = format!("Replaces: {near};to-tag=n1;from-tag=n2\r\n");
+                bucket_of(&dialogs, 5, &invite(&call_id, "", &line)) == there
+            })
             .collect();
         assert!(adopted[..MOST_PASSING].iter().all(|is| *is) && !adopted[MOST_PASSING]);
+    }
+
+    /// Returns Call-IDs that belong to another bucket than this one.
+    fn elsewhere(there: u8) -> impl Iterator<Item = String> {
+        (0..).map(|number| format!("{number}")).filter(move |name| bucket(name) != there)
+    }
+
+    #[test]
+    fn a_call_id_is_adopted_for_both_tags_alone() {
+        let (dialogs, there) = with_a_call();
+        let is_adopted = |call_id: &str, tags: &str| {
+            bucket_of(&dialogs, 0, &invite(call_id, "", &format!("Replaces: near;{tags}\r\n"))) == there
+        };
+        for wrong in ["to-tag=1;from-tag=2", "to-tag=n1;from-tag=2", "to-tag=1;from-tag=n2", "to-tag=n1;from-tag=n1"] {
+            assert!(!is_adopted("new", wrong), "{wrong}");
+        }
+        let long = "l".repeat(LONGEST_ADOPTED);
+        let mut longest = elsewhere(there).map(|name| format!("{name}{long}")[..LONGEST_ADOPTED].to_owned());
+        let longest = longest.find(|name| bucket(name) != there).expect("a name");
+        let mut longer = elsewhere(there).map(|name| format!("{longest}{name}"));
+        let longer = longer.find(|name| bucket(name) != there).expect("a name");
+        assert!(!is_adopted(&longer, "to-tag=n1;from-tag=n2"));
+        assert!(is_adopted(&longest, "to-tag=n1;from-tag=n2"));
+        assert!(is_adopted("new", "to-tag=n1;from-tag=n2"));
+        assert!(is_adopted("other", "to-tag=n2;from-tag=n1"));
+    }
+
+    #[test]
+    fn a_dialog_has_a_bounded_number_of_adopted_call_ids() {
+        let (dialogs, there) = with_a_call();
+        let line = "Replaces: far;to-tag=f1;from-tag=f2\r\n";
+        let is_adopted = |now, call_id: &str| bucket_of(&dialogs, now, &invite(call_id, "", line)) == there;
+        let names: Vec<String> = elsewhere(there).take(MOST_ADOPTIONS + 2).collect();
+        let (first, more) = names.split_at(MOST_ADOPTIONS);
+        for _ in 0..2 {
+            assert!(first.iter().all(|call_id| is_adopted(0, call_id)), "copies are not counted");
+        }
+        assert!(!is_adopted(0, &more[0]));
+        // The first one has a dialog now, so it is not counted any more.
+        dialogs.enter(there, [&name(&first[0], "n3", "n4"), &name("far", "f1", "f2")]);
+        assert!(is_adopted(1, &more[0]) && !is_adopted(1, &more[1]));
+        assert!(is_adopted(PASSING, &more[1]), "the time of the first ones is over");
+    }
+
+    #[test]
+    fn adopted_call_ids_go_without_later_ones() {
+        let (dialogs, there) = with_a_call();
+        let (all, adopted) = (dialogs.all.load(Relaxed), || -> usize {
+            dialogs.partitions.iter().map(|partition| partition.adopted.load(Relaxed)).sum()
+        });
+        let before = adopted();
+        assert_eq!(bucket_of(&dialogs, 0, &invite("new", "", "Replaces: near;to-tag=n1;from-tag=n2\r\n")), there);
+        dialogs.tidy(PASSING - 1);
+        assert_eq!((dialogs.all.load(Relaxed), adopted()), (all + 1, before + 1));
+        dialogs.tidy(PASSING);
+        assert_eq!((dialogs.all.load(Relaxed), adopted()), (all, before));
+        assert_eq!(bucket_of(&dialogs, PASSING, &invite("new", "", "")), bucket("new"));
+        assert!(dialogs.has_dialog(b"near") && !dialogs.has_dialog(b"new"));
     }
 
     #[test]

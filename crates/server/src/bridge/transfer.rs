@@ -236,13 +236,15 @@ impl Engine {
         Ok((leg, dialog.call_id))
     }
 
-    /// Tells whether Replaces names a dialog of this server that is over: its tag proves the dialog.
+    /// Tells whether Replaces names a dialog of this server that is over: its tag proves the dialog. A bridged call in any shard whose dialog has
+    /// the Call-ID proves the contrary.
     fn names_ended_dialog(&self, request: &Request<'_>) -> bool {
         let replaces = request.message.header(Name::Replaces).and_then(|value| Replaces::parse(value).ok());
         let agent = &self.stack.agent;
         replaces.is_some_and(|Replaces { call_id, to_tag, from_tag, .. }| {
+            let is_live = self.shared.bridged_dialogs.has_dialog(call_id.text);
             let is_over = |own, other| agent.has_written(own) && !agent.owns(call_id.text, own, other);
-            is_over(to_tag, from_tag) || is_over(from_tag, to_tag)
+            !is_live && (is_over(to_tag, from_tag) || is_over(from_tag, to_tag))
         })
     }
 

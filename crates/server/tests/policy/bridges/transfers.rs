@@ -306,6 +306,23 @@ fn what_cannot_be_replaced_is_refused_and_stays() {
     }
 }
 
+/// RFC 3891 section 3: 603 tells that the dialog is over.
+#[test]
+fn a_live_call_with_another_tag_is_not_said_to_have_ended() {
+    let site = three("server.shards = 4\n", "");
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|user| phone_of(&site, user));
+    for _ in 0..4 {
+        let talk = talk(&alice, "alice", &carol, "carol");
+        // The tag of the server is right, that of alice is not.
+        let replaces = format!("{}x", talk.replaces());
+        assert_eq!(refusal(&bob, "bob", &replaces), 481);
+        alice.send(&alice.text(&talk.call.within(&talk.ok, "BYE", talk.call.cseq + 1)));
+        carol.respond(&gets(&carol, "BYE"), 200, "");
+        assert_eq!(alice.answer().status(), 200);
+        assert_eq!(refusal(&bob, "bob", &replaces), 603);
+    }
+}
+
 /// RFC 3891 section 6: an outsider does not take the place of a party, though it knows the dialog.
 #[test]
 fn a_caller_that_may_not_refer_replaces_no_party() {
