@@ -8,6 +8,9 @@ use strowger_store::accounting::Cdr;
 /// an answer for 64*T1.
 const APART: u64 = 4 * 32_000;
 
+/// Longest time in milliseconds that a request waits for its response, with the time of the network.
+const UNANSWERED: u64 = 33_000;
+
 /// Time in milliseconds after which two parties that talk have heard each other if no packet is lost.
 const HEARD: u64 = 3_000;
 
@@ -137,8 +140,9 @@ impl Story<'_> {
             return Err(format!("it has several records: {records:?}"));
         }
         let Some(answered) = caller.answered else { return Ok(false) };
-        // A call of a process that was killed has no record, and its parties end it by themselves.
-        if self.kills.iter().any(|kill| caller.ended.is_none_or(|ended| *kill <= ended)) {
+        // A call of a process that was killed has no record, and its parties end it by themselves. An ended call has none either before the BYE to
+        // the other party has its response, or none within 64*T1.
+        if self.kills.iter().any(|kill| caller.ended.is_none_or(|ended| *kill <= ended + UNANSWERED)) {
             return Ok(true);
         }
         let is_of = |record: &Cdr| callees.iter().any(|callee| callee.call_id == record.far_call_id.as_bytes());
