@@ -10,7 +10,7 @@ SOAK_SECONDS ?= 14400
 SEEDS ?= 10000
 BILLED ?= 20000
 FUZZ_SECONDS ?= 3600
-FUZZ_TARGETS ?= message views sdp framing transaction dialog calls conditions media
+FUZZ_TARGETS ?= message views sdp framing transaction dialog calls conditions media session negotiation
 FUZZ_OPTIONS ?=
 # Folders, relative to fuzz/.
 FUZZ_CORPUS ?= corpus
@@ -29,7 +29,7 @@ BASELINE_SECONDS ?= 3
 BASELINE_RATES ?= 1000,2500
 BASELINE_TREE = $(abspath $(TARGET))/baseline/$(BASELINE)
 # Systems that lab-quick leaves out, and the folder of all runs of the laboratory.
-WITHOUT ?= kamailio
+WITHOUT ?= kamailio kamailio-rtpengine
 LAB = $(TARGET)/lab
 DIALOGS ?= 100000
 ACCOUNTED ?= 20000
@@ -38,12 +38,12 @@ TESTS ?=
 # Tests whose servers can get their configuration by a reload.
 BY_RELOAD ?= keys:: algorithms:: answers:: bans:: calls:: drain:: gone:: pings:: registrations:: relaying:: removal:: restart:: unreachable:: waiting::
 # Tests that take minutes; a short form of each is among the tests.
-LONG ?= fault_matrix:: lab_capacity:: lab_compare:: lab_hosts:: reload_under_load::
+LONG ?= bridge_nat:: fault_matrix:: lab_capacity:: lab_compare:: lab_hosts:: reload_under_load::
 # Number of simultaneous tests: most of them wait nearly all the time.
 TEST_THREADS ?= $(shell expr 4 \* `nproc`)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs test-accounting faults loom test-valkey test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-stress bench-lookups bench-caches lab-quick lab-pictures
+.PHONY: help demo build packages lint test test-all test-reload test-long test-dialogs test-accounting faults loom test-valkey test-sipp-corpus test-sipp-wire soak test-verdict simulate fuzz bench-parser bench-relay bench-memory bench-cache bench-load bench-abuse bench-control bench-rules bench-engine bench-media bench-stress bench-lookups bench-caches lab-quick lab-pictures
 
 help:
 	@echo 'make demo          build, then see it work: a server, two users, a call, ten seconds of load'
@@ -54,7 +54,7 @@ help:
 	@echo 'make test-dialogs  $(DIALOGS) calls over a kill of their server: memory, disk, time of the restart (DIALOGS=); two minutes'
 	@echo 'make test-accounting   rows of $(ACCOUNTED) calls while their database is in trouble (ACCOUNTED=); two minutes'
 	@echo 'make test-long     measurements of minutes: a hundred reloads with 100,000 prefixes under load, each database and cache server in each'
-	@echo '                   trouble, runs of the laboratory before and after a planted slowdown; twelve minutes'
+	@echo '                   trouble, runs of the laboratory before and after a planted slowdown, a call beside a host that sends to all ports; 14 minutes'
 	@echo 'make faults        each fault of tests/faults.toml, which the simulation or tests must find; seven minutes'
 	@echo 'make loom          ring and bell between threads, in every order of their steps; seconds'
 	@echo 'make lint          formatting and lints'
@@ -64,7 +64,7 @@ help:
 	@echo 'make test-verdict      is the generator believed when it may be and only then? all planted conditions, $(RUNS) runs of each (RUNS=); about'
 	@echo '                       two minutes a run'
 	@echo 'make packages      install the Debian packages that tests and benches use, if this user may'
-	@echo 'make simulate      $(SEEDS) seeds of phones and servers on a bad network (SEEDS=), and a day of 1,000 phones'
+	@echo 'make simulate      $(SEEDS) seeds of phones and servers on a bad network (SEEDS=), of bridged calls with media, and a day of 1,000 phones'
 	@echo 'make fuzz          $(words $(FUZZ_TARGETS)) fuzz targets under cargo-fuzz, $(FUZZ_SECONDS) s in all (FUZZ_SECONDS= FUZZ_TARGETS=; needs a nightly compiler)'
 	@echo 'make soak          calls and registrations for $(SOAK_SECONDS) s: nothing lost, memory level (SOAK_SECONDS=)'
 	@echo 'make bench-parser  messages a second: index, views, print'
@@ -77,6 +77,8 @@ help:
 	@echo 'make bench-control  cost of status and of a list of 1,000,000 registrations for simultaneous calls (2 minutes)'
 	@echo 'make bench-rules   cost of a decision among 1,000 rules and 100,000 prefixes'
 	@echo 'make bench-engine  cost of a call of the stress tests A to E for the engine alone, without sockets (LETTERS= ROUNDS=)'
+	@echo 'make bench-media   bridged calls with media beside Kamailio with rtpengine and a relay that does not read: CPU a packet with 300 calls, then with'
+	@echo '                   660 calls delay, loss and memory, then set-up and release beside forwarded calls (ROUNDS=; 70 minutes)'
 	@echo 'make bench-stress  the stress tests A to K and H1 beside Kamailio with MariaDB: server and database, CPU a call; then bench-lookups (LETTERS= ROUNDS=;'
 	@echo '                   SECONDS=; with 7 rounds 7 minutes for each of A to F, 10 for each of the others, two hours for all)'
 	@echo 'make bench-lookups  cost of one look-up in MariaDB and in PostgreSQL for the server (ROUNDS=; two minutes)'
@@ -163,7 +165,7 @@ test-verdict:
 		--exact verdict::no_verdict_is_wrong --nocapture
 
 simulate:
-	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_BILLED=$(BILLED) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
+	STROWGER_SIM_SEEDS=$(SEEDS) STROWGER_SIM_BILLED=$(BILLED) STROWGER_SIM_BRIDGED=$(SEEDS) STROWGER_SIM_PHONES=1000 $(CARGO) test --locked --release --package strowger-tests --test simulate -- --nocapture
 
 # cargo-fuzz comes with `cargo install cargo-fuzz`, the compiler with `rustup toolchain install nightly`. Findings
 # stay in fuzz/artifacts, the corpus in FUZZ_CORPUS, with which the next run continues. `transaction`, `dialog` and `calls` read
@@ -230,6 +232,11 @@ bench-rules:
 
 bench-engine:
 	$(CARGO) run --locked --release --quiet --package strowger-benches --bin bench_engine -- --rounds $(or $(ROUNDS),3)
+
+bench-media: packages build
+	failed=; { $(call lab_run,bench-media-300,b2bua) --profile standard --load 300 --repetitions $(or $(ROUNDS),5); } || failed=1; \
+		{ $(call lab_run,bench-media-660,b2bua) --profile standard --load 660 --repetitions $(or $(ROUNDS),3); } || failed=1; \
+		{ $(call lab_run,bench-media-calls,b2bua-calls) --profile standard --repetitions $(or $(ROUNDS),5); } || failed=1; [ -z "$$failed" ]
 
 bench-stress: packages build
 	$(CARGO) build --locked --release --package strowger-benches --bin bench_lookups

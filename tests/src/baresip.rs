@@ -136,16 +136,16 @@ impl Baresip {
         Self { process, control, events: String::new(), folder }
     }
 
-    /// Returns the sound that a phone of [`Baresip::start_with_tone`] has received so far, at 8 kHz. Baresip 1.0 records a call until its
-    /// first hold.
+    /// Returns the sound that a phone of [`Baresip::start_with_tone`] has received so far in its last call, at 8 kHz. Baresip 1.0 plays and
+    /// records a call until its first hold.
     ///
     /// # Panics
     /// Its folder cannot be read.
     pub fn recording(&self) -> Vec<i16> {
-        let mut files =
-            std::fs::read_dir(self.folder.path()).expect("it has a folder").flatten().map(|entry| entry.path());
-        let file = files.find(|file| file.to_string_lossy().ends_with("-dec.wav"));
-        let bytes = file.and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
+        let files = std::fs::read_dir(self.folder.path()).expect("it has a folder").flatten().map(|entry| entry.path());
+        // Their names have the time of their start.
+        let last = files.filter(|file| file.to_string_lossy().ends_with("-dec.wav")).max();
+        let bytes = last.and_then(|file| std::fs::read(file).ok()).unwrap_or_default();
         // The header of a WAV file has 44 bytes.
         let sound = bytes.get(44..).unwrap_or_default();
         sound.chunks_exact(2).map(|pair| i16::from_le_bytes([pair[0], pair[1]])).collect()

@@ -1,11 +1,13 @@
 //! Commands to the server under test through its control socket.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::binary::strowger;
 use crate::server::Server;
+use crate::wait;
 
 /// Runs `strowger` with these words, for this server.
 ///
@@ -34,6 +36,16 @@ pub fn done(server: &Server, words: &[&str]) -> String {
 #[track_caller]
 pub fn json(server: &Server, words: &[&str]) -> Value {
     serde_json::from_str(&done(server, &[words, &["--json"]].concat())).expect("it is JSON")
+}
+
+/// Waits until the server has no call.
+///
+/// # Panics
+/// The server still has a call after this time. See also [`done`].
+#[track_caller]
+pub fn wait_for_no_calls(server: &Server, limit: Duration) {
+    let is_empty = wait::until(limit, || json(server, &["calls", "list"]) == serde_json::json!([]));
+    assert!(is_empty, "{}", server.log());
 }
 
 /// Returns a metric of `strowger status`.

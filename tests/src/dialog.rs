@@ -131,7 +131,7 @@ pub fn set_up_with(
 }
 
 /// Returns the next response to a request with at least this status. Skips late answers to earlier requests.
-fn answer_to(request: &Request, wire: &mut Wire, least: u16) -> Option<Vec<u8>> {
+pub fn answer_to(request: &Request, wire: &mut Wire, least: u16) -> Option<Vec<u8>> {
     let end = wire.clock() + STEP;
     loop {
         let message = wire.receive(end.saturating_sub(wire.clock()))?;

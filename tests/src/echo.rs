@@ -3,27 +3,29 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use strowger_media::rtp::{Header, Packet};
+use strowger_media::rtp::Packet;
 
 use crate::call::exchange;
 use crate::dialog::{End, contact, invite};
 use crate::port;
+use crate::rtp::{self, PACKET_TIME, TICKS};
 use crate::server::{Server, Setup, loopback};
-use crate::text::{Request, respond, status};
+use crate::text::{Request, audio_port, respond, status};
 use crate::wire::{Transport, Wire};
-
-/// Time between two packets, and the timestamp ticks of one.
-const PACKET_TIME: Duration = Duration::from_millis(20);
-const TICKS: u32 = 160;
 
 /// Rule of the echo.
 const RULE: &str = "[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"";
 
-/// Returns the settings of a server with an echo, whose media are at these ports of an address. It ends a call after five
+/// Returns the settings of a server of one shard with an echo, whose media are at these ports of an address. It ends a call after five
 /// seconds without media.
 pub fn setup(ip: &str, ports: &str) -> Setup {
+    with_echo(Setup::on(&[Transport::Udp]).open_registrar().with("server.shards = 1"), ip, ports)
+}
+
+/// Adds an echo as in [`setup`] to the settings of a server.
+pub fn with_echo(setup: Setup, ip: &str, ports: &str) -> Setup {
     let media = format!("media.addresses = [\"{ip}\"]\nmedia.ports = \"{ports}\"\nmedia.timeout = \"5s\"");
-    Setup::on(&[Transport::Udp]).open_registrar().with("server.shards = 1").with(&media).with(RULE)
+    setup.with(&media).with(RULE)
 }
 
 /// Returns a document of the generator that calls the echo, plays `sound.raw` for this time, and hangs up.
@@ -103,12 +105,14 @@ impl Caller {
     /// # Panics
     /// The system does not send it.
     pub fn play(&mut self, octet: u8) {
-        let (mut bytes, sequence) = (Vec::new(), self.sequence);
-        let timestamp = u32::from(sequence) * TICKS;
-        Header { payload_type: 0, marker: false, sequence, timestamp, source: 0xfeed }.write(&mut bytes);
-        bytes.extend([octet; TICKS as usize]);
-        self.sequence = sequence.wrapping_add(1);
+        let bytes = rtp::packet(0, 0xfeed, self.sequence, &[octet; TICKS as usize]);
+        self.sequence = self.sequence.wrapping_add(1);
         self.media.send_to(&bytes, self.server_media).expect("it is sent");
+    }
+
+    /// Moves the sequence number of the next packet by `packets`; a negative number moves it back.
+    pub const fn skip(&mut self, packets: i16) {
+        self.sequence = self.sequence.wrapping_add_signed(packets);
     }
 
     /// Returns the first octet of the next packet, or `None` if none comes within this time.
@@ -116,12 +120,20 @@ impl Caller {
     /// # Panics
     /// The datagram is no RTP packet of the server.
     pub fn hears(&self, limit: Duration) -> Option<u8> {
+        self.payload(limit)?.first().copied()
+    }
+
+    /// Returns the payload of the next packet, or `None` if none comes within this time.
+    ///
+    /// # Panics
+    /// See [`Caller::hears`].
+    pub fn payload(&self, limit: Duration) -> Option<Vec<u8>> {
         self.media.set_read_timeout(Some(limit)).expect("it can be set");
         let mut buffer = [0; 2_048];
         let (length, from) = self.media.recv_from(&mut buffer).ok()?;
         assert_eq!(from, self.server_media, "a packet of a stranger");
         let packet = Packet::read(&buffer[..length]).expect("it is an RTP packet");
-        Some(packet.payload[0])
+        Some(packet.payload.to_vec())
     }
 
     /// Plays this octet until it comes back. Returns false if it does not within a second.
@@ -182,13 +194,15 @@ fn description(port: u16, version: u32, direction: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Returns the media address in a description.
-fn described(answer: &[u8]) -> SocketAddr {
+/// Returns the address of the first stream in the description of a message.
+///
+/// # Panics
+/// There is none.
+pub fn described(answer: &[u8]) -> SocketAddr {
     let text = String::from_utf8_lossy(answer);
-    let value = |start: &str| text.lines().find_map(|line| line.strip_prefix(start));
-    let ip = value("c=IN IP4 ").and_then(|ip| ip.parse::<IpAddr>().ok());
-    let port = value("m=audio ").and_then(|audio| audio.split(' ').next()?.parse::<u16>().ok());
-    match (ip, port) {
+    let ip = text.lines().find_map(|line| line.strip_prefix("c=IN IP4 "));
+    let ip = ip.and_then(|ip| ip.parse::<IpAddr>().ok());
+    match (ip, audio_port(answer)) {
         (Some(ip), Some(port)) => SocketAddr::new(ip, port),
         _ => panic!("no media address in {text}"),
     }

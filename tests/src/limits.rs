@@ -79,3 +79,20 @@ pub fn limit_files(server: &mut Server, bytes: u64) {
     let result = unsafe { libc::prlimit(id, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
+
+/// Limits the descriptors of the process to those below this number, and returns the limit before.
+///
+/// # Panics
+/// The process does not run.
+pub fn limit_descriptors(server: &mut Server, below: u64) -> u64 {
+    let id = server.process().id().cast_signed();
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the process was started here and not yet waited for; the struct lives for the call.
+    let read = unsafe { libc::prlimit(id, libc::RLIMIT_NOFILE, std::ptr::null(), &raw mut before) };
+    assert_eq!(read, 0, "{}", std::io::Error::last_os_error());
+    let limit = libc::rlimit { rlim_cur: below, ..before };
+    // SAFETY: as above.
+    let written = unsafe { libc::prlimit(id, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut()) };
+    assert_eq!(written, 0, "{}", std::io::Error::last_os_error());
+    before.rlim_cur
+}

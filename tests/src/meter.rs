@@ -51,6 +51,20 @@ const TRAFFIC: &[&str] = &[
     "journal_kept_total",
     "lookup_hits_total",
     "lookup_misses_total",
+    "media_busy_seconds_total",
+    "media_jitter_seconds_count",
+    "media_looks_total",
+    "media_max_delay_seconds_count",
+    "media_mos_hundredths_total",
+    "media_packets_sent_total",
+    "media_sent_bytes_total",
+    "media_stream_packets_doubled_total",
+    "media_stream_packets_lost_total",
+    "media_stream_packets_reordered_total",
+    "media_stream_packets_total",
+    "media_streams_poor_total",
+    "media_streams_rated_total",
+    "media_streams_total",
     "process_cpu_seconds_total",
     "registrations_total",
     "requests_forwarded_total",
@@ -265,7 +279,7 @@ fn labels(sample: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Labels whose values the documents list.
-const LISTED: &[&str] = &["transport"];
+const LISTED: &[&str] = &["reason", "state", "transport"];
 
 /// Returns a metric's name as in the documents: names of labels without values unless they are listed, and the name of
 /// a histogram for its number of observations.

@@ -98,14 +98,9 @@ impl Namespace {
     /// # Panics
     /// The system refuses.
     pub fn translate(&self, out: &str) {
-        let inside = |words: &[&str]| {
-            let mut all = vec!["netns", "exec", self.name.as_str()];
-            all.extend(words);
-            must("ip", &all);
-        };
-        inside(&["sysctl", "-q", "-w", "net.ipv4.ip_forward=1"]);
-        inside(&["iptables", "-t", "nat", "-A", "POSTROUTING", "-o", out, "-j", "MASQUERADE", "--random"]);
-        inside(&[
+        self.sysctl("net.ipv4.ip_forward=1");
+        self.run(&["iptables", "-t", "nat", "-A", "POSTROUTING", "-o", out, "-j", "MASQUERADE", "--random"]);
+        self.run(&[
             "iptables",
             "-A",
             "FORWARD",
@@ -118,7 +113,65 @@ impl Namespace {
             "-j",
             "ACCEPT",
         ]);
-        inside(&["iptables", "-A", "FORWARD", "-i", out, "-j", "DROP"]);
+        self.run(&["iptables", "-A", "FORWARD", "-i", out, "-j", "DROP"]);
+    }
+
+    /// Changes a setting of the kernel for this network, such as `net.ipv4.ip_forward=1`.
+    ///
+    /// # Panics
+    /// The system refuses.
+    pub fn sysctl(&self, setting: &str) {
+        self.run(&["sysctl", "-q", "-w", setting]);
+    }
+
+    /// Returns the port to which this router translates a UDP port of a host behind it, or `None` if it has no mapping.
+    ///
+    /// # Panics
+    /// There is no `ip`.
+    pub fn translated(&self, port: u16) -> Option<u16> {
+        let list = self.conntrack("-L", port);
+        // The last address is the destination of the replies: the translated one.
+        list.rsplit_once("dport=")?.1.split(' ').next()?.parse().ok()
+    }
+
+    /// Removes the mapping of a UDP port of a host behind this router. The next packet of the host gets another port.
+    ///
+    /// # Panics
+    /// There is no mapping.
+    pub fn forget(&self, port: u16) {
+        let removed = self.conntrack("-D", port);
+        assert!(removed.contains("dport="), "the router has no mapping of port {port}");
+    }
+
+    /// Runs `conntrack` with this action for the flows from a UDP port. Returns the list of these flows.
+    fn conntrack(&self, action: &str, port: u16) -> String {
+        let port = port.to_string();
+        let output = self.command().args(["conntrack", action, "-p", "udp", "--orig-port-src", &port]).output();
+        String::from_utf8_lossy(&output.expect("ip runs").stdout).into_owned()
+    }
+
+    /// Starts to count the UDP datagrams that arrive, at any port.
+    ///
+    /// # Panics
+    /// The system refuses.
+    pub fn count_datagrams(&self) {
+        self.run(&["iptables", "-A", "INPUT", "-p", "udp"]);
+    }
+
+    /// Returns the number of UDP datagrams that have arrived since [`Namespace::count_datagrams`].
+    ///
+    /// # Panics
+    /// They are not counted.
+    pub fn datagrams(&self) -> u64 {
+        let output = self.command().args(["iptables", "-v", "-S", "INPUT"]).output().expect("ip runs");
+        let rules = String::from_utf8_lossy(&output.stdout).into_owned();
+        let count = rules.split_once("-p udp -c ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        count.unwrap_or_else(|| panic!("no counter in {rules}"))
+    }
+
+    /// Runs a program inside, which must succeed.
+    fn run(&self, words: &[&str]) {
+        must("ip", &[&["netns", "exec", &self.name], words].concat());
     }
 
     /// Returns the words that run a program inside.

@@ -83,6 +83,20 @@ impl Process {
         self.0.end(limit).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Returns the id of the program's thread with this name.
+    ///
+    /// # Panics
+    /// There is no such thread.
+    pub fn thread(&self, name: &str) -> u32 {
+        let id = self.id();
+        let tasks = std::fs::read_dir(format!("/proc/{id}/task")).expect("the process lives");
+        let ids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok());
+        let is_named = |task: &u32| {
+            std::fs::read_to_string(format!("/proc/{id}/task/{task}/comm")).is_ok_and(|comm| comm.trim() == name)
+        };
+        ids.into_iter().find(is_named).unwrap_or_else(|| panic!("no thread {name}"))
+    }
+
     /// Sends the program a signal. After SIGSTOP all its threads are stopped when this returns.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-pub use strowger_lab::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, POSTGRESQL, Program, REDIS};
+pub use strowger_lab::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, POSTGRESQL, Program, REDIS, RTPENGINE};
 
 /// Traffic generator.
 pub const SIPP: Program = Program { name: "sipp", package: "sip-tester" };
@@ -12,6 +12,8 @@ pub const SIPSAK: Program = Program { name: "sipsak", package: "sipsak" };
 pub const BARESIP: Program = Program { name: "baresip", package: "baresip-core" };
 /// Another phone.
 pub const LINPHONE: Program = Program { name: "linphone-daemon", package: "linphone-cli" };
+/// The same phone, which plays and records files.
+pub const LINPHONEC: Program = Program { name: "linphonec", package: "linphone-cli" };
 /// Browser.
 pub const CHROMIUM: Program = Program { name: "chromium", package: "chromium" };
 /// Tracer of system calls.
@@ -24,6 +26,8 @@ pub const TSHARK: Program = Program { name: "tshark", package: "tshark" };
 pub const IP: Program = Program { name: "ip", package: "iproute2" };
 /// Address translation.
 pub const IPTABLES: Program = Program { name: "iptables", package: "iptables" };
+/// Mappings of a router that translates addresses.
+pub const CONNTRACK: Program = Program { name: "conntrack", package: "conntrack" };
 
 /// Environment variable that lets tests pass without a program or a right; each prints a message.
 pub const ALLOW_MISSING: &str = "STROWGER_ALLOW_MISSING";

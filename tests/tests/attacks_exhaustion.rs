@@ -2,6 +2,11 @@
 //!
 //! With the default limits, unless a case sets others.
 
+mod crowd;
+mod websocket;
+
+use self::crowd::{closed, crowd, half_message, is_closed};
+use self::websocket::{CONTINUATION, TEXT, frame, upgrade, websocket};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -32,87 +37,6 @@ fn start(transports: &[Transport], lines: &str) -> Server {
 fn from(server: &Server, transport: Transport, last: u8) -> Wire {
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)), 0);
     Wire::connect_from(transport, address, server.address(transport), None).expect("loopback takes it")
-}
-
-/// Opens this many connections and writes these bytes to each.
-fn crowd(address: SocketAddr, most: usize, bytes: &[u8]) -> Vec<TcpStream> {
-    let open = |_| {
-        let mut stream = TcpStream::connect(address).ok()?;
-        stream.set_write_timeout(Some(Duration::from_millis(200))).ok()?;
-        let _ = stream.write_all(bytes);
-        Some(stream)
-    };
-    (0..most).filter_map(open).collect()
-}
-
-/// Returns the number of connections closed by the server, as soon as it reaches `at_least`; discards input.
-fn closed(streams: &mut [TcpStream], at_least: usize) -> usize {
-    let mut count = 0;
-    wait::until(LIMIT, || {
-        count = streams.iter_mut().filter_map(is_closed).count();
-        count >= at_least
-    });
-    count
-}
-
-fn is_closed(stream: &mut TcpStream) -> Option<()> {
-    stream.set_nonblocking(true).ok()?;
-    let mut buffer = [0; 65_536];
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => return Some(()),
-            Ok(_) => (),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return None,
-            Err(_) => return Some(()),
-        }
-    }
-}
-
-fn half_message(bytes: usize) -> Vec<u8> {
-    format!("OPTIONS sip:example.org SIP/2.0\r\nX: {}", "x".repeat(bytes)).into_bytes()
-}
-
-/// Returns the opening handshake of WebSocket.
-fn upgrade(address: SocketAddr) -> Vec<u8> {
-    let lines = [
-        "GET / HTTP/1.1",
-        &format!("Host: {address}"),
-        "Upgrade: websocket",
-        "Connection: Upgrade",
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-        "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Protocol: sip",
-    ];
-    (lines.join("\r\n") + "\r\n\r\n").into_bytes()
-}
-
-/// Returns a frame, masked with zeros.
-fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![first];
-    match payload.len() {
-        length @ 0..126 => bytes.push(0x80 | length as u8),
-        length => {
-            bytes.push(0x80 | 126);
-            bytes.extend_from_slice(&(length as u16).to_be_bytes());
-        }
-    }
-    bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
-const TEXT: u8 = 1;
-const CONTINUATION: u8 = 0;
-
-/// Opens a WebSocket connection by hand.
-fn websocket(address: SocketAddr) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_read_timeout(Some(LIMIT)).expect("a socket can be set");
-    stream.write_all(&upgrade(address)).expect("the server reads");
-    let mut buffer = [0; 1_000];
-    let n = stream.read(&mut buffer).expect("an answer");
-    assert!(buffer[..n].starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&buffer[..n]));
-    stream
 }
 
 /// Returns the growth of the server's memory during the work.
@@ -276,50 +200,6 @@ fn a_header_that_comes_byte_by_byte_ends_in_time() {
         // Bytes at intervals.
         std::thread::sleep(Duration::from_millis(100));
     }
-}
-
-#[test]
-fn websocket_frames_out_of_order_end_the_connection() {
-    let server = start(&[Udp, Ws], "");
-    let address = server.address(Ws);
-    for frames in [
-        frame(CONTINUATION, b"x"),
-        frame(0x80 | CONTINUATION, b"x"),
-        [frame(TEXT, b"x"), frame(TEXT, b"y")].concat(),
-        [frame(TEXT, b""), frame(0x80 | TEXT, b"y")].concat(),
-    ] {
-        let mut streams = [websocket(address)];
-        streams[0].write_all(&frames).expect("the server reads");
-        assert_eq!(closed(&mut streams, 1), 1, "{frames:?}");
-    }
-}
-
-#[test]
-fn lengths_that_no_message_can_have_end_the_connection_at_once() {
-    let server = start(&[Udp, Tcp, Ws], "");
-    for length in ["4294967295", "18446744073709551616", "99999999999999999999999", "-1"] {
-        let text =
-            format!("OPTIONS sip:x SIP/2.0\r\nVia: SIP/2.0/TCP x;branch=z9hG4bK1\r\nContent-Length: {length}\r\n\r\n");
-        let mut streams = crowd(server.address(Tcp), 1, text.as_bytes());
-        assert_eq!(closed(&mut streams, 1), 1, "{length}");
-    }
-    let mut streams = [websocket(server.address(Ws))];
-    // A frame that claims to have 2^63 - 1 bytes.
-    let mut bytes = vec![0x80 | TEXT, 0x80 | 127];
-    bytes.extend_from_slice(&(u64::MAX >> 1).to_be_bytes());
-    bytes.extend_from_slice(&[0; 4]);
-    streams[0].write_all(&bytes).expect("the server reads");
-    assert_eq!(closed(&mut streams, 1), 1);
-}
-
-#[test]
-fn a_handshake_of_websocket_without_end_is_refused() {
-    let server = start(&[Udp, Ws], "");
-    let address = server.address(Ws);
-    let mut bytes = b"GET / HTTP/1.1\r\n".to_vec();
-    bytes.extend_from_slice(format!("X: {}", "x".repeat(100_000)).as_bytes());
-    let mut streams = crowd(address, 20, &bytes);
-    assert_eq!(closed(&mut streams, 20), 20);
 }
 
 // Requests in memory.

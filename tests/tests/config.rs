@@ -8,8 +8,10 @@ use strowger_tests::binary::strowger;
 use tempfile::TempDir;
 
 mod mistakes;
+mod path_mistakes;
 
 use self::mistakes::{FROM, TO, WRONG};
+use self::path_mistakes::WRONG_PATHS;
 
 /// Creates a folder with two certificates, their keys, an encrypted key and a secret.
 pub(crate) fn folder() -> TempDir {
@@ -70,7 +72,7 @@ fn each_mistake_is_reported_with_file_line_column_and_cure() {
     assert!(WRONG.len() >= 20);
     let folder = folder();
     let mut failures = Vec::new();
-    for wrong in WRONG {
+    for wrong in WRONG.iter().chain(WRONG_PATHS) {
         let from = wrong.text.find(FROM).expect("each case has its mark");
         let marked = &wrong.text[from + FROM.len_utf8()..wrong.text.find(TO).expect("and the other")];
         let text = wrong.text.replace([FROM, TO], "");
@@ -100,7 +102,7 @@ fn each_mistake_is_reported_with_file_line_column_and_cure() {
         expect("cure", cure);
         expect("one error", error.matches(": error: ").count() == 1);
     }
-    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), WRONG.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), WRONG.len() + WRONG_PATHS.len(), failures.join("\n"));
 }
 
 #[test]

@@ -4,12 +4,13 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::accounting::rows;
+use strowger_tests::control::json;
 use strowger_tests::echo::{Caller, document, setup};
 use strowger_tests::generator::Running;
 use strowger_tests::server::{Server, loopback};
 use strowger_tests::text::{field, respond, status};
 use strowger_tests::wire::Transport::Udp;
-use strowger_tests::{port, wait};
+use strowger_tests::{port, rtp, wait};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -56,8 +57,7 @@ fn a_stranger_is_not_heard_and_hears_nothing() {
     let strange = UdpSocket::bind("127.0.0.43:0").expect("the address is of loopback");
     strange.set_read_timeout(Some(QUIET)).expect("it can be set");
     // RTP of G.711, and a receiver report (RFC 3550 section 6.4.2).
-    let (mut rtp, rtcp) = (vec![0x80_u8, 0, 0, 1, 0, 0, 0, 160, 0, 0, 0, 9], [0x80_u8, 201, 0, 1, 0, 0, 0, 9]);
-    rtp.extend([99; 160]);
+    let (rtp, rtcp) = (rtp::packet(0, 9, 1, &[99; 160]), [0x80_u8, 201, 0, 1, 0, 0, 0, 9]);
     let to_every_port = || {
         for port in ports.clone() {
             for bytes in [&rtp[..], &rtcp] {
@@ -147,6 +147,30 @@ fn a_silent_call_is_ended_and_its_cause_recorded() {
     let record = records.iter().find(|record| record["call_id"] == mute.call_id()).expect("a record");
     let figures = ["outcome", "ended_by", "cause"].map(|name| &*record[name]);
     assert_eq!((figures, records.len()), (["answered", "callee", "41"], 2), "{records:?}");
+    let media = ["caller_packets", "caller_mos_x100", "callee_packets"].map(|name| &*record[name]);
+    assert_eq!(media, ["0", "", ""], "{records:?}");
+    let heard = records.iter().find(|record| record["call_id"] != mute.call_id()).expect("a record");
+    assert!(heard["caller_packets"].parse::<u64>().is_ok_and(|packets| packets > 0), "{records:?}");
+}
+
+#[test]
+fn the_quality_of_a_call_is_shown_and_recorded() {
+    let server = setup("127.0.0.55", "22000-22007").with(ACCOUNTING).start();
+    let mut caller = call(&server);
+    assert!(caller.hears_itself(1), "{}", server.log());
+    let calls = json(&server, &["calls", "list"]);
+    let id = calls[0]["id"].as_str().expect("the call is tracked").to_owned();
+    let shown = json(&server, &["calls", "show", &id]);
+    let media = &shown["media"][0];
+    assert_eq!((media["party"].as_str(), media["lost"].as_u64()), (Some("caller"), Some(0)), "{shown}");
+    assert!(media["packets"].as_u64().is_some_and(|packets| packets > 0), "{shown}");
+    assert_eq!((media["mos"].as_f64(), media["rating"].as_f64()), (Some(4.41), Some(93.2)), "{shown}");
+    assert_eq!(shown["media"].as_array().map(Vec::len), Some(1), "the echo sends nothing of its own: {shown}");
+    caller.hang_up();
+    assert!(wait::until(SOON, || rows(&server, "cdr").len() == 1), "{}", server.log());
+    let record = rows(&server, "cdr").remove(0);
+    let figures = ["caller_lost", "caller_r_x100", "caller_mos_x100", "callee_packets"].map(|name| &*record[name]);
+    assert_eq!(figures, ["0", "9320", "441", ""], "{record:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use strowger_tests::{undisturbed, wait};
 const SOON: Duration = Duration::from_secs(30);
 
 /// Returns the number of sockets at this address that a process watches by epoll. Free ports are bound, but not watched.
-fn watched(process: u32, ip: [u8; 4]) -> usize {
+pub(crate) fn watched(process: u32, ip: [u8; 4]) -> usize {
     let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}")).unwrap_or_default();
     let place = format!("{:08X}:", u32::from_le_bytes(ip));
     let sockets = read("net/udp");
@@ -69,7 +69,7 @@ fn twenty_calls_at_a_time_hear_themselves_and_leave_nothing() {
 }
 
 /// Returns by how many decibels a tone stands over all other sound of samples at 8 kHz.
-fn over_the_rest(samples: &[i16], frequency: f64) -> f64 {
+pub(crate) fn over_the_rest(samples: &[i16], frequency: f64) -> f64 {
     let (mut real, mut imaginary, mut all) = (0.0, 0.0, 0.0);
     for (place, sample) in samples.iter().enumerate() {
         let (sample, angle) = (f64::from(*sample), TAU * frequency * place as f64 / 8_000.0);

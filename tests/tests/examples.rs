@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use strowger_lab::backend::{MariaDb, subscribers};
+use strowger_media::wave::{Coding, WaveFormat};
 use strowger_tests::account::challenged;
 use strowger_tests::binary::strowger;
 use strowger_tests::call::exchange;
@@ -97,6 +98,11 @@ fn every_example_of_a_document_is_right() {
     let certificate = Certificate::in_folder(folder.path(), &["sip.example.org"]);
     std::fs::write(folder.path().join("carriers.csv"), "prefix,carrier\n49,west\n4930,berlin\n")
         .expect("it can be written");
+    let mut sound = Vec::new();
+    WaveFormat { coding: Coding::Pcm16, channels: 1, rate: 8_000 }.write_header(320, &mut sound);
+    sound.extend([0; 320]);
+    std::fs::write(folder.path().join("closed.wav"), sound).expect("it can be written");
+    std::fs::create_dir(folder.path().join("recordings")).expect("it can be made");
     let (mut seen, mut wrong) = (0, Vec::new());
     for file in documents {
         let text = std::fs::read_to_string(&file).expect("a document can be read");
@@ -152,7 +158,7 @@ fn subscribers() -> Option<(MariaDb, TempDir)> {
 }
 
 /// Starts an example as a server of this machine alone; `changes` replace parts of its text.
-fn on_loopback(name: &str, changes: &[(&str, &str)]) -> Server {
+pub(crate) fn on_loopback(name: &str, changes: &[(&str, &str)]) -> Server {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
     let mut text = std::fs::read_to_string(&file).expect("an example can be read");
     for (from, to) in changes {
@@ -167,12 +173,12 @@ fn on_loopback(name: &str, changes: &[(&str, &str)]) -> Server {
 }
 
 /// Returns the address of a gateway on loopback, with a free port.
-fn beside(last: u8) -> SocketAddr {
+pub(crate) fn beside(last: u8) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), port::free())
 }
 
 /// Registers a phone of the user alice of a domain; returns it with its contact.
-fn phone_of_alice(server: &Server, domain: &str) -> (Wire, String) {
+pub(crate) fn phone_of_alice(server: &Server, domain: &str) -> (Wire, String) {
     server.add_user(&format!("alice@{domain}"), "secret");
     let mut phone = server.connect(Transport::Udp);
     let contact = format!("sip:alice@{}", phone.local());

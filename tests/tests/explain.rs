@@ -217,6 +217,26 @@ fn groups_of_gateways_are_printed() {
     assert_eq!(outcome["limits"][0]["of_place"], true);
 }
 
+/// `border.toml` bridges calls to the carrier, and forwards calls between phones of the office.
+#[test]
+fn a_bridged_call_is_printed_with_its_codecs() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/border.toml");
+    let example =
+        std::fs::read_to_string(example).expect("it is there").replace("database = \"border", "database = \"/tmp/none");
+    let words = ["--from", "alice@office.example.org", "--to", "0049301234@office.example.org", "--user", "alice"];
+    let said = text_of(explain_by(&example, &words));
+    let path = "path    two calls, with media of this server: caller PCMA, PCMU, telephone-event; callee PCMA, PCMU, telephone-event";
+    assert!(said.lines().any(|line| line == path), "{said}");
+    let json = |words: &[&str]| -> Value {
+        serde_json::from_str(&text_of(explain_by(&example, &[words, &["--json"]].concat()))).expect("JSON")
+    };
+    let outcome = &json(&words)["outcome"];
+    assert_eq!((&outcome["does"], &outcome["bridge"]["caller_codecs"][0]), (&"forward".into(), &"PCMA".into()));
+    assert_eq!((&outcome["bridge"]["callee_codecs"][2], &outcome["track"]), (&"telephone-event".into(), &true.into()));
+    let message = json(&[&words[..], &["--method", "MESSAGE"]].concat());
+    assert_eq!((&message["outcome"]["does"], &message["outcome"]["bridge"]), (&"forward".into(), &Value::Null));
+}
+
 /// The server stays in the path of requests that can create a dialog, and of no other requests.
 #[test]
 fn the_method_decides_whether_the_server_stays_in_the_path() {

@@ -338,6 +338,25 @@ fn framing() {
 
 #[test]
 fn sdp() {
+    run("sdp", &descriptions(), strowger_message::sdp::fuzz::fuzz_sdp);
+}
+
+/// Exchanges of descriptions: two bytes for their course, and a zero byte after each description.
+#[test]
+fn negotiation() {
+    let descriptions = descriptions();
+    let mut seeds = files(&[Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/negotiation")]);
+    for (n, some) in descriptions.chunks(4).enumerate() {
+        // Some of the offers are their own answers.
+        let twice = some.iter().chain(some.iter().rev());
+        let texts: Vec<u8> = twice.flat_map(|text| text.iter().copied().chain([0])).take(LONGEST - 2).collect();
+        seeds.push([&[n as u8, (n >> 8) as u8 ^ 0x1b][..], &texts].concat());
+    }
+    run("negotiation", &seeds, strowger_core::fuzz_negotiation::negotiation);
+}
+
+/// Returns descriptions, some of them the bodies of messages.
+fn descriptions() -> Vec<Vec<u8>> {
     let mut seeds = files(&[corpora().join("fuzz-seeds/sdp")]);
     seeds.push(b"v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 30000 RTP/AVP 0 8 101\r\na=rtpmap:101 telephone-event/8000\r\na=sendrecv\r\n".to_vec());
     for message in messages() {
@@ -345,7 +364,7 @@ fn sdp() {
             seeds.push(message[at..].to_vec());
         }
     }
-    run("sdp", &seeds, strowger_message::sdp::fuzz::fuzz_sdp);
+    seeds
 }
 
 /// Datagrams of RTP and RTCP, WAV files, and scripts of five bytes a packet.
@@ -374,6 +393,27 @@ fn media() {
     seeds.push(compound);
     seeds.extend((1..60).map(|n| (0..10 * n).map(|_| (random.next() >> 32) as u8).collect()));
     run("media", &seeds, strowger_media::fuzz::fuzz_media);
+}
+
+/// Scripts of packets, changes and time, whose packets look like RTP and RTCP.
+#[test]
+fn session() {
+    let mut random = Random(0x5e55);
+    let seeds: Vec<Vec<u8>> = (1..60)
+        .map(|items| {
+            let mut script = vec![random.next() as u8, random.next() as u8];
+            for _ in 0..items {
+                let [action, time, from, second, sequence, length] = [(); 6].map(|()| (random.next() >> 32) as u8);
+                let second = [0, 8, 101, 200, 201, 206][usize::from(second % 6)];
+                let payload = usize::from(length % 40);
+                script.extend([action, time & 63, from & 0x73, 12 + payload as u8]);
+                script.extend([0x80, second, 0, sequence, 0, 0, 0, 160, 0, 0, 0, 7]);
+                script.extend((0..payload).map(|_| (random.next() >> 32) as u8));
+            }
+            script
+        })
+        .collect();
+    run("session", &seeds, strowger_media::fuzz::fuzz_session);
 }
 
 #[test]

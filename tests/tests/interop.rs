@@ -7,6 +7,7 @@ use std::time::Duration;
 use strowger_tests::account::{challenged, register};
 use strowger_tests::baresip::{Baresip, Phone, end, with_users};
 use strowger_tests::dialog::{arrives, invite, set_up};
+use strowger_tests::homes::{HOST, Homes, SERVER};
 use strowger_tests::kamailio::Kamailio;
 use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::port;
@@ -191,23 +192,12 @@ fn behind_nat(transport: &str) {
     if !have(&[BARESIP]) || !namespace::possible() {
         return;
     }
-    let street = Namespace::new("s");
-    let routers = [Namespace::new("ra"), Namespace::new("rb")];
-    let homes = [Namespace::new("a"), Namespace::new("b")];
-    // The server has a separate address that both routers reach.
-    street.ip(&["address", "add", "100.64.0.1/32", "dev", "lo"]);
-    for (index, (router, home)) in routers.iter().zip(&homes).enumerate() {
-        let (inner, outer) = (format!("100.64.{}.1/30", index + 1), format!("100.64.{}.2/30", index + 1));
-        street.join((&format!("to{index}"), &inner), router, ("out", &outer));
-        router.join(("in", "192.168.1.1/24"), home, ("eth0", "192.168.1.2/24"));
-        router.default_route(inner.trim_end_matches("/30"));
-        router.translate("out");
-        home.default_route("192.168.1.1");
-    }
-    let address: SocketAddr = "100.64.0.1:5060".parse().expect("an address");
-    let server = with_users(Setup::default().listen(Udp, address).listen(Tcp, address).inside(&street));
-    let end: SocketAddr = "192.168.1.2:5060".parse().expect("an address");
-    telephones(address, &base(transport), [(end, Some(&homes[0])), (end, Some(&homes[1]))]);
+    let net = Homes::new();
+    let address = SocketAddr::new(SERVER, 5060);
+    let server = with_users(Setup::default().listen(Udp, address).listen(Tcp, address).inside(&net.street));
+    let [one, other] = &net.homes;
+    let end = SocketAddr::new(HOST, 5060);
+    telephones(address, &base(transport), [(end, Some(one)), (end, Some(other))]);
     drop(server);
 }
 

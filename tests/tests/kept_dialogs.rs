@@ -1,6 +1,11 @@
 //! Calls that continue over a restart, whatever ended the earlier process: their parties end them, limits count them,
 //! and each has one accounting row.
 
+mod pair;
+mod sqlite_file;
+
+pub(crate) use self::pair::{Pair, Times};
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -39,76 +44,6 @@ fn setup(more: &str) -> Setup {
 /// Returns milliseconds since 1970.
 fn wall() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
-}
-
-/// Two phones, and answered calls between them.
-pub(crate) struct Pair {
-    caller: Wire,
-    callee: Wire,
-    user: String,
-    /// Party whose BYE ends it, and time of the answer.
-    calls: Vec<(End, bool, u64)>,
-}
-
-/// Times of a call's answer and end.
-pub(crate) type Times = HashMap<String, (u64, u64)>;
-
-impl Pair {
-    pub(crate) fn new(server: &Server, user: &str) -> Self {
-        let [caller, mut callee] = [(); 2].map(|()| server.connect(Udp));
-        register(&mut callee, user);
-        Self { caller, callee, user: user.into(), calls: Vec::new() }
-    }
-
-    pub(crate) fn call(&mut self, count: usize) {
-        for _ in 0..count {
-            let call = invite(&format!("sip:{}@example.org", self.user), &self.caller);
-            let (of_caller, of_callee) = set_up(&mut self.caller, &mut self.callee, &call, true);
-            let by_caller = self.calls.len().is_multiple_of(2);
-            self.calls.push((if by_caller { of_caller } else { of_callee }, by_caller, wall()));
-        }
-    }
-
-    /// Ends calls by the BYE of one party, which the other answers 200.
-    pub(crate) fn end(&mut self, count: usize) -> Times {
-        let mut times = Times::new();
-        for (mut end, by_caller, answered) in self.calls.drain(..count) {
-            let (from, to) = match by_caller {
-                true => (&mut self.caller, &mut self.callee),
-                false => (&mut self.callee, &mut self.caller),
-            };
-            hang_up(from, to, &end.request("BYE"));
-            times.insert(end.call_id, (answered, wall()));
-        }
-        times
-    }
-}
-
-/// Ends a call by a BYE, retransmitted by UDP until its answer comes (RFC 3261 section 17.1.2.2): sockets may overflow
-/// while a server that took over calls sends a request for each.
-fn hang_up(from: &mut Wire, to: &mut Wire, bye: &Request) {
-    let (limit, mut arrived) = (Instant::now() + LIMIT, false);
-    while Instant::now() < limit {
-        from.send(&bye.bytes()).expect("the server takes messages");
-        let again = Instant::now() + T1;
-        while Instant::now() < again {
-            for (wire, is_awaited) in [(&mut *to, !arrived), (&mut *from, arrived)] {
-                if !is_awaited && !wire.has_come() {
-                    continue;
-                }
-                let Some(message) = wire.receive(Duration::from_millis(10)) else { continue };
-                let method = method(&message);
-                if let Some("BYE" | "OPTIONS") = method.as_deref() {
-                    wire.send(&respond(&message, 200, "", &[])).expect("loopback takes it");
-                    arrived |= method.as_deref() == Some("BYE");
-                } else if method.is_none() && field(&message, "Call-ID").as_deref() == Some(&bye.call_id) {
-                    assert_eq!(status(&message), Some(200), "{}", bye.call_id);
-                    return;
-                }
-            }
-        }
-    }
-    panic!("BYE of {} is not answered", bye.call_id);
 }
 
 /// Waits until the states of this many calls are written.
@@ -429,76 +364,6 @@ fn two_processes_do_not_share_a_folder() {
     let mut other = Setup::on(&[Udp]).open_registrar().with(&lines).prepare();
     assert_eq!(other.try_start().end(LIMIT).code(), Some(1));
     other.log_with("another process keeps its state here");
-}
-
-/// Another program may lock the file for a while, and a second server is refused.
-#[test]
-fn a_sqlite_file_that_is_locked_holds_up_no_call() {
-    let mut server =
-        Setup::on(&[Udp]).open_registrar().with(&in_a_file()).with("store.busy_timeout = \"100ms\"").start();
-    let mut pair = Pair::new(&server, "bob");
-    pair.call(5);
-    keeps(&server, 5);
-    let file = server.folder().join("calls.sqlite");
-    let other = rusqlite::Connection::open(&file).expect("it is there");
-    other.busy_timeout(LIMIT).expect("a time");
-    other.execute_batch("BEGIN IMMEDIATE").expect("the lock is free for a moment");
-    pair.call(5);
-    let mut times = pair.end(2);
-    assert!(wait::until(WRITTEN, || metric(&server, "strowger_kept_calls_down") == 1.0), "{}", server.log());
-    server.log_with("database is locked");
-    other.execute_batch("ROLLBACK").expect("it is ours");
-    keeps(&server, 8);
-    let count =
-        other.query_row("SELECT count(*) FROM call WHERE closed = 0 AND length(state) > 100", [], |row| row.get(0));
-    assert_eq!(count, Ok(8));
-
-    let lines = format!("dialogs.database = \"sqlite:{}\"\ndialogs.track = true", file.display());
-    let mut second = Setup::on(&[Udp]).open_registrar().with(&lines).with("store.busy_timeout = \"100ms\"").prepare();
-    assert_eq!(second.try_start().end(LIMIT).code(), Some(1));
-    second.log_with("another process keeps its state here");
-    server.kill();
-    server.start();
-    times.extend(pair.end(8));
-    is_empty(&server);
-    are_written(&server, &times);
-}
-
-#[test]
-fn the_sqlite_file_of_calls_can_be_made_before() {
-    let mut server = Setup::on(&[Udp]).open_registrar().with(&in_a_file()).prepare();
-    let file = server.folder().join("calls.sqlite");
-    let (is_done, script) = db(&server, &["init", "--dry-run"]);
-    assert!(is_done && script.contains("(calls)\nCREATE TABLE IF NOT EXISTS call ("), "{script}");
-    assert!(!file.exists());
-    let (is_done, said) = db(&server, &["init"]);
-    let is_it = |text: &str, found: &str| {
-        text.lines()
-            .any(|line| line.contains("calls.sqlite  calls ") && line.contains(found) && line.ends_with("version 1"))
-    };
-    assert!(is_done && is_it(&said, "nothing") && file.exists(), "{said}");
-    let (is_done, said) = db(&server, &["migrate"]);
-    assert!(is_done && is_it(&said, "version 1 "), "{said}");
-    server.start();
-    keeps(&server, 0);
-}
-
-/// The server does not start without its calls if their file is unreadable.
-#[test]
-fn a_damaged_sqlite_file_is_an_error_of_the_start() {
-    let mut server = Setup::on(&[Udp]).open_registrar().with(&in_a_file()).start();
-    let mut pair = Pair::new(&server, "bob");
-    pair.call(3);
-    keeps(&server, 3);
-    server.stop();
-    let file = server.folder().join("calls.sqlite");
-    std::fs::write(&file, "text in place of a database").expect("it can be written");
-    assert_eq!(server.try_start().end(LIMIT).code(), Some(1));
-    server.log_with("`dialogs.database`");
-    server.log_with("restore it from a backup or move it away");
-    std::fs::remove_file(&file).expect("it is there");
-    server.start();
-    assert_eq!(metric(&server, "strowger_calls_tracked"), 0.0);
 }
 
 /// States written with one secret are unusable with another: this is logged.

@@ -11,14 +11,14 @@ use strowger_lab::report::{self, expected, missing};
 use strowger_lab::row::Profile;
 use strowger_tests::binary::strowger;
 use strowger_tests::each_together;
-use strowger_tests::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, have};
+use strowger_tests::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, RTPENGINE, have};
 use strowger_tests::turn::in_background;
 
 use crate::lab::recorded;
 
 #[test]
 fn each_shipped_experiment_shows_every_figure() {
-    if !have(&[KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS]) {
+    if !have(&[KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, RTPENGINE]) {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder can be made");

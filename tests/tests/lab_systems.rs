@@ -14,7 +14,7 @@ use strowger_lab::process::Process;
 use strowger_lab::system::{self, RunningSystem, Setting, SystemFolder};
 use strowger_tests::binary::strowger;
 use strowger_tests::port;
-use strowger_tests::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, have};
+use strowger_tests::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, REDIS, RTPENGINE, have};
 use strowger_tests::text::{field, respond};
 use tempfile::TempDir;
 
@@ -29,7 +29,8 @@ type Asked = BTreeMap<(String, String, String), (Vec<String>, bool)>;
 
 /// Opens the system of a shipped experiment, ours with the program of these tests.
 fn open(driver: &str) -> SystemFolder {
-    let own = strowger().to_str().filter(|_| driver.starts_with("strowger") || driver == "echo");
+    let own =
+        strowger().to_str().filter(|_| driver.starts_with("strowger") || ["echo", "media-floor"].contains(&driver));
     SystemFolder::open(driver, own).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -71,7 +72,7 @@ fn every_configuration_of_a_system_is_right() {
         ("CACHE_SERVERS", "[\"127.0.0.1:9\"]".to_owned()),
     ];
     let mut seen = 0;
-    for driver in ["strowger", "strowger-pair", "kamailio"] {
+    for driver in ["strowger", "strowger-pair", "kamailio", "kamailio-rtpengine"] {
         let system = open(driver);
         for scenario in &system.driver().scenarios {
             let folder = tempfile::tempdir().expect("a temporary folder");
@@ -102,7 +103,7 @@ fn answering(folder: &Path, name: &str) -> (Process, SocketAddr) {
 fn make(folder: &Path, target: SocketAddr, document: &str, answer: SocketAddr, users: u32, calls: u32) -> u64 {
     let parties = Parties { users, answer, hold: Duration::from_millis(100) };
     let text = document::text(document, &parties).unwrap_or_else(|error| panic!("{error}"));
-    std::fs::write(folder.join("document.xml"), text).expect("it can be written");
+    document::write(&folder.join("document.xml"), &text).expect("it can be written");
     let mut data = String::from("SEQUENTIAL\n");
     for number in 1..=users.max(1) {
         let ((name, password), (callee, _)) = (document::user(number), document::user(number % USERS + 1));
@@ -173,7 +174,7 @@ fn call(folder: &Path, running: &mut RunningSystem, document: &str, answer: Sock
 
 #[test]
 fn a_call_goes_through_each_system_without_backends() {
-    if have(&[KAMAILIO]) {
+    if have(&[KAMAILIO, RTPENGINE]) {
         goes_through(false);
     }
 }

@@ -7,11 +7,11 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use strowger_media::rtp::Header;
 use strowger_tests::generator::{Ran, answers_at, load, reply};
 use strowger_tests::program::{self, TSHARK};
 use strowger_tests::random::Random;
-use strowger_tests::undisturbed;
+use strowger_tests::text::audio_port;
+use strowger_tests::{rtp, undisturbed};
 
 /// Packets of a stream, and the time between two, microseconds.
 const PACKETS: u16 = 200;
@@ -103,10 +103,7 @@ fn play(socket: &UdpSocket, to: SocketAddr, departures: &[Departure]) -> Played 
     // The receiver has read the ACK by then.
     let begin = Instant::now() + Duration::from_millis(100);
     for Departure { due, sequence } in departures {
-        let mut bytes = Vec::new();
-        let timestamp = u32::from(*sequence) * 160;
-        Header { payload_type: 0, marker: false, sequence: *sequence, timestamp, source: 0xfeed }.write(&mut bytes);
-        bytes.extend([0xff; 160]);
+        let bytes = rtp::packet(0, 0xfeed, *sequence, &[0xff; 160]);
         let due = begin + Duration::from_micros(*due);
         // Sleeping is coarse, so the last millisecond is a busy wait.
         std::thread::sleep(due.saturating_duration_since(Instant::now()).saturating_sub(Duration::from_millis(1)));
@@ -141,9 +138,7 @@ fn phone(departures: Vec<Departure>) -> (SocketAddr, Receiver<Played>) {
             let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
             let answer = reply("200 OK", &text, own);
             if text.starts_with("INVITE") {
-                let audio = text.lines().find_map(|line| line.strip_prefix("m=audio "));
-                let port = audio.and_then(|audio| audio.split(' ').next()).and_then(|port| port.parse::<u16>().ok());
-                peer = port.map(|port| SocketAddr::new(from.ip(), port));
+                peer = audio_port(text.as_bytes()).map(|port| SocketAddr::new(from.ip(), port));
                 let _ = socket.send_to(answer.replace("Content-Length: 0\r\n\r\n", &body).as_bytes(), from);
             } else if !text.starts_with("ACK") {
                 let _ = socket.send_to(answer.as_bytes(), from);

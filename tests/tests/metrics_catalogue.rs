@@ -10,10 +10,12 @@ mod datagrams;
 mod gateways;
 mod kept;
 mod lookups;
+mod media;
 mod passwords;
 mod process;
 mod refusals;
 mod shards;
+mod streams;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -114,6 +116,24 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "lookups_refused_total",
         "crates/store/src/read_through/tests.rs::a_slow_database_is_answered_for_at_the_deadline",
     ),
+    ("media_events_waiting", "crates/net/src/media/tests.rs::many_orders_and_events_pass_full_rings"),
+    ("media_packets_dropped_total{reason=\"format\"}", "crates/net/src/media/figures.rs::each_reason_has_its_counter"),
+    ("media_packets_dropped_total{reason=\"hold\"}", "crates/net/src/media/figures.rs::each_reason_has_its_counter"),
+    ("media_packets_dropped_total{reason=\"jump\"}", "crates/net/src/media/figures.rs::each_reason_has_its_counter"),
+    ("media_packets_dropped_total{reason=\"rate\"}", "crates/net/src/media/figures.rs::each_reason_has_its_counter"),
+    (
+        "media_packets_dropped_total{reason=\"unproven\"}",
+        "crates/net/src/media/figures.rs::each_reason_has_its_counter",
+    ),
+    ("media_packets_unsent_total", "crates/net/src/media/tests.rs::a_packet_that_the_kernel_refuses_is_counted"),
+    (
+        "media_recording_packets_lost_total",
+        "crates/net/src/media/recorder.rs::a_full_ring_loses_packets_and_no_opening_or_end",
+    ),
+    (
+        "media_recordings_failed_total",
+        "tests/tests/recording.rs::a_recording_that_cannot_be_written_ends_its_call_alone",
+    ),
     (
         "name_addresses_left_out_total",
         "tests/tests/resolving.rs::of_the_addresses_that_a_name_leads_to_as_many_are_tried_as_may_be",
@@ -146,7 +166,9 @@ fn every_metric_moves_by_as_much_as_it_should() {
         datagrams::SCENES,
         gateways::SCENES,
         process::SCENES,
+        media::SCENES,
         shards::SCENES,
+        streams::SCENES,
     ];
     together(&scenes.concat());
     if std::env::var_os("CASE").is_some_and(|case| !case.is_empty()) {

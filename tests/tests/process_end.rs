@@ -9,16 +9,6 @@ use strowger_tests::program::{STRACE, have};
 use strowger_tests::server::Setup;
 use strowger_tests::wire::Transport::{Tcp, Udp};
 
-/// Finds the thread of this name.
-fn thread(process: u32, name: &str) -> u32 {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process lives");
-    let ids = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok());
-    let named = |id: &u32| {
-        std::fs::read_to_string(format!("/proc/{process}/task/{id}/comm")).is_ok_and(|comm| comm.trim() == name)
-    };
-    ids.into_iter().find(named).unwrap_or_else(|| panic!("no thread {name}"))
-}
-
 /// The kernel reports EBADF for the poll descriptor of the shard's runtime, a fatal error there.
 #[test]
 fn a_shard_that_panics_ends_the_process_with_an_exit_code() {
@@ -26,7 +16,7 @@ fn a_shard_that_panics_ends_the_process_with_an_exit_code() {
         return;
     }
     let mut server = Setup::on(&[Udp, Tcp]).in_memory().start();
-    let shard = thread(server.process().id(), "shard-0");
+    let shard = server.process().thread("shard-0");
     let mut strace = Command::new(STRACE.path().expect("it is there"));
     strace.args(["-e", "trace=epoll_wait,epoll_pwait", "-e", "inject=epoll_wait,epoll_pwait:error=EBADF"]);
     strace.args(["-p", &shard.to_string()]);

@@ -1,6 +1,10 @@
 //! System tests that measure, or judge programs that a busy machine disturbs: each has the machine for itself
 //! (`strowger_tests::alone`).
 
+mod bridge_abuse;
+mod bridge_media;
+mod bridge_nat;
+mod bridge_phones;
 mod cache_faults;
 mod credential_cache_faults;
 mod durability;

@@ -2,8 +2,10 @@
 //! that of another. The kernel gives each datagram to the shard of its call; most messages of connections land at a shard
 //! that does not own them.
 
+use std::fs;
 use std::time::Duration;
 
+use strowger_measure::process::anonymous_memory;
 use strowger_tests::call::{self, exchange, register};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::text::{self, Request, respond};
@@ -126,4 +128,18 @@ fn telephones_of_one_shard_are_called_from_another() {
             call::complete(&mut caller, &mut callee, &text::unique("user"));
         }
     }
+}
+
+/// A ring between two shards has no slots before a message goes over: filled ones between any two of 32 shards would
+/// take 400 MB.
+#[test]
+fn shards_without_traffic_need_little_memory() {
+    const MOST: u64 = 60_000_000;
+    let mut server = Setup::on(&[Udp, Tcp]).open_registrar().in_memory().with("server.shards = 32").start();
+    let id = server.process().id();
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("the server runs").flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    assert_eq!(names.filter(|name| name.starts_with("shard-")).count(), 32);
+    let memory = anonymous_memory(id);
+    assert!((1..=MOST).contains(&memory), "{memory} bytes");
 }

@@ -1,6 +1,7 @@
 //! Seeded simulation of user agents and servers: `STROWGER_SIM_SEEDS` worlds (400, and 5,000 with `STROWGER_WHOLE=1`) from seed
 //! `STROWGER_SIM_FIRST` (default 0) on, or the one world `STROWGER_SIM_SEED` with a trace of its messages;
-//! `STROWGER_SIM_BILLED` worlds in which calls cost money (150, or 400); and a day of `STROWGER_SIM_PHONES` phones
+//! `STROWGER_SIM_BILLED` worlds in which calls cost money (150, or 400); `STROWGER_SIM_BRIDGED` worlds in which calls
+//! and their media are bridged (120, or 400); and a day of `STROWGER_SIM_PHONES` phones
 //! (100, or 250).
 
 use std::ops::AddAssign;
@@ -8,6 +9,7 @@ use std::panic::RefUnwindSafe;
 use std::process::Command;
 use std::time::Instant;
 use strowger_sim::billing::{self, Money};
+use strowger_sim::bridged::{self, Bridged};
 use strowger_sim::day::Day;
 use strowger_sim::laws::Weather;
 use strowger_sim::scene;
@@ -96,6 +98,26 @@ fn every_call_is_paid_for() {
     assert_eq!(money.check(seeds), Ok(()));
 }
 
+/// Bridged calls with their media: both legs end together, nothing is left, and no side sees or hears what it may not.
+#[test]
+fn every_bridged_call_ends_on_both_sides() {
+    if let Some(seed) = number("STROWGER_SIM_SEED") {
+        let (result, trace) = bridged::trace(seed);
+        trace.iter().for_each(|message| println!("{message}"));
+        match result {
+            Ok(totals) => println!("seed {seed}: {totals:?}"),
+            Err(e) => panic!("seed {seed}: {e}"),
+        }
+        return;
+    }
+    let (seeds, begun) = (amount("STROWGER_SIM_BRIDGED", 2_000, 400), Instant::now());
+    let (totals, failures): (Bridged, _) = run_all(seeds, bridged::run, bridged::replay);
+    println!("{seeds} worlds took {:.1} s: {totals:?}", begun.elapsed().as_secs_f64());
+    let shown = &failures[..failures.len().min(12)];
+    assert!(failures.is_empty(), "{} of {seeds} seeds failed:\n{}", failures.len(), shown.join("\n\n"));
+    assert_eq!(totals.check(seeds), Ok(()));
+}
+
 /// Describes the failure of a seed: the replay command, and the violated condition.
 fn failure(seed: u64, problem: &str) -> String {
     format!("{}\n{problem}", scene::replay(seed))
@@ -111,6 +133,7 @@ fn a_seed_replays() {
     assert_eq!(first.1, second.1);
     for seed in 0..amount("STROWGER_SIM_REPLAYED", 100, 30) / 5 {
         assert_eq!(billing::trace(seed).1, billing::trace(seed).1, "{}", billing::replay(seed));
+        assert_eq!(bridged::trace(seed).1, bridged::trace(seed).1, "{}", bridged::replay(seed));
     }
 }
 

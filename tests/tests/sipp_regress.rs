@@ -12,6 +12,7 @@ use strowger_tests::duel::bench::Side::{Answers, Calls};
 use strowger_tests::duel::bench::Who::{Ours, Theirs};
 use strowger_tests::duel::bench::{self, Bench, Heard, Who, record_datagram, record_stream};
 use strowger_tests::program::{self, SIPP};
+use strowger_tests::text::audio_port;
 
 /// Programs that play a case: (caller, callee).
 type Cast = &'static [(Who, Who)];
@@ -311,8 +312,7 @@ fn stream_port(bench: &mut Bench) {
     let uac = "-m 1 -sf uac.xml 127.0.0.1:5070 -trace_msg -message_file tmp.log -timeout 5 -timeout_error";
     assert_eq!(bench.foreground(Calls, uac), Some(0));
     let log = bench.text("tmp.log");
-    let port = lines(&log, "m=audio")[0].split(' ').nth(1).expect("a port").to_owned();
-    assert_eq!(heard(&media).0.port().to_string(), port);
+    assert_eq!(Some(heard(&media).0.port()), audio_port(log.as_bytes()));
 }
 
 fn media_port(bench: &mut Bench) {

@@ -246,7 +246,7 @@ fn files_are_made_by_the_command_too() {
     let (is_done, said) = db(&server, &["migrate"]);
     assert!(!is_done && said.contains("strowger db init makes them"), "{said}");
     let (is_done, said) = db(&server, &["init"]);
-    assert!(is_done && said.contains("nothing") && said.contains("version 2"), "{said}");
+    assert!(is_done && said.contains("nothing") && said.contains("version 3"), "{said}");
     let (is_done, said) = db(&server, &["migrate"]);
     assert!(is_done && !said.contains("nothing"), "{said}");
     assert!(server.folder().join("test.sqlite").exists() && server.folder().join("rows").exists());

@@ -23,7 +23,6 @@ const CIRCLES: &[(&str, usize, &str)] = &[
     ("rig", 23, "an engine, its phones and their lines"),
     ("scenario", 32, "one reader, whose parts read each other's elements"),
     ("sim", 43, "a world of hosts that send to each other"),
-    ("strowger", 21, "pages of a run, shown while it runs and after it"),
 ];
 
 /// Largest number of fields of a struct.
@@ -33,8 +32,8 @@ const FIELDS: usize = 15;
 const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("calls", "Account", 18, VALUES),
     ("calls", "Call", 23, MACHINE),
-    ("config", "Action", 20, VALUES),
-    ("core", "Call", 25, MACHINE),
+    ("config", "Action", 21, VALUES),
+    ("core", "Call", 26, MACHINE),
     ("core", "Counts", 19, VALUES),
     ("core", "ResponseContext", 16, MACHINE),
     ("core", "Routing", 19, VALUES),
@@ -66,8 +65,8 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("net", "Streams", 30, MACHINE),
     ("scenario", "Reader", 21, MACHINE),
     ("scenario", "Scenario", 19, VALUES),
-    ("server", "Decision", 20, VALUES),
-    ("server", "ProcessState", 28, "all that shards share: its parts are types of their own"),
+    ("server", "Decision", 21, VALUES),
+    ("server", "ProcessState", 29, "all that shards share: its parts are types of their own"),
     ("sim", "Agent", 25, MACHINE),
     ("sim", "Choices", 16, VALUES),
     ("sim", "Process", 19, MACHINE),
@@ -76,7 +75,7 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("sim", "ServerSettings", 19, VALUES),
     ("sim", "World", 19, MACHINE),
     ("store", "Binding", 16, VALUES),
-    ("store", "Cdr", 20, VALUES),
+    ("store", "Cdr", 22, VALUES),
     ("store", "Event", 16, VALUES),
     ("store", "ReadThroughGauges", 16, VALUES),
     ("strowger", "Bounds", 17, VALUES),
@@ -97,12 +96,13 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("calls", "CallTable", 11, "one concern of the table a file"),
     ("core", "Proxy", 10, "one step of a request or response a file"),
     ("core", "Transactions", 7, "one concern of the table a file"),
-    ("core", "UserAgent", 10, "one role a file: client, server, session and its timer, registration"),
+    ("core", "Pair", 10, "one kind of event of a bridged call a file"),
+    ("core", "UserAgent", 11, "one role a file: client, server, session and its timer, registration"),
     ("load", "CallRunner", 13, "one kind of action a file"),
     ("node", "Controlled", 7, "one kind of order a file"),
     ("scenario", "Reader", 8, "one kind of element a file"),
-    ("server", "Decider", 29, "decisions without change of state: one request or stage a file"),
-    ("server", "Engine", 22, "one kind of event or effect a file"),
+    ("server", "Decider", 30, "decisions without change of state: one request or stage a file"),
+    ("server", "Engine", 32, "one kind of event or effect a file"),
     ("sim", "ServerHost", 7, "one effect of the engine a file"),
 ];
 

@@ -72,7 +72,9 @@ fn cdr(number: u64) -> Box<Row> {
         cause: 16,
         ended_by: "caller".into(),
         codecs: "PCMA,PCMU".into(),
+        far_call_id: String::new(),
         fields: Vec::new(),
+        media: [None; 2],
     }))
 }
 

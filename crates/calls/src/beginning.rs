@@ -30,6 +30,8 @@ pub struct Beginning<'a, 'm> {
     pub is_user: bool,
     /// Part of this server in the dialogs of the call.
     pub legs: Legs,
+    /// Call-ID of the far leg of a tracked call, if each party has a dialog of its own with this server; else empty.
+    pub far_call_id: &'a [u8],
     /// Set if the call is tracked: its dialogs are known, and this server can end them.
     pub tracks: bool,
     /// Set if calls are logged.
@@ -224,7 +226,7 @@ impl CallTable {
         if !is_logged && !tracks && !accounts {
             return Context::Notices(NO_CALL);
         }
-        let mut call = self.new_call(env, request, tracks, policy);
+        let mut call = self.new_call(env, facts, tracks, policy);
         (call.open, call.logged, call.legs, call.parties) = (1, is_logged, facts.legs, parties);
         call.count(all, all);
         call.hold(room.held, &room.taken);
@@ -247,12 +249,15 @@ impl CallTable {
     fn new_call(
         &self,
         env: &mut Environment<'_>,
-        request: &Request<'_>,
+        facts: &Beginning<'_, '_>,
         tracks: bool,
         policy: &impl Admission,
     ) -> Call {
-        let salt = env.entropy.u64();
+        let (salt, request) = (env.entropy.u64(), facts.request);
         let mut call = Call::begun(request, env.now, tracks, &self.kept_tag(request.from_tag), salt);
+        if tracks && !facts.far_call_id.is_empty() {
+            call.set_far_call_id(facts.far_call_id);
+        }
         call.urgent = tracks && policy.is_emergency(self);
         call
     }
@@ -285,7 +290,7 @@ impl CallTable {
         (key, more, room): (u64, &[Claim], &Room<'_>),
     ) -> u64 {
         let is_tracked = self.get(key).is_some_and(|call| call.tracked);
-        let tracked = (facts.tracks && !is_tracked).then(|| self.new_call(env, facts.request, true, policy));
+        let tracked = (facts.tracks && !is_tracked).then(|| self.new_call(env, facts, true, policy));
         let is_accounted = self.account(key).is_some();
         let account = (facts.accounts && !is_accounted).then(|| self.open_account(env, policy, None));
         let (legs, cseq) = (facts.legs, facts.request.cseq);

@@ -88,6 +88,8 @@ pub(crate) const CALLER_CONTACT: usize = 4;
 pub(crate) const CALLER_ROUTES: usize = 5;
 /// Tag hashes of ended dialogs of a call that continues.
 pub(crate) const ENDED_TAGS: usize = 6;
+/// Call-ID of the far leg.
+pub(crate) const FAR_CALL_ID: usize = 7;
 
 /// Maximum bytes of a stored Contact, of a stored route set, and of Call-ID and both URIs together. A call with more is
 /// refused ([`crate::unendable`]).
@@ -165,6 +167,15 @@ impl Call {
     /// Returns the Call-ID; empty if the call is not tracked, or if its names are too long.
     pub fn call_id(&self) -> &[u8] {
         self.texts.get(CALL_ID)
+    }
+
+    /// Returns the Call-ID of the far leg; empty if the call has none.
+    pub(crate) fn far_call_id(&self) -> &[u8] {
+        self.texts.get(FAR_CALL_ID)
+    }
+
+    pub(crate) fn set_far_call_id(&mut self, call_id: &[u8]) {
+        self.texts = self.texts.with(&[(FAR_CALL_ID, call_id)]);
     }
 
     pub(crate) fn caller_tag(&self) -> &[u8] {
@@ -367,7 +378,7 @@ impl Call {
 pub(crate) const CHALLENGE: u64 = 32_000;
 
 pub(crate) fn names(texts: &Texts) -> CallNames<'_> {
-    [CALL_ID, CALLER, CALLEE].map(|number| texts.get(number))
+    [CALL_ID, CALLER, CALLEE, FAR_CALL_ID].map(|number| texts.get(number))
 }
 
 /// Returns the URIs of From and To.

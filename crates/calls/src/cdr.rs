@@ -5,7 +5,7 @@
 //! masked before they leave the shard.
 
 use crate::bye::Bye;
-use crate::cdr_fields::codecs;
+use crate::cdr_fields::{codecs, kept};
 use crate::texts::Texts;
 use crate::times::moment;
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,8 @@ use strowger_message::Message;
 use strowger_store::accounting::mask::Masks;
 use strowger_store::accounting::{Cdr, Event, Row};
 
-/// Texts of a call as its INVITE has them: Call-ID, caller, callee. Empty where the table does not store them.
-pub(crate) type CallNames<'a> = [&'a [u8]; 3];
+/// Texts of a call as its INVITE has them: Call-ID, caller, callee; then the Call-ID of its far leg. Empty where the table does not store them.
+pub(crate) type CallNames<'a> = [&'a [u8]; 4];
 
 /// Facts about the INVITE of a call for its account. The texts are masked and cut to the length that rows may have.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +80,7 @@ pub(crate) struct Account {
     of_call: u8,
     /// Texts in one piece of memory, since there is one account for each call. Name and value of each field follow the
     /// named texts.
-    texts: Texts,
+    pub(crate) texts: Texts,
 }
 
 /// Size of an account in bytes: a size class of the allocator.
@@ -96,7 +96,12 @@ const SOURCE: usize = 5;
 const TRANSPORT: usize = 6;
 const GATEWAY: usize = 7;
 const ACCOUNT: usize = 8;
-const FIELDS: usize = 9;
+/// Report about the media in bytes, see `media.rs`; empty: none.
+pub(crate) const MEDIA: usize = 9;
+const FIELDS: usize = 10;
+
+/// Position of the Call-ID of the far leg in [`CallNames`].
+const FAR_CALL_ID: usize = 3;
 
 /// Milliseconds after the INVITE, in four bytes even if optional. The type has room for 49 days; the maximum of
 /// `dialogs.lifetime` is 30.
@@ -199,6 +204,7 @@ impl Account {
             facts.transport,
             String::new(),
             facts.account,
+            String::new(),
         ];
         let fields = facts.fields.as_flattened();
         let texts: SmallVec<[&[u8]; 16]> = named.iter().chain(fields).map(String::as_bytes).collect();
@@ -440,7 +446,9 @@ impl Account {
             cause: self.cause,
             ended_by: ended_by.into(),
             codecs: self.text(CODECS),
+            far_call_id: self.masks().addresses(&kept(names[FAR_CALL_ID])),
             fields: self.fields(),
+            media: self.media(),
         }))
     }
 

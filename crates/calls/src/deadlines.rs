@@ -17,6 +17,9 @@ impl CallTable {
     /// Handles a call whose deadline has passed. Returns false if there is no such call. The owner carries out the
     /// effects of one call before the next, and leaves calls beyond [`AT_ONCE`] for the next turn.
     pub fn end_due(&mut self, env: &mut Environment<'_>) -> bool {
+        if self.close_unreported(env.now.mono) {
+            return true;
+        }
         let Some(key) = self.due(env.now.mono) else { return false };
         self.look_at_call(env, key);
         true

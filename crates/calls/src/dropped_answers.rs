@@ -5,9 +5,10 @@
 use crate::call::{Call, ENDED_TAGS};
 use crate::context::Purpose;
 use crate::dialog::Dialog;
+use crate::legs::Legs;
 use crate::remote_target::{contact_of, has_own_routes_alone};
 use crate::table::CallTable;
-use crate::unendable::is_beyond_reach;
+use crate::unendable::{is_beyond_reach, is_nobody};
 use strowger_core::routing::Router;
 use strowger_message::{Message, Method};
 
@@ -45,6 +46,10 @@ impl CallTable {
         let Some(call) = self.key_of(context).and_then(|key| self.get(key)) else {
             return self.passage_after_end(response);
         };
+        if call.legs == Legs::Anchored {
+            // The role that anchors the call ends each callee but the first by a BYE to its Contact.
+            return if is_nobody(response) { Passage::Refused } else { Passage::Passes };
+        }
         let tag = &*self.kept_tag(tag);
         if !call.tracked || call.dialogs.iter().any(|dialog| dialog.tag() == tag && dialog.answer.is_some()) {
             return Passage::Passes;

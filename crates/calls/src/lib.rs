@@ -8,6 +8,8 @@
 //! 2. [`CallTable::on_notice`] takes the notices: rang, answered, refused by which next hop, timed out, cancelled, ended.
 //! 3. [`CallTable::close_accounts`], after the notices of a round, turns the ended calls into rows of accounting;
 //!    [`CallTable::keep_changed`], at the end of the round, writes the state of changed calls for the next process.
+//!    A role with media tells the table when it closes the media session of a call ([`CallTable::await_media`]): the rows of the call wait for
+//!    [`CallTable::media_ended`], which gives its quality, for a second at most.
 //! 4. [`CallTable::end_due`] ends calls at their lifetime, and asks the parties of doubted calls.
 //!    [`CallTable::end_call`] ends a call by order of an operator.
 //!
@@ -51,6 +53,7 @@
 //!     in_dialog: false,
 //!     is_user: false,
 //!     legs: Legs::Anchored,
+//!     far_call_id: b"",
 //!     tracks: true,
 //!     logs: false,
 //!     accounts: true,
@@ -124,6 +127,7 @@
 //! | limits; of a gateway or group; shared by servers | `limits.rs`; `scopes.rs`; `target_limits.rs`; `table.rs`, `change_target`; `shared_counts.rs`, `Member` |
 //! | shares of the table | `shares.rs`, `are_used_up` |
 //! | account of a call; texts of its rows | `cdr.rs`, `Account`; `cdr_fields.rs` |
+//! | quality of the media; rows that wait for it | `media.rs`, `UnreportedCalls`; `persisted_call.rs`, `await_media`, `media_ended` |
 //! | log of calls | `call_log.rs` |
 //! | kept state, its format | `persisted_call.rs`, `VERSION` |
 //! | list | `list.rs`, `CallView` |
@@ -152,6 +156,7 @@ mod keys;
 mod legs;
 pub mod limits;
 mod list;
+mod media;
 mod membership;
 mod notices;
 mod origin;
@@ -181,7 +186,7 @@ pub use effect::{CallEffect, DialogId, OwnRequest};
 pub use environment::Environment;
 pub use legs::Legs;
 pub use list::{CallPage, CallState, CallView, DialogView};
-pub use persisted_call::{VERSION as KEPT_VERSION, read_kept};
+pub use persisted_call::{VERSION as KEPT_VERSION, anchor_of, read_kept, with_anchor};
 pub use scopes::HeldLimits;
 pub use table::{CallTable, TableSettings};
 pub use times::CallTimes;

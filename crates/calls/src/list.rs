@@ -6,7 +6,9 @@ use crate::effect::CallEffect;
 use crate::environment::Environment;
 use crate::table::CallTable;
 use crate::times::moment;
+use std::path::PathBuf;
 use strowger_core::Now;
+use strowger_store::accounting::PartyMedia;
 
 /// Maximum number of slots that are examined for one page.
 const LOOKS: u32 = 1_024;
@@ -31,6 +33,10 @@ pub struct CallView {
     pub callee: Vec<u8>,
     /// Call-ID.
     pub call_id: Vec<u8>,
+    /// Call-ID of the far leg; empty if the parties have one dialog.
+    pub far_call_id: Vec<u8>,
+    /// File in which the caller is recorded; only in the view of a single call.
+    pub recording: Option<PathBuf>,
     /// State of the call.
     pub state: CallState,
     /// Milliseconds since its INVITE.
@@ -39,6 +45,10 @@ pub struct CallView {
     pub answered: Option<u64>,
     /// Dialogs of the callees that rang or answered and have not ended.
     pub dialogs: Vec<DialogView>,
+    /// Quality of the media of caller and callee, as far as it is known; only in the view of a single call.
+    pub media: PartyMedia,
+    /// Set if the media thread was asked for the quality, and its answer has not come yet.
+    pub awaits_media: bool,
 }
 
 /// Dialog of a tracked call.
@@ -101,10 +111,14 @@ impl Call {
             caller: self.caller().to_vec(),
             callee: self.callee().to_vec(),
             call_id: self.call_id().to_vec(),
+            far_call_id: self.far_call_id().to_vec(),
+            recording: None,
             state: self.state(),
             age: age(self.began),
             answered: dialogs.iter().filter_map(|dialog| dialog.answered).max(),
             dialogs,
+            media: [None; 2],
+            awaits_media: false,
         }
     }
 }
@@ -130,21 +144,32 @@ impl CallTable {
         page
     }
 
-    /// Returns the tracked call with this id.
+    /// Returns the tracked call with this id. It has the quality of its media if their session has ended.
     pub fn show_call(&self, now: Now, id: u64) -> Option<CallView> {
-        self.get(id).filter(|call| call.tracked).map(|call| call.view(now))
+        let call = self.get(id).filter(|call| call.tracked)?;
+        let media = call.account.as_ref().map_or([None; 2], |account| account.media());
+        Some(CallView { media, ..call.view(now) })
     }
 
     /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. The requests are
     /// emitted as [`CallEffect`]s. Returns whether a call has this id.
     pub fn end_call(&mut self, env: &mut Environment<'_>, id: u64) -> bool {
+        self.end_as(env, id, Ender::Operator)
+    }
+
+    /// Ends a tracked call as [`CallTable::end_call`] does, because this server cannot carry it any further.
+    pub fn end_carried(&mut self, env: &mut Environment<'_>, id: u64) -> bool {
+        self.end_as(env, id, Ender::Server)
+    }
+
+    fn end_as(&mut self, env: &mut Environment<'_>, id: u64, by: Ender) -> bool {
         let Some(call) = self.get(id).filter(|call| call.tracked) else { return false };
         let (context, legs) = (call.context(), call.legs);
         if let Some((account, _)) = self.account(id) {
-            account.is_ended_by(Ender::Operator);
+            account.is_ended_by(by);
         }
         let at = moment(env.now);
-        self.end_dialogs(env, id, (Ender::Operator, at, [false; 2]), |dialog| dialog.answer.is_some());
+        self.end_dialogs(env, id, (by, at, [false; 2]), |dialog| dialog.answer.is_some());
         self.effects.push(CallEffect::Cancel { context, legs });
         true
     }

@@ -126,11 +126,15 @@ impl CallTable {
         if call.dialogs.iter().any(|dialog| dialog.tag() == tag && dialog.answer.is_some()) {
             return;
         }
+        // The role that anchors a call keeps the dialog of the first callee that answers, and ends all others.
+        if call.legs == Legs::Anchored && call.is_invite_answered() {
+            return;
+        }
         // If this 2xx is not the first, another callee was the first to answer, and that was logged.
         let is_first = call.open > 0 && !call.is_invite_answered();
         let is_logged = call.logged && is_first;
         if is_logged {
-            log_outcome(now, call, status, call_id.text);
+            log_outcome(now, call, status, logged_id(call, call_id.text));
         }
         let way = match call.legs {
             _ if !call.tracked => None,
@@ -193,7 +197,7 @@ impl CallTable {
         // A server before this one, which has sent another INVITE of the call here, may still try another target.
         let is_last = call.open == 1 && !call.is_invite_answered();
         if call.logged && is_last && !is_challenged {
-            log_outcome(now, call, status, call_id.text);
+            log_outcome(now, call, status, logged_id(call, call_id.text));
         }
         if let Some((account, _)) = self.account(key) {
             account.refused(now, status, cause(status, response));
@@ -364,6 +368,11 @@ impl CallTable {
             self.close_dialog(now, (key, salt));
         }
     }
+}
+
+/// Returns the Call-ID under which a call was logged. `received`: Call-ID of the response, which may be of the far leg.
+fn logged_id<'a>(call: &'a Call, received: &'a [u8]) -> &'a [u8] {
+    if call.far_call_id().is_empty() { received } else { call.call_id() }
 }
 
 /// Session timer in a 2xx.

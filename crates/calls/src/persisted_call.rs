@@ -5,8 +5,8 @@
 //! too. Work in progress (a BYE without a response, a renewal, a ringing fork) is not kept: the transactions end with
 //! the process, and their requests may be retransmitted to the next process.
 //!
-//! The kept state consists of a version, the moment of writing, and the [`Call`] in bytes. Moments are written as ages,
-//! since no other process has the clock of this one.
+//! The kept state consists of a version, the moment of writing, the state of the role that anchors the call, and the [`Call`] in bytes. Moments are
+//! written as ages, since no other process has the clock of this one. The role encodes its state itself ([`with_anchor`], [`anchor_of`]).
 
 use crate::call::{Call, HASHED, names};
 use crate::dialog::Dialog;
@@ -15,13 +15,16 @@ use crate::table::{CallTable, Ended};
 use crate::times::moment;
 use strowger_core::record::Unreadable;
 use strowger_core::{Now, call};
-use strowger_store::accounting::Row;
+use strowger_store::accounting::{PartyMedia, Row};
 
 /// Format version of kept calls. Each change of the format needs a new number.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 7;
 
 /// Bytes before the call: the version, and the moment of writing in milliseconds since 1970.
 const HEAD: usize = 1 + 8;
+
+/// Bytes of the length of the state of the role.
+const LENGTH: usize = 4;
 
 /// Reads a call that an earlier process kept.
 ///
@@ -33,11 +36,31 @@ pub fn read_kept(now: Now, bytes: &[u8]) -> Result<Call, Unreadable> {
         return Err(Unreadable::Version(version));
     }
     let (wall, rest) = rest.split_first_chunk().ok_or(Unreadable::Malformed)?;
+    let (_, rest) = split_anchor(rest).ok_or(Unreadable::Malformed)?;
     let mut call: Call = postcard::from_bytes(rest).map_err(|_| Unreadable::Malformed)?;
     // The ages of calls must not decrease if a clock was set back since the state was written.
     let since = now.wall.saturating_sub(u64::from_le_bytes(*wall));
     call.turn(moment(now).saturating_sub_unsigned(since));
     Ok(call)
+}
+
+/// Splits the part after the head into the state of the role and the call.
+fn split_anchor(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<LENGTH>()?;
+    rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)
+}
+
+/// Returns kept state of a call with the state of the role that anchors the call, which replaces an earlier one.
+pub fn with_anchor(state: &[u8], anchor: &[u8]) -> Box<[u8]> {
+    let (head, rest) = state.split_at_checked(HEAD).unwrap_or((state, &[][..]));
+    let Some((_, call)) = split_anchor(rest) else { return state.into() };
+    let length = u32::try_from(anchor.len()).unwrap_or_default().to_le_bytes();
+    [head, &length[..], anchor, call].concat().into()
+}
+
+/// Returns the state of the role that anchors a call, from kept state that [`read_kept`] can read; empty if there is none.
+pub fn anchor_of(state: &[u8]) -> &[u8] {
+    state.get(HEAD..).and_then(split_anchor).map_or(&[][..], |(anchor, _)| anchor)
 }
 
 impl Call {
@@ -54,9 +77,10 @@ impl Call {
     }
 
     fn write(&mut self, now: Now) -> Box<[u8]> {
-        let mut bytes = Vec::with_capacity(HEAD + 1_024);
+        let mut bytes = Vec::with_capacity(HEAD + LENGTH + 1_024);
         bytes.push(VERSION);
         bytes.extend_from_slice(&now.wall.to_le_bytes());
+        bytes.extend_from_slice(&[0; LENGTH]);
         self.turn(moment(now));
         // In the next process the call is sent to no other target.
         let scopes = self.without_target().map(|stays| self.scopes.replace(stays));
@@ -92,22 +116,66 @@ impl CallTable {
         self.changed = changed;
     }
 
-    /// Emits the rows of ended calls, and the end of their kept state.
+    /// Emits the rows of ended calls, and the end of their kept state. A call that awaits a report about its media waits.
     pub fn close_accounts(&mut self, now: Now) {
-        for Ended { key, is_kept, was_tracked, account, texts } in self.ended.drain(..) {
-            if was_tracked {
-                self.settings.ended.note(key, now);
+        // The list keeps its memory.
+        let mut all = std::mem::take(&mut self.ended);
+        for ended in all.drain(..) {
+            if ended.was_tracked {
+                self.settings.ended.note(ended.key, now);
             }
-            let rows: Vec<Box<Row>> = account.into_iter().flat_map(|account| account.close(names(&texts))).collect();
-            match (is_kept, rows.is_empty()) {
-                (true, true) => self.effects.push(CallEffect::DeleteCall { call: key }),
-                (true, false) => {
-                    self.effects.push(CallEffect::FinishCall { call: key, rows: Row::write_all(&rows).into() });
-                }
-                (false, _) => (),
+            if ended.account.as_ref().is_some_and(|account| account.awaits_media()) {
+                self.unreported.push(now.mono, ended);
+            } else {
+                self.close_account(ended);
             }
-            self.effects.extend(rows.into_iter().map(CallEffect::Account));
         }
+        self.ended = all;
+    }
+
+    fn close_account(&mut self, Ended { key, is_kept, account, texts, .. }: Ended) {
+        let rows: Vec<Box<Row>> = account.into_iter().flat_map(|account| account.close(names(&texts))).collect();
+        match (is_kept, rows.is_empty()) {
+            (true, true) => self.effects.push(CallEffect::DeleteCall { call: key }),
+            (true, false) => {
+                self.effects.push(CallEffect::FinishCall { call: key, rows: Row::write_all(&rows).into() });
+            }
+            (false, _) => (),
+        }
+        self.effects.extend(rows.into_iter().map(CallEffect::Account));
+    }
+
+    /// Notes that the media session of a call is being closed: the rows of the call wait for [`CallTable::media_ended`], for a second after its
+    /// end at most.
+    pub fn await_media(&mut self, key: u64) {
+        if let Some((account, _)) = self.account(key) {
+            account.await_media();
+            self.has_changed(key);
+        }
+    }
+
+    /// Takes the quality of the media of a call, by party, after the end of its media session. The rows of a call that has ended follow.
+    pub fn media_ended(&mut self, key: u64, media: PartyMedia) {
+        if let Some(mut ended) = self.unreported.take(key) {
+            if let Some(account) = &mut ended.account {
+                account.media_ended(media);
+            }
+            self.close_account(ended);
+        } else if let Some((account, _)) = self.account(key) {
+            account.media_ended(media);
+            self.has_changed(key);
+        }
+    }
+
+    /// Emits the rows of ended calls without a report about their media, if they wait no longer at `now`, in milliseconds. Returns whether
+    /// there were any.
+    pub fn close_unreported(&mut self, now: u64) -> bool {
+        let mut is_any = false;
+        while let Some(ended) = self.unreported.take_due(now) {
+            is_any = true;
+            self.close_account(ended);
+        }
+        is_any
     }
 
     /// Continues the calls of an earlier process, and asks their parties soon whether the calls still exist. Returns
@@ -133,11 +201,17 @@ impl CallTable {
 
 impl CallTable {
     /// Writes rows without an end for the calls that continue when the process ends. Kept calls continue in the next
-    /// process.
+    /// process. Rows of ended calls wait for no report any more.
     pub fn cut_off_accounts(&mut self, now: Now) {
+        self.close_unreported(u64::MAX);
         self.keep_changed(now);
         let cut_off = self.take_accounts(|account, names| account.cut_off(names));
         self.effects.extend(cut_off.into_iter().map(CallEffect::Account));
+    }
+
+    /// Notes that the next process does not continue a call, although it is answered: its role could not write its state.
+    pub fn has_no_successor(&mut self, key: u64) {
+        self.get_mut(key).into_iter().for_each(|call| call.kept = false);
     }
 
     /// Tells whether the call would have other keys in this process, as far as the keys can be computed.
@@ -145,13 +219,27 @@ impl CallTable {
         let (call_id, tag) = (call.call_id(), call.caller_tag());
         let is_known = !call_id.is_empty() && tag.first() != Some(&HASHED);
         let hash = call::hash(call_secret, call_id);
-        is_known && (self.key_of_call(call_id, tag), hash) != (call.key, call.call_hash)
+        // The bucket may be that of a call in which this one has replaced a party.
+        let is_same = call::in_bucket(hash, 0) == call::in_bucket(call.call_hash, 0);
+        is_known && !(is_same && self.key_of_call(call_id, tag) == call.key)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_state_of_the_role_stands_beside_the_call() {
+        let state = [&[VERSION; HEAD][..], &[0_u8; LENGTH][..], &b"call"[..]].concat();
+        assert!(anchor_of(&state).is_empty());
+        let with = with_anchor(&with_anchor(&state, b"of an earlier round"), b"role");
+        assert_eq!((anchor_of(&with), with.len()), (&b"role"[..], state.len() + 4));
+        assert_eq!(*with_anchor(&with, b""), *state);
+        for length in 0..with.len() - 4 {
+            assert!(anchor_of(&with[..length]).len() < 5, "cut at {length}");
+        }
+    }
 
     #[test]
     fn bytes_that_are_no_call_are_refused() {

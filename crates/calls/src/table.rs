@@ -8,6 +8,7 @@ use crate::effect::CallEffect;
 use crate::ended_calls::EndedCalls;
 use crate::keys::CallSeed;
 use crate::limits::{CallLimits, Claim};
+use crate::media::UnreportedCalls;
 use crate::scopes::HeldLimits;
 use crate::shares::{Parties, Shares};
 use crate::texts::Texts;
@@ -61,6 +62,8 @@ pub struct CallTable {
     pub(crate) settings: TableSettings,
     /// Ended calls whose record is not written, or whose persisted state is not removed.
     pub(crate) ended: Vec<Ended>,
+    /// Ended calls whose record waits for the report about their media.
+    pub(crate) unreported: UnreportedCalls,
     /// Keys of calls whose persisted state is out of date.
     pub(crate) changed: Vec<u64>,
     /// Source of the response that the next notices are about.
@@ -81,7 +84,7 @@ impl CallTable {
     /// Creates an empty table.
     pub fn new(times: CallTimes, settings: TableSettings) -> Self {
         let (calls, places, deadlines, counts, index) = Default::default();
-        let (ended, changed, responded, effects, shares) = Default::default();
+        let (ended, unreported, changed, responded, effects, shares) = Default::default();
         Self {
             calls,
             places,
@@ -91,6 +94,7 @@ impl CallTable {
             shares,
             settings,
             ended,
+            unreported,
             changed,
             responded,
             effects,
@@ -169,7 +173,8 @@ impl CallTable {
 
     /// Returns the moment when [`CallTable::end_due`] is due.
     pub fn deadline(&self) -> Option<u64> {
-        self.deadlines.first().map(|(at, _)| u64::from(*at) * STEP)
+        let of_calls = self.deadlines.first().map(|(at, _)| u64::from(*at) * STEP);
+        of_calls.into_iter().chain(self.unreported.deadline()).min()
     }
 
     /// Returns the call with the earliest deadline, if that has passed.
@@ -276,7 +281,7 @@ impl CallTable {
     }
 
     /// Notes that the stored state of this call may be out of date, if the call is kept or is to be kept.
-    pub(crate) fn has_changed(&mut self, key: u64) {
+    pub fn has_changed(&mut self, key: u64) {
         if !self.settings.keeps {
             return;
         }

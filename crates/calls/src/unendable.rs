@@ -47,7 +47,6 @@ pub(crate) fn unendable(request: &Request<'_>) -> Option<Unendable> {
 
 /// Returns whether no BYE of this server could reach the sender of a 2xx to an INVITE.
 pub(crate) fn is_beyond_reach(router: &Router, response: &Message<'_>) -> bool {
-    let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
     // In a response the route set from this server to the callee ends with the last Record-Route of this server.
     let (mut length, mut up_to_ours) = (0, None);
     for route in response.record_routes() {
@@ -60,8 +59,14 @@ pub(crate) fn is_beyond_reach(router: &Router, response: &Message<'_>) -> bool {
         }
     }
     let is_routed = up_to_ours.is_some_and(|length| length <= LONGEST_WAY);
+    !is_routed || is_nobody(response)
+}
+
+/// Returns whether a 2xx lacks the tag or the Contact of its sender, or has one that the table cannot store.
+pub(crate) fn is_nobody(response: &Message<'_>) -> bool {
+    let tag = response.to().ok().and_then(|to| to.tag).unwrap_or_default();
     let contact = reachable_contact(response).filter(|contact| contact.len() + OWN <= LONGEST_WAY);
-    tag.is_empty() || tag.len() > LONGEST_TAG || !is_routed || contact.is_none()
+    tag.is_empty() || tag.len() > LONGEST_TAG || contact.is_none()
 }
 
 /// Returns the reason if a request within a tracked dialog would leave the server no way to end the dialog: the request

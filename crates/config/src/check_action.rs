@@ -9,7 +9,8 @@ use super::identity::{self, Identities};
 use super::name::Reference;
 use super::reader::Reader;
 use super::report::Fault;
-use super::rules::{RuleTable, rule_shown};
+use super::rule_answer::CallEndpoint;
+use super::rules::{RECORD_LIMIT, RuleTable, rule_shown};
 use super::set::{SetKind, SetTable};
 
 /// Tables that rules can refer to.
@@ -33,6 +34,34 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
     }
     if !refuses && !table.reason.is_empty() {
         note("reason", "has a reason and no answer", "add a status as `answer`, or remove `reason`");
+    }
+    let is_announcement = table.endpoint() == Some(CallEndpoint::Announcement);
+    if is_announcement && table.play.is_none() {
+        note("answer", "announces, and names no file", "add `play` with a WAV file, such as play = \"closed.wav\"");
+    }
+    if !is_announcement && table.play.is_some() {
+        note("play", "has a file and no announcement", "add answer = \"announcement\", or remove `play`");
+    }
+    if !is_announcement && table.repeat {
+        note("repeat", "repeats no announcement", "add answer = \"announcement\" and `play`, or remove `repeat`");
+    }
+    let is_recording = table.endpoint() == Some(CallEndpoint::Recording);
+    if is_recording && table.record_to.is_none() {
+        note(
+            "answer",
+            "records, and names no folder",
+            "add `record_to` with a folder, such as record_to = \"recordings\"",
+        );
+    }
+    if !is_recording && table.record_to.is_some() {
+        note("record_to", "has a folder and no recording", "add answer = \"recording\", or remove `record_to`");
+    }
+    if !is_recording && table.record_limit != RECORD_LIMIT {
+        note(
+            "record_limit",
+            "limits no recording",
+            "add answer = \"recording\" and `record_to`, or remove `record_limit`",
+        );
     }
     if table.drop && (answers || goes) {
         note("drop", "drops the request, and says what becomes of it", "keep `drop`, `answer` or `to`");
@@ -70,8 +99,16 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
     if counts_each_place(&to, &limits) {
         note("at_once", COUNTS_EACH_PLACE, COUNT_ONCE);
     }
-    // The server has a dialog of its own with the caller of an endpoint.
-    let stays = table.endpoint().is_some() || table.record_route.unwrap_or(record_route);
+    let is_bridged = table.b2bua == Some(true);
+    if is_bridged && (answers || table.drop || table.redirect) {
+        note("b2bua", "bridges calls, and says what else becomes of them", "keep `b2bua`, or make two rules");
+    }
+    if is_bridged && (table.record_route == Some(false) || table.track == Some(false)) {
+        let what = "bridges calls, whose path and end the server has in any case";
+        note("b2bua", what, "remove record_route = false and track = false");
+    }
+    // The server has a dialog of its own with the caller of an endpoint, and with each side of a bridged call.
+    let stays = table.endpoint().is_some() || is_bridged || table.record_route.unwrap_or(record_route);
     if !stays || table.track == Some(false) {
         let cure = "let the rule have record_route = true, and not track = false";
         if !table.call_limits.is_empty() {

@@ -158,7 +158,9 @@ fn check_accounted(config: &Config, reader: &mut Reader) {
             "leave accounting.all out, or give a rule account = true or account_as",
         ));
     }
-    if !config.proxy.record_route && config.rules.iter().all(|rule| rule.record_route != Some(true)) {
+    if !config.proxy.record_route
+        && config.rules.iter().all(|rule| rule.record_route != Some(true) && rule.b2bua != Some(true))
+    {
         let span = reader.first_of(&["proxy.record_route", "accounting.cdr", "accounting.events"]);
         let message = "without proxy.record_route no BYE comes by: rows of accounting tell no end and no duration";
         reader.push(Fault::warning(span, message, "set proxy.record_route = true"));

@@ -49,10 +49,10 @@ fn check_order(config: &Config, reader: &mut Reader) {
 
 fn does_nothing(action: &Action) -> bool {
     let Action { answer, drop, to, on_failure, call_limits, redirect, user, identity, add, remove, .. } = action;
-    let Action { record_route, track, account, ring_timeout, answer_timeout, ends, .. } = action;
+    let Action { path, track, account, ring_timeout, answer_timeout, ends, .. } = action;
     let leads = answer.is_some() || *drop || !to.uris.is_empty() || *redirect || *ends;
     let changes = user.is_some() || identity.is_some() || !add.is_empty() || !remove.is_empty();
-    let sets = [record_route, track, account].into_iter().any(Option::is_some);
+    let sets = path.is_any() || track.is_some() || account.is_some();
     let times = ring_timeout.is_some() || answer_timeout.is_some();
     !(leads || changes || sets || times || !on_failure.is_empty() || !call_limits.is_empty())
 }

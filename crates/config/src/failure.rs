@@ -14,8 +14,8 @@ use super::name::{Name, Reference};
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
 use super::rule_text::{HeaderLine, RemovableHeader, UserText};
-use super::rules::UserEdit;
 use super::set::SetTable;
+use super::user_edit::UserEdit;
 
 section! {
     /// Action for a failed request, for rules that name it in `on_failure`; repeat the table for each. A table is used at most once for a request,

@@ -2,11 +2,11 @@
 
 use strowger_rules::{Rule as CompiledRule, SetNames};
 
+use super::condition::condition;
 use super::key::Rule;
 use super::name::Name;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
-use super::rules::condition;
 
 section! {
     /// Filter for requests that are refused before any other check, also for registrations and for requests of established calls. The senders are not

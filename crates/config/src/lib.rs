@@ -23,7 +23,8 @@
 //! | all tables; lists of tables; names and references to them | `config.rs`, `Config`; `tables.rs`, `document`; `name.rs`, `Reference` |
 //! | shown and masked parts of a wrong file | `report.rs`; `mask.rs` |
 //! | reload: changed, fixed and contradicting keys | `reload.rs`, `for_running` |
-//! | rules: actions, compilation | `rules.rs`, `Action`, `compile` |
+//! | rules: actions, compilation; conditions; bridged calls | `rules.rs`, `Action`, `compile`; `condition.rs`; `rule_path.rs`, `PathAction` |
+//! | answers: a status, an endpoint and its sound; edit of the user part | `rule_answer.rs`, `RuleAnswer`; `user_edit.rs`, `UserEdit` |
 //! | failures, limits of calls, filters, identities | `failure.rs`; `call_limit.rs`; `filter.rs`; `identity.rs` |
 //! | gateway groups; data sets | `gateway_group.rs`; `set.rs` |
 //! | domains: names, aliases, realms | `domains.rs`, `LocalDomain`; `domain_names.rs` |
@@ -52,6 +53,7 @@ mod check_media;
 mod check_relay;
 mod check_rules;
 mod check_tls;
+mod condition;
 mod config;
 mod control;
 mod database;
@@ -83,6 +85,7 @@ mod reload;
 mod removed;
 mod report;
 mod rule_answer;
+mod rule_path;
 mod rule_text;
 mod rules;
 mod secret;
@@ -97,6 +100,7 @@ mod table_text;
 mod tables;
 mod timers;
 mod tls;
+mod user_edit;
 
 use std::path::{Path, PathBuf};
 
@@ -136,9 +140,10 @@ pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::report::{Fault, Report, Severity};
-pub use self::rule_answer::{CallEndpoint, RuleAnswer};
+pub use self::rule_answer::{Announcement, CallEndpoint, EndpointFiles, Recording, RuleAnswer};
+pub use self::rule_path::{Codec, MediaType, PathAction, ReferFrom};
 pub use self::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText, is_user_text};
-pub use self::rules::{Action, Decisions, RuleTable, SourceTable, UserEdit};
+pub use self::rules::{Action, Decisions, RuleTable, SourceTable};
 pub use self::secret::Secret;
 pub use self::server::{Scheduling, Server};
 pub use self::set::{SetFault, SetKind, SetTable};
@@ -148,6 +153,7 @@ pub use self::store::Store;
 pub use self::syntax::faults as syntax_faults;
 pub use self::timers::Timers;
 pub use self::tls::Tls;
+pub use self::user_edit::UserEdit;
 
 use self::config::Tables;
 use self::reader::Reader;

@@ -1,4 +1,4 @@
-//! `[media]`: addresses and ports for the media of calls that this server answers itself.
+//! `[media]`: addresses and ports for the media of calls that this server answers itself or bridges.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -79,17 +79,18 @@ impl Text for PortRange {
 }
 
 section! {
-    /// Media (RTP and RTCP by UDP) of the calls that this server answers itself, see `answer` of `[[rule]]`. Each audio stream of a call takes two
-    /// ports: an even one for RTP and the next one for RTCP.
+    /// Media (RTP and RTCP by UDP) of the calls that this server answers itself or bridges, see `answer` and `b2bua` of `[[rule]]`. A stream takes
+    /// two ports: an even one for RTP and the next one for RTCP. A bridged call takes them on each side, for audio and for each of `media_types`.
     pub struct Media = "media" {
         /// Addresses for media. A stream is received at the first address of its family with a free port. An address behind NAT is followed by the
-        /// public one, which session descriptions show. `[]`: this server answers no call.
+        /// public one, which session descriptions show. `[]`: this server answers and bridges no call.
         pub addresses: Vec<MediaAddress> = Vec::new(), ANY.fixed();
         /// Ports of each address. No other program of this machine may use them.
         pub ports: PortRange = PortRange { first: 16_384, last: 32_767 }, ANY.fixed();
         /// Differentiated services code point of the sent packets (RFC 2474); 46: expedited forwarding.
         pub dscp: u8 = 46, Rule::number(0, 63).fixed();
-        /// Number of media threads; "auto": one.
+        /// Number of media threads; "auto": one, and a further one when all are more than 70 % busy for three seconds, up to the number of
+        /// processors.
         pub threads: Option<u16> = None, Rule::number(1, 64).or("auto").fixed();
         /// Time without a packet from a peer that may send, after which the call is ended; "never": the call goes on.
         pub timeout: Option<Duration> = Some(Duration::from_secs(60)), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400)).or("never").fixed();
@@ -102,7 +103,7 @@ impl Media {
         !self.addresses.is_empty()
     }
 
-    /// Returns the number of calls with one audio stream that the ports carry.
+    /// Returns the number of calls with one audio stream that the ports carry if this server answers the calls.
     pub fn calls(&self) -> usize {
         self.addresses.len() * self.ports.pairs()
     }

@@ -1,5 +1,7 @@
 //! Answer of a rule: a status, or an endpoint of this server.
 
+use std::time::Duration;
+
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -11,7 +13,40 @@ words! {
     pub enum CallEndpoint {
         /// Media of the caller go back to the caller.
         Echo = "echo",
+        /// The caller hears a test tone.
+        Tone = "tone",
+        /// The caller hears a file.
+        Announcement = "announcement",
+        /// The caller hears a tone, and is recorded.
+        Recording = "recording",
     }
+}
+
+/// Sound of an announcement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// Path of the WAV file, by which [`Decisions::sound`](super::Decisions::sound) finds the sound.
+    pub file: Box<str>,
+    /// True: the file is played until the caller hangs up. Else the call ends with the file.
+    pub repeats: bool,
+}
+
+/// Recording of callers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recording {
+    /// Path of the folder of the files.
+    pub folder: Box<str>,
+    /// Longest recording.
+    pub limit: Duration,
+}
+
+/// Files of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndpointFiles {
+    /// File of an announcement.
+    Announcement(Announcement),
+    /// Folder of recordings.
+    Recording(Recording),
 }
 
 /// Answer of a rule.

@@ -3,16 +3,19 @@
 //! [`strowger_rules`] defines the language of conditions. This file defines the tables, their checks and the actions of rules. The data sets that
 //! conditions query are in `set.rs`.
 
-use std::ops::Range;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use strowger_media::sound::Sound;
 use strowger_message::Name as HeaderName;
-use strowger_rules::{Condition, LookupKind, Rule as CompiledRule, Rules, Set, SetId, SetNames, Sets};
+use strowger_rules::{LookupKind, Rule as CompiledRule, Rules, Set, SetNames, Sets};
 
 use super::auth::Auth;
 use super::call_limit::{self, CallLimitTable};
 use super::check_action::{self, Named};
+use super::condition::condition;
 use super::emergency::Emergency;
 use super::failure::{self, FailureAction, FailureTable};
 use super::filter::{self, FilterAction, FilterTable};
@@ -21,11 +24,16 @@ use super::identity::{self, Identities, IdentitySource};
 use super::key::Rule;
 use super::name::{Name, Reference};
 use super::proxy::RelayFor;
-use super::reader::{ANY, Reader, Section, section};
+use super::reader::{ANY, Reader, section};
 use super::report::Fault;
-use super::rule_answer::{CallEndpoint, RuleAnswer};
+use super::rule_answer::{Announcement, CallEndpoint, EndpointFiles, Recording, RuleAnswer};
+use super::rule_path::{Codec, MediaType, PathAction, ReferFrom};
 use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
-use super::set::{SetTable, load};
+use super::set::{SetTable, load, of_entries};
+use super::user_edit::UserEdit;
+
+/// Default of `record_limit`.
+pub(super) const RECORD_LIMIT: Duration = Duration::from_secs(600);
 
 section! {
     /// A group of peers by their addresses, such as the gateways of a carrier. In conditions `source.group` is the name of the group. Repeat the
@@ -52,8 +60,20 @@ section! {
         /// Condition, such as "method == 'INVITE' and request.local and not exists request.user"; docs/rules.md has the fields and the language.
         pub when: String = "true".into(), ANY;
         /// Answer to the request: a status, or an endpoint of this server, which answers calls and handles their media by `[media]`. "echo" sends the
-        /// caller's media back. Other requests for an endpoint are answered as a phone does. "none": this rule does not answer the request.
+        /// caller's media back; "tone" sends a test tone, 1004 Hz with -10 dBm0, until the caller hangs up; "announcement" sends the sound of `play`;
+        /// "recording" sends a short tone, and then records the caller in a file of `record_to`. Other requests
+        /// for an endpoint are answered as a phone does. "none": this rule does not answer the request.
         pub answer: Option<RuleAnswer> = None, Rule::number(300, 699).or("none");
+        /// WAV file of an announcement: 8000 Hz, one channel, samples of 16 bits or G.711, at most 30 minutes. The server reads it at the start and
+        /// at each reload. The call ends with the file.
+        pub play: Option<PathBuf> = None, ANY.or("");
+        /// Play the file of `play` again and again until the caller hangs up.
+        pub repeat: bool = false, ANY;
+        /// Folder of recordings, which must exist. The server makes a WAV file of 8000 Hz and 16 bits for each call, readable by its user alone. The
+        /// name is the time (UTC) and a random number.
+        pub record_to: Option<PathBuf> = None, ANY.or("");
+        /// Longest recording, after which the server hangs up.
+        pub record_limit: Duration = RECORD_LIMIT, Rule::time(Duration::from_secs(1), Duration::from_secs(6 * 3_600));
         /// Reason phrase of the answer; "": the usual phrase of its status.
         pub reason: String = String::new(), ANY;
         /// Drop the request without an answer, for senders that only scan for servers.
@@ -100,6 +120,24 @@ section! {
         /// Stay in the path of later requests of the call; "as-set": the value of `proxy.record_route`. For a call that counts under a limit the
         /// server stays in the path regardless of this key.
         pub record_route: Option<bool> = None, ANY.or("as-set");
+        /// Answer calls as a back-to-back user agent (B2BUA): the server has a call with the caller and another one with the callee, carries the
+        /// media between them by `[media]`, and shows neither side the addresses of the other. Such a call is always tracked. Requests other
+        /// than INVITE are forwarded. "as-set": a later rule decides; if none does, calls are forwarded.
+        pub b2bua: Option<bool> = None, ANY.or("as-set");
+        /// Audio codecs that pass in calls with `b2bua`, in the order in which the server lists them. The server converts none, so both sides need
+        /// one in common. Without "telephone-event" the keys of a phone (DTMF) do not pass as events. `[]`: all codecs in the order of the offer,
+        /// unless a later rule lists some.
+        pub codecs: Vec<Codec> = Vec::new(), ANY;
+        /// Audio codecs on the side of the callee, in the order in which the server lists them there; a codec passes if both lists have it. `[]`: as
+        /// `codecs`, unless a later rule lists some.
+        pub callee_codecs: Vec<Codec> = Vec::new(), ANY;
+        /// Media types of streams that pass beside audio in calls with `b2bua`, with any codec: "image" is fax by T.38 (UDPTL). A call takes ports
+        /// for each of them. `[]`: none, unless a later rule lists some.
+        pub media_types: Vec<MediaType> = Vec::new(), ANY;
+        /// Parties of calls with `b2bua` whose REFER (transfer) goes to the other party: "users" are authenticated callers, callees at a contact
+        /// that they have registered here, and trusted sources. The REFER of another party gets 403: a phone that follows it pays for the new
+        /// call. "as-set": a later rule decides; if none does, "users".
+        pub refer_from: Option<ReferFrom> = None, ANY.or("as-set");
         /// Keep track of the call; "as-set": the value of `dialogs.track`.
         pub track: Option<bool> = None, ANY.or("as-set");
         /// Account the call; "as-set": the value of `accounting.all`.
@@ -134,6 +172,22 @@ impl RuleTable {
         }
     }
 
+    /// Returns the files of its endpoint; `None` if it has none.
+    pub fn endpoint_files(&self) -> Option<EndpointFiles> {
+        let text = |path: &Path| path.to_string_lossy().into();
+        match self.endpoint()? {
+            CallEndpoint::Announcement => {
+                let file = text(self.play.as_deref()?);
+                Some(EndpointFiles::Announcement(Announcement { file, repeats: self.repeat }))
+            }
+            CallEndpoint::Recording => {
+                let folder = text(self.record_to.as_deref()?);
+                Some(EndpointFiles::Recording(Recording { folder, limit: self.record_limit }))
+            }
+            CallEndpoint::Echo | CallEndpoint::Tone => None,
+        }
+    }
+
     /// Tells whether its calls are accounted; `None`: `accounting.all` decides.
     pub fn accounts(&self) -> Option<bool> {
         self.account.or_else(|| self.account_as.is_some().then_some(true))
@@ -147,6 +201,8 @@ pub struct Action {
     pub answer: Option<(u16, Box<str>)>,
     /// Endpoint of this server that answers the request; `None`: no endpoint does.
     pub endpoint: Option<CallEndpoint>,
+    /// Files of this endpoint.
+    pub files: Option<EndpointFiles>,
     /// True: the request gets no answer.
     pub drop: bool,
     /// Targets of the request, in order; empty: the rule names none.
@@ -169,8 +225,8 @@ pub struct Action {
     pub add: Box<[u8]>,
     /// Header fields to remove.
     pub remove: Box<[HeaderName]>,
-    /// Record-Route; `None`: `proxy.record_route` decides.
-    pub record_route: Option<bool>,
+    /// Path of the call through this server.
+    pub path: PathAction,
     /// Tracking of the call; `None`: `dialogs.track` decides.
     pub track: Option<bool>,
     /// Accounting of the call; `None`: `accounting.all` decides.
@@ -183,31 +239,6 @@ pub struct Action {
     pub answer_timeout: Option<Duration>,
     /// True: no later rule is evaluated.
     pub ends: bool,
-}
-
-/// Edit of the user part of a Request-URI. The fields apply in their order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UserEdit {
-    /// Set whose value replaces the user part.
-    pub translate: Option<SetId>,
-    /// Number of leading characters to remove.
-    pub strip: u8,
-    /// Text to put before the user part.
-    pub prepend: Box<str>,
-}
-
-impl UserEdit {
-    /// Returns the edit that the keys describe, or `None` if they change nothing.
-    pub(super) fn of(
-        translate: Option<&Reference<SetTable>>,
-        strip: u8,
-        prepend: &UserText,
-        names: &SetNames,
-    ) -> Option<Self> {
-        let translate = translate.and_then(|set| names.id(set.name()));
-        let edits = translate.is_some() || strip > 0 || !prepend.as_str().is_empty();
-        edits.then(|| Self { translate, strip, prepend: prepend.as_str().into() })
-    }
 }
 
 impl Action {
@@ -228,6 +259,7 @@ impl Action {
             ends: table.stop || table.drop || table.redirect || table.answer.is_some() || !table.to.is_empty(),
             answer,
             endpoint: table.endpoint(),
+            files: table.endpoint_files(),
             drop: table.drop,
             redirect: table.redirect,
             on_failure: failure::named(&table.on_failure, failures),
@@ -239,7 +271,14 @@ impl Action {
             identity: IdentitySource::of(table.identity.as_ref(), names),
             add: HeaderLine::lines(&table.add_headers),
             remove: RemovableHeader::names(&table.remove_headers),
-            record_route: table.record_route,
+            path: PathAction {
+                record_route: table.record_route,
+                b2bua: table.b2bua,
+                codecs: Codec::names(&table.codecs),
+                callee_codecs: Codec::names(&table.callee_codecs),
+                media_types: table.media_types.as_slice().into(),
+                refer_from: table.refer_from,
+            },
             track: table.track,
             account: table.accounts(),
             account_as: table.account_as.as_ref().map(|account| account.as_str().into()),
@@ -260,6 +299,8 @@ pub struct Decisions {
     pub sets: Sets,
     /// Names of the sets.
     pub names: SetNames,
+    /// Sounds of announcements by the paths of their files.
+    sounds: Arc<BTreeMap<Box<str>, Arc<Sound>>>,
     /// Networks of all sources, each with the name of its source.
     sources: Option<Arc<Set>>,
     trusted: Vec<String>,
@@ -277,6 +318,7 @@ impl Default for Decisions {
             rules: Arc::new(Rules::new([])),
             sets: Sets::empty(&names),
             names,
+            sounds: Arc::default(),
             sources: None,
             trusted: Vec::new(),
             emergency: Targets::default(),
@@ -305,12 +347,38 @@ impl Decisions {
         Self { sets: sets.unwrap_or_else(|| self.sets.clone()), ..self.clone() }
     }
 
+    /// Returns the sound of an announcement by the path of its file, or `None` before [`Decisions::with_sounds`].
+    pub fn sound(&self, file: &str) -> Option<&Arc<Sound>> {
+        self.sounds.get(file)
+    }
+
+    /// Returns a copy with these sounds of announcements.
+    #[must_use]
+    pub fn with_sounds(&self, sounds: BTreeMap<Box<str>, Arc<Sound>>) -> Self {
+        Self { sounds: Arc::new(sounds), ..self.clone() }
+    }
+
     /// Returns the name of the group to which this address belongs.
     pub fn group_of(&self, source: std::net::IpAddr) -> Option<&str> {
         std::str::from_utf8(self.sources.as_ref()?.address_value(source)?).ok()
     }
 
-    /// Tells whether a rule makes the server track calls.
+    /// Tells whether a rule answers calls by an endpoint of this server.
+    pub fn have_endpoint(&self) -> bool {
+        self.rules.iter().any(|rule| rule.action.endpoint.is_some())
+    }
+
+    /// Tells whether a rule bridges calls.
+    pub fn bridge_calls(&self) -> bool {
+        self.rules.iter().any(|rule| rule.action.path.is_bridged())
+    }
+
+    /// Returns the largest number of streams of a bridged call that have ports: audio and each media type of a rule.
+    pub fn bridged_streams(&self) -> usize {
+        1 + self.rules.iter().map(|rule| rule.action.path.media_types.len()).max().unwrap_or(0)
+    }
+
+    /// Tells whether a rule makes the server track calls that it forwards.
     pub(super) fn track_calls(&self) -> bool {
         let counts = |action: &Action| {
             action.limits().next().is_some()
@@ -377,59 +445,12 @@ pub(super) fn compile(lists: Lists<'_>, record_route: bool, reader: &mut Reader)
     }
     let emergency_identity = IdentitySource::of(emergency.identity.as_ref(), &names);
     let emergency = Targets::of(emergency.target.as_slice(), false, &groups);
-    Arc::new(Decisions { filters, rules, sets: filled, names, sources, trusted, emergency, emergency_identity })
-}
-
-/// Compiles the condition of the table at this path. Notes a fault and returns `None` if the condition is invalid.
-pub(super) fn condition(
-    text: &str,
-    path: &str,
-    shown: &str,
-    names: &SetNames,
-    reader: &mut Reader,
-) -> Option<Condition> {
-    match Condition::compile(text, names) {
-        Ok(condition) => {
-            let span = reader.value_of(&format!("{path}.when"));
-            for (name, _) in condition.sets().into_iter().filter_map(|set| names.of(set)) {
-                reader.note_reference(SetTable::NAME, name, span.clone().unwrap_or_default());
-            }
-            Some(condition)
-        }
-        Err(fault) => {
-            let span = reader.value_of(&format!("{path}.when")).map(|value| within(&value, &fault.span));
-            reader.push(Fault::error(span, format!("{shown}: {}", fault.message), fault.cure));
-            None
-        }
-    }
+    let sounds = Arc::default();
+    Arc::new(Decisions { filters, rules, sets: filled, names, sounds, sources, trusted, emergency, emergency_identity })
 }
 
 pub(super) fn rule_shown(table: &RuleTable) -> String {
     format!("rule '{}'", table.name)
-}
-
-/// Returns the position in the file for a position within a quoted value. TOML escapes before it make the result inexact, but it never lies outside
-/// of the value.
-fn within(value: &Range<usize>, span: &Range<usize>) -> Range<usize> {
-    let at = |place: usize| (value.start + 1 + place).min(value.end.saturating_sub(1)).max(value.start);
-    at(span.start)..at(span.end).max(at(span.start))
-}
-
-pub(super) fn of_entries<'a>(
-    kind: LookupKind,
-    entries: impl Iterator<Item = (&'a str, Option<&'a str>)>,
-    path: &str,
-    key: &str,
-    reader: &mut Reader,
-) -> Option<Set> {
-    match Set::new(kind, entries) {
-        Ok(set) => Some(set),
-        Err(fault) => {
-            let span = reader.value_of(&format!("{path}.{key}[{}]", fault.place));
-            reader.push(Fault::error(span, fault.message, fault.cure));
-            None
-        }
-    }
 }
 
 fn of_sources(tables: &[SourceTable], reader: &mut Reader) -> Option<Set> {

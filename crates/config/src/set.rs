@@ -16,7 +16,6 @@ use super::key::{Key, Rule, words};
 use super::name::Name;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
-use super::rules::of_entries;
 
 words! {
     /// Look-up of the keys of a set.
@@ -215,6 +214,24 @@ fn read(table: &SetTable, path: &str, reader: &mut Reader) -> Option<Set> {
         return None;
     }
     of_entries(table.kind.kind(), table.entries.iter(), path, "entries", reader)
+}
+
+/// Compiles entries of the table at this path. Notes a fault and returns `None` if one is invalid.
+pub(super) fn of_entries<'a>(
+    kind: LookupKind,
+    entries: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    path: &str,
+    key: &str,
+    reader: &mut Reader,
+) -> Option<Set> {
+    match Set::new(kind, entries) {
+        Ok(set) => Some(set),
+        Err(fault) => {
+            let span = reader.value_of(&format!("{path}.{key}[{}]", fault.place));
+            reader.push(Fault::error(span, fault.message, fault.cure));
+            None
+        }
+    }
 }
 
 /// Notes contradictory keys of a table. Returns whether the set can be read.

@@ -9,7 +9,7 @@ use strowger_core::digest::{
 use strowger_core::proxy::Plan;
 use strowger_core::registrar::{PathRule as CorePathRule, RegistrarSettings};
 use strowger_core::timer::TimerSettings;
-use strowger_core::user_agent::{Capabilities, SessionTimerSettings, UserAgentSettings};
+use strowger_core::user_agent::{Capabilities, Reliability, SessionTimerSettings, UserAgentSettings};
 use strowger_store::accounting::mask::Masks;
 use strowger_store::accounting::sink::GROUP_ROWS;
 use strowger_store::calls::Settings as CallStoreSettings;
@@ -38,7 +38,9 @@ fn seconds(duration: Duration) -> u32 {
 impl Config {
     /// Tells whether any calls are tracked.
     pub fn tracks_calls(&self) -> bool {
-        self.dialogs.track || self.accounting.is_on() || self.decisions.track_calls()
+        let decisions = &self.decisions;
+        let have_anchored = decisions.bridge_calls() || decisions.have_endpoint();
+        self.dialogs.track || self.accounting.is_on() || decisions.track_calls() || have_anchored
     }
 
     /// Returns the paths to which the server writes, each with its key; the database is not among them.
@@ -51,6 +53,10 @@ impl Config {
         let file = dialogs.file().map(|file| ("dialogs.database", file));
         let mut written: Vec<(String, &Path)> =
             [place, rows, calls, file].into_iter().flatten().map(|(key, path)| (key.to_owned(), path)).collect();
+        for rule in &self.rules {
+            written
+                .extend(rule.record_to.as_deref().map(|folder| (format!("record_to of rule '{}'", rule.name), folder)));
+        }
         for cache in &self.caches {
             written.extend(cache.folder.as_deref().map(|folder| (format!("cache.folder of '{}'", cache.name), folder)));
         }
@@ -109,8 +115,9 @@ impl Config {
         }
     }
 
-    /// Returns the settings of the user agent: of the calls that this server answers itself. It answers or refuses each INVITE at once, so it
-    /// sends no 100.
+    /// Returns the settings of the user agent: of the calls that this server answers itself, and of those that it bridges. It sends no 100: the
+    /// first INVITE is answered at once, or has got one. Provisional responses are reliable for each caller that supports that (RFC 3262 section 3).
+    /// Requests of other methods are left to its owner, since a bridge carries them over.
     pub fn agent_settings(&self) -> UserAgentSettings {
         let (dialogs, timer) = (&self.dialogs, SessionTimerSettings::default());
         let session_timer = SessionTimerSettings {
@@ -120,6 +127,7 @@ impl Config {
         };
         let capabilities = Capabilities {
             allow: b"INVITE, ACK, CANCEL, BYE, OPTIONS, INFO, PRACK, UPDATE".to_vec(),
+            supported: b"100rel, replaces".to_vec(),
             session_timer: Some(session_timer),
             ..Capabilities::default()
         };
@@ -127,7 +135,9 @@ impl Config {
             name: self.server.software.clone().into_bytes(),
             timers: self.timer_settings(),
             trying: false,
+            reliability: Reliability::Supported,
             capabilities,
+            other_methods: true,
             ..UserAgentSettings::default()
         }
     }

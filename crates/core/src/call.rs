@@ -14,19 +14,47 @@ pub const BUCKETS: usize = 256;
 /// filter does. It is keyed and covers the whole Call-ID, so that no peer can forge one to reach a certain shard.
 #[inline]
 pub fn hash(secret: u32, call_id: &[u8]) -> u32 {
-    let mut h = secret ^ 0x811c_9dc5;
-    for &b in call_id {
+    finish(fold(secret ^ BASIS, call_id))
+}
+
+const BASIS: u32 = 0x811c_9dc5;
+
+#[inline]
+fn fold(mut h: u32, bytes: &[u8]) -> u32 {
+    for &b in bytes {
         h = (h ^ b as u32).wrapping_mul(0x0100_0193);
     }
+    h
+}
+
+#[inline]
+const fn finish(mut h: u32) -> u32 {
     h ^= h >> 15;
     h = h.wrapping_mul(0x2c1b_3c6d);
     h ^ (h >> 12)
+}
+
+/// Appends three digits to the beginning of a Call-ID, such that the whole is in the bucket `wanted`. Returns false if no digits do
+/// that, about once in nine million cases; the text is then unchanged.
+pub(crate) fn end_in(secret: u32, wanted: u8, call_id: &mut Vec<u8>) -> bool {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let begun = fold(secret ^ BASIS, call_id);
+    let digits = |n: usize| [DIGITS[n >> 8], DIGITS[n >> 4 & 15], DIGITS[n & 15]];
+    let found = (0..4_096).map(digits).find(|digits| bucket(finish(fold(begun, digits))) == wanted);
+    call_id.extend(found.into_iter().flatten());
+    found.is_some()
 }
 
 /// Returns the bucket of a hash, 0 to 255.
 #[inline]
 pub const fn bucket(hash: u32) -> u8 {
     (hash >> 24) as u8
+}
+
+/// Returns a hash in this bucket, 0 to 255: that of a Call-ID that belongs to another bucket than its hash tells.
+#[inline]
+pub const fn in_bucket(hash: u32, bucket: u8) -> u32 {
+    hash & 0x00ff_ffff | (bucket as u32) << 24
 }
 
 /// Keys of the hashes of Call-IDs. They are derived from the server's secret, so that the next process, which takes over calls, has the
@@ -99,6 +127,7 @@ mod tests {
             assert_eq!(odd.with(high).contains(bucket), is_odd || is_high);
             assert_eq!(odd.without(high).contains(bucket), is_odd && !is_high);
         }
+        assert_eq!((bucket(in_bucket(0xab12_3456, 7)), in_bucket(0xab12_3456, 7)), (7, 0x0712_3456));
         assert_eq!((BucketSet::of(|_| true), BucketSet::of(|_| false)), (BucketSet::ALL, BucketSet::NONE));
     }
 

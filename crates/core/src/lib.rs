@@ -180,6 +180,8 @@ pub mod entropy;
 pub mod fuzz;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_dialog;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz_negotiation;
 mod hmac;
 pub mod log_limiter;
 mod message_store;

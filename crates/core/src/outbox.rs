@@ -1,6 +1,7 @@
 //! Messages that the machines of one round want to send: one byte buffer, and targets of its ranges.
 
 use crate::Target;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// Messages to send, in order. Machines write directly into [`Outbox::bytes`]; the shard passes the ranges to the kernel without another
@@ -10,6 +11,8 @@ pub struct Outbox {
     /// Messages in sequence.
     pub bytes: Vec<u8>,
     sends: Vec<Send>,
+    /// Messages to [`Target::LOOPBACK`].
+    looped: VecDeque<Send>,
 }
 
 /// Message to send.
@@ -52,11 +55,30 @@ impl Outbox {
     }
 
     /// Adds `range` of [`Outbox::bytes`] to the messages to send, for `target`. The same range may be added several
-    /// times.
+    /// times. A message to [`Target::LOOPBACK`] is not sent: [`Outbox::take_looped`] returns it.
     pub fn send(&mut self, target: Target, range: Range<usize>, token: u64) {
         debug_assert!(range.end <= self.bytes.len());
         let range = (range.start as u32, range.end as u32);
-        self.sends.push(Send { target, range, token, has_fallback: false });
+        let send = Send { target, range, token, has_fallback: false };
+        if target.is_loopback() {
+            self.looped.push_back(send);
+        } else {
+            self.sends.push(send);
+        }
+    }
+
+    /// Takes the next message to [`Target::LOOPBACK`], in the order of [`Outbox::send`]: its bytes replace those of `into`. Returns its token.
+    /// The owner of an outbox with such messages takes all of them before it sends.
+    pub fn take_looped(&mut self, into: &mut Vec<u8>) -> Option<u64> {
+        let send = self.looped.pop_front()?;
+        into.clear();
+        into.extend_from_slice(&self.bytes[send.range()]);
+        Some(send.token)
+    }
+
+    /// Tells whether messages to [`Target::LOOPBACK`] wait to be taken.
+    pub fn has_looped(&self) -> bool {
+        !self.looped.is_empty()
     }
 
     /// Marks the last message as one with a fallback ([`Send::has_fallback`]).
@@ -80,5 +102,31 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.sends.clear();
+        self.looped.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Arrival, ListenerId, Transport};
+
+    #[test]
+    fn looped_messages_are_taken_in_order_and_never_sent() {
+        let remote = "192.0.2.7:5060".parse().unwrap();
+        let caller = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote, flow: None };
+        let mut out = Outbox::new();
+        for (target, text) in [(Target::LOOPBACK, "one"), (caller.reply(), "two"), (caller.looped().reply(), "three")] {
+            let start = out.start();
+            out.bytes.extend_from_slice(text.as_bytes());
+            out.send(target, start..out.bytes.len(), text.len() as u64);
+        }
+        let sent: Vec<&[u8]> = out.sends().iter().map(|send| &out.bytes[send.range()]).collect();
+        assert_eq!(sent, [b"two"]);
+        let mut bytes = b"before".to_vec();
+        assert!(out.has_looped());
+        assert_eq!((out.take_looped(&mut bytes), &bytes[..]), (Some(3), &b"one"[..]));
+        assert_eq!((out.take_looped(&mut bytes), &bytes[..]), (Some(5), &b"three"[..]));
+        assert_eq!((out.take_looped(&mut bytes), out.has_looped()), (None, false));
     }
 }

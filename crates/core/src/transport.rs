@@ -102,6 +102,10 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Flow of the messages of this server to itself ([`Target::LOOPBACK`]). It is no connection, and no peer can name it.
+    pub const LOOPBACK: Self =
+        Self { node: u16::MAX, process: u16::MAX, shard: u8::MAX, slot: u32::MAX, generation: 0 };
+
     /// Length of [`Flow::to_bytes`].
     pub const BYTES: usize = 13;
 
@@ -145,6 +149,25 @@ pub struct Arrival {
 }
 
 impl Arrival {
+    /// Origin of a message of this server to itself, for which no peer is known.
+    pub const LOOPBACK: Self = Self {
+        transport: Target::LOOPBACK.transport,
+        listener: Target::LOOPBACK.listener,
+        remote: Target::LOOPBACK.address,
+        flow: Target::LOOPBACK.flow,
+    };
+
+    /// Returns the origin of a message of this server to itself, sent for the peer of this arrival. The reply comes back to this server; the
+    /// other fields are those of the peer.
+    pub const fn looped(self) -> Self {
+        Self { flow: Some(Flow::LOOPBACK), ..self }
+    }
+
+    /// Tells whether this server itself sent the message ([`Target::LOOPBACK`]).
+    pub fn is_loopback(&self) -> bool {
+        self.flow == Some(Flow::LOOPBACK)
+    }
+
     /// Returns the target for a reply to the message.
     pub const fn reply(&self) -> Target {
         Target { flow: self.flow, ..Target::new(self.transport, self.listener, self.remote) }
@@ -180,9 +203,24 @@ impl Target {
     pub const NOWHERE: Self =
         Self::new(Transport::Tcp, ListenerId(0), SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
 
+    /// Target of messages from one role of this server to another. They never reach the network: [`Outbox::take_looped`] returns them.
+    ///
+    /// [`Outbox::take_looped`]: crate::Outbox::take_looped
+    pub const LOOPBACK: Self = Self { flow: Some(Flow::LOOPBACK), ..Self::NOWHERE };
+
     /// Tells whether messages to this target are not sent ([`Target::NOWHERE`]).
     pub fn is_nowhere(&self) -> bool {
-        self.address.port() == 0 && self.address.ip().is_unspecified()
+        !self.is_loopback() && self.address.port() == 0 && self.address.ip().is_unspecified()
+    }
+
+    /// Tells whether messages to this target stay in this server ([`Target::LOOPBACK`]). Their address is ignored.
+    pub fn is_loopback(&self) -> bool {
+        self.flow == Some(Flow::LOOPBACK)
+    }
+
+    /// Tells whether no message to this target is lost on its way, so that it needs no retransmission.
+    pub fn is_reliable(&self) -> bool {
+        self.is_loopback() || self.transport.is_reliable()
     }
 
     /// Creates a target from an address, reached by any connection to it.
@@ -210,5 +248,17 @@ mod tests {
         let flow = Flow::from_bytes(bytes);
         let expected = Flow { node: 0x0102, process: 0x0304, shard: 5, slot: 0x0607_0809, generation: 0x0a0b_0c0d };
         assert_eq!((flow, flow.to_bytes()), (expected, bytes));
+    }
+
+    #[test]
+    fn a_reply_to_a_looped_message_is_looped() {
+        let remote = "192.0.2.7:5060".parse().unwrap();
+        let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(1), remote, flow: None };
+        let looped = arrival.looped();
+        assert!(looped.is_loopback() && looped.reply().is_loopback() && looped.reply().is_reliable());
+        assert_eq!((looped.remote, looped.reply().address), (remote, remote));
+        assert!(!arrival.reply().is_loopback() && !arrival.reply().is_reliable());
+        assert!(Arrival::LOOPBACK.reply().is_loopback() && Arrival::LOOPBACK.reply() == Target::LOOPBACK);
+        assert!(Target::NOWHERE.is_nowhere() && !Target::NOWHERE.is_loopback() && !Target::LOOPBACK.is_nowhere());
     }
 }

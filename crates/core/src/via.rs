@@ -118,6 +118,9 @@ impl Text<'_> {
 /// any host.
 pub fn reply_target(top: &Via<'_>, arrival: &Arrival) -> Target {
     let mut target = arrival.reply();
+    if target.is_loopback() {
+        return target;
+    }
     let port = top.port.unwrap_or_else(|| arrival.transport.default_port());
     if arrival.transport.is_reliable() {
         // If the connection is gone: a new one to the port where the sender listens (section 18.2.2).

@@ -22,6 +22,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use strowger_config::nearest;
+use strowger_load::media::stamped_sound;
 
 /// Names and texts of the shipped documents.
 pub const SHIPPED: &[(&str, &str)] = &[
@@ -31,6 +32,8 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("call", include_str!("../documents/call.xml")),
     ("challenge", include_str!("../documents/challenge.xml")),
     ("credentials", include_str!("../documents/credentials.xml")),
+    ("media-answer", include_str!("../documents/media-answer.xml")),
+    ("media-call", include_str!("../documents/media-call.xml")),
     ("register", include_str!("../documents/register.xml")),
     ("register-new", include_str!("../documents/register-new.xml")),
     ("register-and-call", include_str!("../documents/register-and-call.xml")),
@@ -42,6 +45,9 @@ pub const DOMAIN: &str = "stress.example";
 
 /// Answering side without a document of its own: `strowger load uas`, with a short ring.
 pub const ANSWER: &str = "answer";
+
+/// File of sound in the folder of documents that play it: G.711, stamped with the time of sending ([`stamped_sound`]).
+pub const SOUND: &str = "sound.raw";
 
 /// Document by which users register before the load, with and without a challenge.
 pub const REGISTER: &str = "register";
@@ -68,6 +74,28 @@ pub fn user(number: u32) -> (String, String) {
 /// Tells whether callers of this document send credentials with their first INVITE, as field 3 of their data.
 pub fn sends_at_once(text: &str) -> bool {
     text.contains("[field3]")
+}
+
+/// Tells whether a document plays the file [`SOUND`].
+pub fn plays_sound(text: &str) -> bool {
+    text.contains(SOUND)
+}
+
+/// Returns a document without the lines that play the file [`SOUND`], for readers of its messages: a scenario is read together with its files.
+pub fn without_sound(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !plays_sound(line)).collect()
+}
+
+/// Writes a document, and the file [`SOUND`] into its folder if the document plays it.
+///
+/// # Errors
+/// The folder of the document cannot be written.
+pub fn write(file: &Path, text: &str) -> Result<(), Error> {
+    if plays_sound(text) {
+        let sound = file.with_file_name(SOUND);
+        std::fs::write(&sound, stamped_sound()).map_err(Error::file(&sound))?;
+    }
+    std::fs::write(file, text).map_err(Error::file(file))
 }
 
 /// Tells whether callers of a shipped document register, and make no call.

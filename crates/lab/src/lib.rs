@@ -5,7 +5,8 @@
 //! * [`guard`]: the process that ends these programs when this one was killed.
 //! * [`host`]: places of processes, and the machines that `ssh` reaches.
 //! * [`backend`]: databases and caches in temporary folders.
-//! * [`system`]: start of a system under test; [`echo`]: a system that only answers.
+//! * [`system`]: start of a system under test; [`echo`]: a system that only answers;
+//!   [`media_floor`]: one that relays media without reading them.
 //! * [`run`]: the execution of an experiment, and the folder of its run.
 //! * [`capacity`]: the highest load of a server at an address, and the cause of the limit.
 //! * [`generator`]: trials of load, by processes of `strowger load`.
@@ -57,7 +58,7 @@
 //! | validity of a trial: checks, other programs, ended processes | `run/validity.rs`, `reasons`; `neighbours.rs`; `processes.rs` |
 //! | stack as a library: layers, parser, memory, unread echo | `stack/mod.rs`, `exchanges`; `layer.rs`, `Layer`; `pair.rs`, `Pair`; `unread.rs` |
 //! | system whose own command makes the load | `system/driver.rs`, `measure`; `run/own_load.rs`, `trial` |
-//! | bare echo; end of programs of a killed laboratory | `echo.rs`, `Echo`; `guard.rs` |
+//! | bare echo; relay of media without reading; end of programs of a killed laboratory | `echo.rs`, `Echo`; `media_floor.rs`, `MediaFloor`; `guard.rs` |
 //! | next trial; limits and their causes | `finder/search.rs`, `Search`; `rfc7502.rs`; `staircase.rs`; `cause.rs` |
 //! | formulas of the published measurements | `formula/` |
 //! | comparison of two runs, claimed differences | `compare/mod.rs`, `compare`; `ratio.rs`, `RatioInterval` |
@@ -83,6 +84,7 @@ pub mod formula;
 pub mod generator;
 pub mod guard;
 pub mod host;
+pub mod media_floor;
 pub mod port;
 pub mod process;
 pub mod program;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use strowger_measure::process::{is_stopped, task_state, tasks};
+use strowger_measure::process::{is_stopped, task_state, tasks, tree};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Process groups of all programs that run.
@@ -135,12 +135,13 @@ impl Process {
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Waits until the program has bound this port: for datagrams, or to accept connections.
+    /// Waits until the program or a descendant has bound this port: for datagrams, or to accept connections. A port that another program has, such as
+    /// a descendant of an earlier one whose end is not complete, does not count.
     ///
     /// # Errors
     /// The program ended before, or has not bound the port in this time.
     pub fn listens(&mut self, port: u16, limit: Duration) -> Result<(), Error> {
-        self.comes_to(&format!("listen on {port}"), limit, |this| has_bound(this.id(), port))
+        self.comes_to(&format!("listen on {port}"), limit, |this| owns_port(this.id(), port))
     }
 
     /// Waits until the program reaches a state. `what`: the state as a verb, for the error.
@@ -252,15 +253,6 @@ impl Drop for Process {
     }
 }
 
-/// Returns whether a socket in the network namespace of this process has this port. The socket may belong to another
-/// process.
-fn has_bound(id: u32, port: u16) -> bool {
-    // Sockets for datagrams are in the state 07, listening ones in 0A.
-    let (port, states) = (format!(":{port:04X}"), ["07", "0A"]);
-    let is_it = |[own, state, _]: [&str; 3]| own.ends_with(&port) && states.contains(&state);
-    PROTOCOLS.iter().any(|protocol| table(id, protocol).is_ok_and(|table| rows(&table).any(is_it)))
-}
-
 /// Protocols whose tables of sockets are in `/proc`.
 const PROTOCOLS: [&str; 4] = ["udp", "udp6", "tcp", "tcp6"];
 
@@ -300,6 +292,31 @@ pub(crate) fn sockets_of(id: u32) -> Option<HashSet<String>> {
     let open = std::fs::read_dir(format!("/proc/{id}/fd")).ok()?.flatten();
     let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
     Some(open.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())).collect())
+}
+
+/// Returns whether a process of this tree has bound the port, for datagrams or to accept connections.
+fn owns_port(id: u32, port: u16) -> bool {
+    ["udp", "tcp"].iter().any(|protocol| owns(id, port, protocol))
+}
+
+/// Returns whether a process of this tree has bound the port. If the sockets of these processes cannot be seen, the port of any
+/// process counts.
+pub(crate) fn owns(id: u32, port: u16, protocol: &str) -> bool {
+    let bound = inodes(id, port, protocol);
+    if bound.is_empty() {
+        return false;
+    }
+    let own: Vec<_> = tree(id).into_iter().filter_map(sockets_of).collect();
+    own.is_empty() || bound.iter().any(|inode| own.iter().any(|sockets| sockets.contains(inode)))
+}
+
+/// Returns the inodes of the sockets that are bound to this port in the network namespace of this process.
+pub(crate) fn inodes(id: u32, port: u16, protocol: &str) -> Vec<String> {
+    let (port, state) = (format!(":{port:04X}"), if protocol == "udp" { "07" } else { "0A" });
+    let versions = [protocol.to_owned(), format!("{protocol}6")];
+    let tables: Vec<String> = versions.iter().filter_map(|protocol| table(id, protocol).ok()).collect();
+    let rows = tables.iter().flat_map(|table| rows(table));
+    rows.filter(|[own, found, _]| own.ends_with(&port) && *found == state).map(|[.., inode]| inode.to_owned()).collect()
 }
 
 /// Returns a line for each listening socket of a process: protocol, local address and state as the kernel writes them.

@@ -14,6 +14,8 @@ pub struct Program {
 
 /// A server by others.
 pub const KAMAILIO: Program = Program { name: "kamailio", package: "kamailio" };
+/// A relay of media.
+pub const RTPENGINE: Program = Program { name: "rtpengine", package: "rtpengine-daemon" };
 /// A database.
 pub const MARIADBD: Program = Program { name: "mariadbd", package: "mariadb-server" };
 /// Makes the files of a database.

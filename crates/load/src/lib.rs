@@ -76,7 +76,9 @@
 //! | options of SIPp | `sipp/options.rs` |
 //! | wait of a call for its place; stalls of a shard | `engine/free_places.rs`; `stall_detector.rs` |
 //! | media: packets, tones | `media/`; `media/dtmf.rs` |
-//! | received streams, their formats; ports of calls | `media/hearing.rs`, `Ear`; `media/formats.rs`; `media/call_port.rs` |
+//! | received streams: whose; figures and end; ports of calls | `media/hearing.rs`, `Ear`; `stream.rs`; `call_port.rs` |
+//! | formats and hold by the descriptions of both sides | `media/reception.rs`; `description.rs` |
+//! | time of sending in a packet, and its delay | `media/stamp.rs` |
 
 #![forbid(unsafe_code)]
 

@@ -1,127 +1,9 @@
 //! Names of all figures: the same in requirements, JSON, CSV and documents.
 
+use super::unit::Unit;
 use super::{Counter, Delay, Delays, Failure, Page, Rate, Share, concluded_registrations, concluded_sessions};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
-use std::fmt;
 use strowger_message::Method;
-
-/// Unit of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Unit {
-    Microseconds,
-    Percent,
-    Count,
-    PerSecond,
-    Bytes,
-    BytesPerSecond,
-    Seconds,
-    /// Rating or score without a unit.
-    Score,
-}
-
-impl Unit {
-    /// All units.
-    pub const ALL: [Self; 8] = [
-        Self::Microseconds,
-        Self::Seconds,
-        Self::Percent,
-        Self::Count,
-        Self::PerSecond,
-        Self::Bytes,
-        Self::BytesPerSecond,
-        Self::Score,
-    ];
-
-    /// Returns the name in JSON and CSV.
-    pub const fn key(self) -> &'static str {
-        match self {
-            Self::Microseconds => "us",
-            Self::Percent => "%",
-            Self::Count => "1",
-            Self::PerSecond => "1/s",
-            Self::Bytes => "B",
-            Self::BytesPerSecond => "B/s",
-            Self::Seconds => "s",
-            Self::Score => "score",
-        }
-    }
-
-    /// Formats a value for people: with its unit, and only significant digits.
-    pub fn show(self, value: f64) -> String {
-        match self {
-            Self::Microseconds => duration(value),
-            Self::Percent if value == 0.0 || value == 100.0 => format!("{value:.0} %"),
-            // 99.996 must not become 100.00: a gate at 100 would seem to be met.
-            Self::Percent if !(0.01..=99.99).contains(&value) => format!("{value:.4} %"),
-            Self::Percent => format!("{value:.2} %"),
-            Self::Count => grouped(value),
-            Self::PerSecond => format!("{} /s", if value < 100.0 { format!("{value:.2}") } else { grouped(value) }),
-            Self::Bytes => bytes(value),
-            Self::BytesPerSecond => format!("{}/s", bytes(value)),
-            Self::Seconds => format!("{value:.1} s"),
-            Self::Score => format!("{value:.2}"),
-        }
-    }
-}
-
-impl fmt::Display for Unit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.key())
-    }
-}
-
-impl Serialize for Unit {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.key())
-    }
-}
-
-impl<'de> Deserialize<'de> for Unit {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let key = Cow::<str>::deserialize(deserializer)?;
-        let unit = Self::ALL.into_iter().find(|unit| unit.key() == key);
-        unit.ok_or_else(|| D::Error::custom(format!("unknown variant `{key}`: it is no unit")))
-    }
-}
-
-fn duration(us: f64) -> String {
-    match us {
-        ..1_000.0 => format!("{us:.0} µs"),
-        ..10_000.0 => format!("{:.2} ms", us / 1e3),
-        ..1_000_000.0 => format!("{:.1} ms", us / 1e3),
-        ..60_000_000.0 => format!("{:.2} s", us / 1e6),
-        _ => format!("{:.1} s", us / 1e6),
-    }
-}
-
-fn bytes(value: f64) -> String {
-    match value {
-        ..1e3 => format!("{value:.0} B"),
-        ..1e6 => format!("{:.1} kB", value / 1e3),
-        ..1e9 => format!("{:.1} MB", value / 1e6),
-        _ => format!("{:.2} GB", value / 1e9),
-    }
-}
-
-/// Formats a number with a comma at each thousand.
-pub fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut out = String::from(if value < -0.5 { "-" } else { "" });
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// Formats `1 call`, `2,000 calls`.
-pub fn several(number: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(number as f64), if number == 1 { "" } else { "s" })
-}
 
 /// Statistic of many delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,7 +18,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// Statistics that reports show.
+    /// Statistics that reports show of times, of which the long ones are bad.
     pub const SHOWN: &'static [Self] = &[
         Self::Count,
         Self::Mean,
@@ -147,6 +29,21 @@ impl Statistic {
         Self::Percentile(99.0),
         Self::Percentile(99.9),
         Self::Percentile(99.99),
+        Self::Most,
+        Self::Deviation,
+    ];
+
+    /// Statistics that reports show of scores, of which the low ones are bad: the percentiles of [`Self::SHOWN`] from the other end.
+    pub const SHOWN_OF_SCORES: &'static [Self] = &[
+        Self::Count,
+        Self::Mean,
+        Self::Least,
+        Self::Percentile(50.0),
+        Self::Percentile(10.0),
+        Self::Percentile(5.0),
+        Self::Percentile(1.0),
+        Self::Percentile(0.1),
+        Self::Percentile(0.01),
         Self::Most,
         Self::Deviation,
     ];
@@ -235,7 +132,8 @@ pub enum MeasureError {
     #[error("there is no measure '{name}'{}; `strowger load measures` lists all", near(.nearest))]
     Unknown { name: String, nearest: Option<String> },
     #[error(
-        "'{name}' has many figures; say which: {name}.p95, or another percentile, {name}.mean, {name}.min, {name}.max, {name}.stddev, {name}.count"
+        "'{name}' has many figures; say which: {name}.{}, or another percentile, {name}.mean, {name}.min, {name}.max, {name}.stddev, {name}.count",
+        usual(.name)
     )]
     WhichFigure { name: String },
     #[error("the scenario has no timer '{name}'{}", timers(.known))]
@@ -244,6 +142,11 @@ pub enum MeasureError {
 
 fn near(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(" (nearest: {name})")).unwrap_or_default()
+}
+
+/// Returns the usual percentile of a delay or score.
+fn usual(name: &str) -> &'static str {
+    delay(&name.to_ascii_lowercase()).map_or("p95", Delay::usual_percentile)
 }
 
 fn timers(known: &[String]) -> String {
@@ -497,101 +400,13 @@ fn nearest(name: &str) -> Option<String> {
     near.sort();
     let least = near.first()?.0;
     let close = least <= base.len().max(3) / 3;
-    let statistic = statistic.unwrap_or_else(|| "p95".into());
     let names = near.into_iter().take_while(|(distance, _)| *distance == least).take(3).map(|(_, name)| name);
-    let names = names.map(|name| if delay(&name).is_some() { format!("{name}.{statistic}") } else { name });
+    let names = names.map(|name| match delay(&name) {
+        Some(delay) => format!("{name}.{}", statistic.as_deref().unwrap_or_else(|| delay.usual_percentile())),
+        None => name,
+    });
     close.then(|| names.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    fn page() -> Page {
-        let mut page = Page::new(1);
-        page.covered = 2_000_000;
-        page.count(Counter::CallsOutgoing, 30);
-        page.count(Counter::BytesSent, 5_000);
-        page.failures[Failure::TlsHandshake as usize] = 3;
-        page.responses_received.count(Method::Invite, 486, 4);
-        page.responses_received.count(Method::Bye, 481, 1);
-        page.requests_sent[Method::Invite as usize] = 30;
-        page.timers[0].record(70);
-        for us in 1..=1_000 {
-            page.delays[Delay::Setup as usize].record(us);
-        }
-        page
-    }
-
-    #[test]
-    fn names_and_values() {
-        let page = page();
-        for (name, unit, want) in [
-            ("srd.p95", Unit::Microseconds, 950.0),
-            ("srd.p99.9", Unit::Microseconds, 999.0),
-            ("srd.p100", Unit::Microseconds, 1_000.0),
-            ("SRD.Max", Unit::Microseconds, 1_000.0),
-            ("srd.count", Unit::Count, 1_000.0),
-            ("srd.mean", Unit::Microseconds, 500.5),
-            ("timer.Answer.min", Unit::Microseconds, 70.0),
-            ("calls.outgoing", Unit::Count, 30.0),
-            ("calls.failed.tls", Unit::Count, 3.0),
-            ("rate.achieved", Unit::PerSecond, 15.0),
-            ("bytes.sent", Unit::Bytes, 5_000.0),
-            ("responses.486", Unit::Count, 4.0),
-            ("responses.4xx", Unit::Count, 5.0),
-            ("responses.INVITE.4xx", Unit::Count, 4.0),
-            ("responses.bye.200", Unit::Count, 0.0),
-            ("sent.invite", Unit::Count, 30.0),
-            ("duration", Unit::Seconds, 2.0),
-        ] {
-            let measure = Measure::parse(name, &["Answer".into()]).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!((measure.unit(), measure.of(&page)), (unit, Some(want)), "{name}");
-        }
-        assert_eq!(Measure::parse("sdd.p95", &[]).unwrap().of(&page), None);
-        assert_eq!(Measure::parse("ser", &[]).unwrap().of(&page), None);
-    }
-
-    #[test]
-    fn names_that_are_none() {
-        let error = |name: &str| Measure::parse(name, &["rtt".into()]).unwrap_err().to_string();
-        assert!(error("srd").contains("srd.p95"), "{}", error("srd"));
-        assert!(error("sdr.p95").contains("nearest: sdd.p95, srd.p95"), "{}", error("sdr.p95"));
-        assert!(error("calls.faild").contains("nearest: calls.failed)"), "{}", error("calls.faild"));
-        assert!(error("qwertzuiop").contains("`strowger load measures` lists all"), "{}", error("qwertzuiop"));
-        assert!(error("timer.x.p95").contains("it has rtt"));
-        for name in
-            ["srd.p0", "srd.p101", "srd.px", "responses.99", "responses.7xx", "responses.999xx", "", ".", "sent."]
-        {
-            assert!(Measure::parse(name, &[]).is_err(), "{name}");
-        }
-    }
-
-    #[test]
-    fn every_name_of_the_catalogue_is_one_and_is_found() {
-        let mut seen = HashSet::new();
-        for entry in catalogue() {
-            assert!(seen.insert(entry.name.clone()), "{} twice", entry.name);
-            let name = entry.name.replace("METHOD", "invite").replace("CODE", "486").replace("NAME", "1");
-            let has_statistics = matches!(entry.unit, "time" | "score");
-            let name = if has_statistics { format!("{name}.p99.99") } else { name };
-            let measure = Measure::parse(&name, &["1".into()]).unwrap_or_else(|error| panic!("{error}"));
-            assert!(entry.unit == "time" || entry.unit == measure.unit().key(), "{name}");
-        }
-    }
-
-    #[test]
-    fn figures_for_people() {
-        assert_eq!(Unit::Microseconds.show(999.0), "999 µs");
-        assert_eq!(Unit::Microseconds.show(1_500.0), "1.50 ms");
-        assert_eq!(Unit::Microseconds.show(250_000.0), "250.0 ms");
-        assert_eq!(Unit::Microseconds.show(32_000_000.0), "32.00 s");
-        assert_eq!(Unit::Percent.show(99.996), "99.9960 %");
-        assert_eq!(Unit::Percent.show(100.0), "100 %");
-        assert_eq!(Unit::Count.show(1_234_567.0), "1,234,567");
-        assert_eq!(Unit::PerSecond.show(12_000.4), "12,000 /s");
-        assert_eq!(Unit::Bytes.show(1_250_000.0), "1.2 MB");
-        assert_eq!(Unit::Score.show(4.409), "4.41");
-    }
-}
+mod tests;

@@ -89,13 +89,13 @@ table! {
     MediaReceived = "media.received", "packets that came to the media ports";
     MediaEchoed = "media.echoed", "of those: sent back";
     MediaUnjudged = "media.unjudged", "of those: left out of all streams, because more streams came than are judged at once";
-    MediaStreams = "media.streams", "media streams that ended calls had received";
+    MediaStreams = "media.streams", "media streams that the calls which ended in this time had received";
     MediaHeard = "media.heard", "packets of these streams, doubled ones included";
     MediaExpected = "media.expected", "packets that the senders of these streams sent, by the sequence numbers";
     MediaLost = "media.lost", "of the expected: never came";
     MediaReordered = "media.reordered", "packets of these streams that came after one with a higher sequence number";
     MediaDoubled = "media.doubled", "packets of these streams that came before";
-    MediaSilent = "media.silent", "calls that played media and received no stream";
+    MediaSilent = "media.silent", "calls that ended in this time, had played media and received no stream";
 }
 
 /// Number of counters.

@@ -71,17 +71,19 @@ table! {
     Handshake = "handshake", "Handshake of a connection", "common practice",
         "From the acceptance of such a connection to the end of the handshake of TLS, of WebSocket, or of both.";
     MediaMaxDelta = "media.max_delta", "Maximum packet delay", "Wireshark's Max Delta",
-        "The longest time between two packets of a received stream, by the kernel's time stamps; one value a stream. Not counted: the time before a packet with the marker, beside comfort noise, and before a packet that is older than the one before it.";
+        "The longest time between two packets of a received stream, by the kernel's time stamps; one value a stream, when its call ends. Not counted: the time before a packet with the marker, beside comfort noise, and before a packet that is older than the one before it.";
     MediaJitter = "media.jitter", "Mean interarrival jitter", "RFC 3550 6.4.1",
-        "The mean of the jitter after each packet of a received stream, telephone events apart; one value a stream.";
+        "The mean of the jitter after each packet of a received stream, telephone events apart; one value a stream, when its call ends.";
     MediaMaxJitter = "media.max_jitter", "Largest interarrival jitter", "RFC 3550 6.4.1",
-        "The largest jitter of a received stream, telephone events apart; one value a stream.";
+        "The largest jitter of a received stream, telephone events apart; one value a stream, when its call ends.";
     MediaDeviation = "media.deviation", "Mean deviation of arrivals", "Mean Jitter of earlier Wireshark",
-        "The mean difference of the time between two packets of a received stream from that between their timestamps; one value a stream.";
+        "The mean difference of the time between two packets of a received stream from that between their timestamps; one value a stream, when its call ends.";
+    MediaDelay = "media.delay", "Delay of packets", "common practice",
+        "From the sending of a stamped packet by a generator of the same machine to its arrival here, by the kernel's time stamp; one value a packet.";
     MediaRating = "media.rating", "Transmission rating R", "ITU-T G.107",
-        "The E-model's rating of a received stream of sound, 0 to 100, from its loss alone: no delay, which one end cannot measure, and the impairment of G.711 with concealment (Ie 0, Bpl 25.1), or of G.729A (Ie 11, Bpl 19); one value a stream.";
+        "The E-model's rating of a received stream of sound, 0 to 100, from its loss alone: no delay, which one end cannot measure, and the impairment of the codec of most of its packets, G.711 with concealment (Ie 0, Bpl 25.1) or G.729A (Ie 11, Bpl 19); one value a stream, when its call ends. A stream of another codec has none.";
     MediaScore = "media.mos", "Mean opinion score", "ITU-T G.107 annex B",
-        "The mean opinion score of media.rating, 1 to 4.5; one value a stream.";
+        "The mean opinion score of media.rating, 1 to 4.5; one value a stream, when its call ends.";
 }
 
 /// Upper limit: longer delays are recorded as this (2^40 µs, 12.7 days).
@@ -95,7 +97,8 @@ const WARM: u64 = 1 << 20;
 /// thousandth.
 #[derive(Clone, Debug)]
 pub struct Delays {
-    counts: Histogram<u64>,
+    /// `None` before the first value of a measure that few runs have.
+    counts: Option<Histogram<u64>>,
     sum: u64,
     squares: f64,
     least: u64,
@@ -108,11 +111,27 @@ impl Default for Delays {
     }
 }
 
+/// Creates an empty histogram.
+fn histogram() -> Histogram<u64> {
+    let mut counts = Histogram::new_with_bounds(1, WARM, 3).expect("1, 2^20 and 3 digits are valid bounds");
+    counts.auto(true);
+    counts
+}
+
 impl Delays {
+    /// Creates a histogram that is ready for values.
     pub fn new() -> Self {
-        let mut counts = Histogram::new_with_bounds(1, WARM, 3).expect("1, 2^20 and 3 digits are valid bounds");
-        counts.auto(true);
-        Self { counts, sum: 0, squares: 0.0, least: u64::MAX, most: 0 }
+        Self { counts: Some(histogram()), ..Self::unused() }
+    }
+
+    /// Creates a histogram whose first value allocates it.
+    const fn unused() -> Self {
+        Self { counts: None, sum: 0, squares: 0.0, least: u64::MAX, most: 0 }
+    }
+
+    /// Creates the histogram of this delay in a page. The delays of media take no memory in a run without media.
+    pub(super) fn of(delay: Delay) -> Self {
+        if delay.is_of_media() { Self::unused() } else { Self::new() }
     }
 
     /// Records a delay of `us` microseconds.
@@ -120,7 +139,7 @@ impl Delays {
     pub fn record(&mut self, us: u64) {
         let us = us.min(LONGEST);
         // With automatic growth only a lack of address space could refuse; sum and extremes stay right even then.
-        let _ = self.counts.record(us);
+        let _ = self.counts.get_or_insert_with(histogram).record(us);
         self.sum = self.sum.saturating_add(us);
         self.squares += (us as f64) * (us as f64);
         self.least = self.least.min(us);
@@ -129,10 +148,8 @@ impl Delays {
 
     /// Adds the delays of `other`.
     pub fn add(&mut self, other: &Self) {
-        if other.counts.is_empty() {
-            return;
-        }
-        let _ = self.counts.add(&other.counts);
+        let Some(counts) = other.counts.as_ref().filter(|counts| !counts.is_empty()) else { return };
+        let _ = self.counts.get_or_insert_with(histogram).add(counts);
         self.sum = self.sum.saturating_add(other.sum);
         self.squares += other.squares;
         self.least = self.least.min(other.least);
@@ -141,18 +158,18 @@ impl Delays {
 
     /// Clears all figures and keeps the memory.
     pub fn clear(&mut self) {
-        if self.most != 0 || !self.counts.is_empty() {
-            self.counts.reset();
+        if let Some(counts) = self.counts.as_mut().filter(|counts| !counts.is_empty()) {
+            counts.reset();
         }
         (self.sum, self.squares, self.least, self.most) = (0, 0.0, u64::MAX, 0);
     }
 
     pub fn count(&self) -> u64 {
-        self.counts.len()
+        self.counts.as_ref().map_or(0, Histogram::len)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.counts.is_empty()
+        self.count() == 0
     }
 
     /// Returns the sum of all delays, µs, exact.
@@ -188,27 +205,28 @@ impl Delays {
 
     /// Returns the delay that `percent` (0 to 100) of all do not exceed, µs, correct within a thousandth.
     pub fn percentile(&self, percent: f64) -> Option<u64> {
-        if self.is_empty() {
-            return None;
-        }
+        let counts = self.counts.as_ref().filter(|counts| !counts.is_empty())?;
         // 99.9 / 100 is a little more than 0.999, but of a thousand delays the result must still be the 999th.
-        Some(self.counts.value_at_quantile(percent / 100.0 * (1.0 - 1e-12)).clamp(self.least, self.most))
+        Some(counts.value_at_quantile(percent / 100.0 * (1.0 - 1e-12)).clamp(self.least, self.most))
     }
 
     /// Returns the number of delays below `us`, which is exact if `us` is the edge of a bucket (every multiple of 1 ms
     /// below 2 s is near an edge).
     pub fn below(&self, us: u64) -> u64 {
-        if us == 0 { 0 } else { self.counts.count_between(0, us - 1) }
+        let of = |counts: &Histogram<u64>| if us == 0 { 0 } else { counts.count_between(0, us - 1) };
+        self.counts.as_ref().map_or(0, of)
     }
 
     /// Returns the filled buckets: (lowest value of the bucket in µs, count), rising.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.counts.iter_recorded().map(|b| (self.counts.lowest_equivalent(b.value_iterated_to()), b.count_at_value()))
+        self.counts.iter().flat_map(|counts| {
+            counts.iter_recorded().map(move |b| (counts.lowest_equivalent(b.value_iterated_to()), b.count_at_value()))
+        })
     }
 
     /// Adds a bucket of [`Delays::buckets`].
     pub(super) fn restore_bucket(&mut self, value: u64, count: u64) {
-        let _ = self.counts.record_n(value.min(LONGEST), count);
+        let _ = self.counts.get_or_insert_with(histogram).record_n(value.min(LONGEST), count);
     }
 
     /// Adds the figures that the buckets lack, after the last of them.
@@ -223,6 +241,7 @@ impl Delays {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Page;
 
     #[test]
     fn one_delay_is_exact_whatever_its_length() {
@@ -251,6 +270,33 @@ mod tests {
         assert_eq!(delays.mean(), Some(500_005.0));
         assert!((delays.deviation().unwrap() - 288_675.13).abs() < 1.0);
         assert_eq!(delays.below(10_000), 999);
+    }
+
+    #[test]
+    fn media_take_memory_once_there_are_some() {
+        let has_memory = |page: &Page, delay: Delay| page.delays(delay).counts.is_some();
+        let (mut page, mut sum) = (Page::new(0), Page::new(0));
+        assert!(Delay::ALL.iter().all(|delay| has_memory(&page, *delay) != delay.is_of_media()));
+        assert_eq!(Delay::ALL.iter().filter(|delay| delay.is_of_media()).count(), 7);
+        let unused = page.delays(Delay::MediaScore);
+        assert!(unused.is_empty() && unused.below(9) == 0 && unused.percentile(1.0).is_none());
+        assert_eq!((unused.mean(), unused.least(), unused.buckets().count()), (None, None, 0));
+        sum.add_after(&page);
+        assert!(!has_memory(&sum, Delay::MediaScore));
+        page.record(Delay::MediaScore, 4_409);
+        sum.add_after(&page);
+        assert!(has_memory(&sum, Delay::MediaScore) && !has_memory(&sum, Delay::MediaRating));
+        let mut bytes = Vec::new();
+        sum.encode(&mut bytes);
+        let mut back = Page::new(0);
+        back.restore(&bytes, 0);
+        for page in [&sum, &back] {
+            let scores = page.delays(Delay::MediaScore);
+            assert_eq!((scores.count(), scores.percentile(50.0), scores.below(5_000)), (1, Some(4_409), 1));
+        }
+        // The memory of a page that is used again stays.
+        page.clear();
+        assert!(has_memory(&page, Delay::MediaScore) && page.delays(Delay::MediaScore).is_empty());
     }
 
     #[test]

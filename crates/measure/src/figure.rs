@@ -11,6 +11,36 @@ impl Delay {
         }
     }
 
+    /// Tells whether received media have this measure.
+    pub(super) const fn is_of_media(self) -> bool {
+        matches!(
+            self,
+            Self::MediaMaxDelta
+                | Self::MediaJitter
+                | Self::MediaMaxJitter
+                | Self::MediaDeviation
+                | Self::MediaDelay
+                | Self::MediaRating
+                | Self::MediaScore
+        )
+    }
+
+    /// Returns the statistics that reports show: the longest times, the lowest scores.
+    pub const fn shown(self) -> &'static [Statistic] {
+        match self.unit() {
+            Unit::Score => Statistic::SHOWN_OF_SCORES,
+            _ => Statistic::SHOWN,
+        }
+    }
+
+    /// Returns the percentile that errors and the list of measures name.
+    pub const fn usual_percentile(self) -> &'static str {
+        match self.unit() {
+            Unit::Score => "p1",
+            _ => "p95",
+        }
+    }
+
     /// Returns the recorded steps of one unit: microseconds are recorded as they are, scores in thousandths.
     const fn steps(self) -> f64 {
         match self.unit() {
@@ -39,6 +69,14 @@ impl Delay {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reports_show_long_times_and_low_scores() {
+        let keys = |delay: Delay| delay.shown().iter().map(|statistic| statistic.key()).collect::<Vec<_>>().join(" ");
+        assert_eq!(keys(Delay::Setup), "count mean min p50 p90 p95 p99 p99.9 p99.99 max stddev");
+        assert_eq!(keys(Delay::MediaScore), "count mean min p50 p10 p5 p1 p0.1 p0.01 max stddev");
+        assert_eq!(keys(Delay::MediaRating), keys(Delay::MediaScore));
+    }
 
     #[test]
     fn a_score_is_recorded_in_thousandths() {

@@ -1,8 +1,8 @@
 //! Comparison of a generator's work in a window with the thresholds.
 
-use super::catalogue::{Unit, grouped};
 use super::heading::ReceiveBuffer;
 use super::health::{starved, thread_loads};
+use super::unit::{Unit, grouped};
 use super::{Counter, Delay, Delays, Page, Sample, Thresholds};
 use serde::{Deserialize, Serialize};
 

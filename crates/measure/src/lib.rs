@@ -36,7 +36,7 @@
 //! | behaviour | file |
 //! |---|---|
 //! | measures and their definitions, from which `docs/measures.md` is made | `delay.rs`; `share.rs`; `counter.rs`; units: `figure.rs` |
-//! | recorder of the figures of a shard | `shard_recorder.rs` |
+//! | recorder of the figures of a shard; its messages; health of the generator | `shard_recorder.rs`; `shard_recorder/messages.rs`; `health.rs` |
 //! | verdict on the generator, window by window | `health/mod.rs`; `window.rs`; `judge.rs` |
 //! | received media streams | `media.rs`, `HeardStream` |
 //! | requirement of a run; one that ends it | `requirement.rs`; `guard.rs` |
@@ -84,11 +84,12 @@ mod table;
 mod threads;
 mod thresholds;
 mod tree;
+mod unit;
 mod warm_up;
 mod window;
 
 pub use call::{Attempt, CallBook, CallOutcome, Role};
-pub use catalogue::{Described, Measure, MeasureError, Statistic, Unit, catalogue, grouped, several};
+pub use catalogue::{Described, Measure, MeasureError, Statistic, catalogue};
 pub use clock::Clock;
 pub use collector::Collector;
 pub use counter::Counter;
@@ -118,4 +119,5 @@ pub use span::Span;
 pub use threads::ThreadUse;
 pub use thresholds::Thresholds;
 pub use tree::{TreeSample, TreeSampler};
+pub use unit::{Unit, grouped, several};
 pub use window::{WINDOW, Window, Windows};

@@ -1,6 +1,6 @@
 //! Received media streams in the figures of a shard.
 
-use super::{CallBook, Counter, Delay, ShardRecorder};
+use super::{CallBook, Counter, Delay, Delays, ShardRecorder};
 
 /// Figures of a received stream. Times are in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,7 +46,8 @@ pub struct HeardMedia {
 }
 
 impl ShardRecorder {
-    /// Records the received media of an ended call.
+    /// Records the received media of an ended call, in the second in which it ends, or for the warm-up if the call fell due in it. A stream is
+    /// not divided among the seconds in which it ran.
     pub fn media_heard(&mut self, call: &CallBook, media: &HeardMedia) {
         if call.warm_up {
             self.turn_to_warm_up();
@@ -58,6 +59,11 @@ impl ShardRecorder {
         if call.warm_up {
             self.turn_to_warm_up();
         }
+    }
+
+    /// Records the delays of received packets whose time of sending is known.
+    pub fn packets_delayed(&mut self, delays: &Delays) {
+        self.page.delays[Delay::MediaDelay as usize].add(delays);
     }
 
     fn stream_heard(&mut self, stream: &HeardStream) {
@@ -93,6 +99,30 @@ mod tests {
     use std::time::SystemTime;
 
     #[test]
+    fn a_stream_is_of_the_warm_up_if_its_call_is() {
+        let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
+        let mut recorder = collector.recorder(0);
+        recorder.reopen(0, 1_000_000);
+        let early = recorder.call_started(500_000, 500_000, 0);
+        recorder.tick(1_000_000);
+        let late = recorder.call_started(1_500_000, 1_500_000, 0);
+        let heard = |lost| HeardMedia {
+            streams: vec![HeardStream { expected: 100, lost, ..HeardStream::default() }],
+            is_silent: false,
+        };
+        recorder.media_heard(&early, &heard(7));
+        recorder.media_heard(&late, &heard(2));
+        recorder.close(2_000_000);
+        let mut of_warm_up = 0;
+        let totals = collector.finish(|second| {
+            if second.warm_up {
+                of_warm_up += second.counter(Counter::MediaLost);
+            }
+        });
+        assert_eq!((of_warm_up, totals.counter(Counter::MediaLost)), (7, 2));
+    }
+
+    #[test]
     fn each_stream_is_one_value_of_its_figures() {
         let mut collector = Collector::new(Clock::new(0, SystemTime::now()), vec![], 1);
         let mut recorder = collector.recorder(0);
@@ -116,6 +146,9 @@ mod tests {
         let video = HeardStream { quality: None, ..good };
         recorder.media_heard(&call, &HeardMedia { streams: vec![good, bad, video], is_silent: false });
         recorder.media_heard(&call, &HeardMedia { streams: vec![], is_silent: true });
+        let mut delays = Delays::new();
+        [100, 300].into_iter().for_each(|us| delays.record(us));
+        recorder.packets_delayed(&delays);
         recorder.call_ended(&mut call, 2_000, CallOutcome::Successful);
         recorder.close(10_000);
         let totals = collector.finish(|_second| {});
@@ -129,6 +162,7 @@ mod tests {
             ("media.loss", 25.0 / 300.0 * 100.0),
             ("media.max_delta.max", 95_000.0),
             ("media.max_delta.count", 3.0),
+            ("media.delay.mean", 200.0),
             ("media.mos.count", 2.0),
             ("media.mos.min", 2.36),
             ("media.mos.max", 4.409),

@@ -139,7 +139,7 @@ impl Page {
             responses_sent: Codes::default(),
             responses_received: Codes::default(),
             refusals: Codes::default(),
-            delays: Delay::ALL.iter().map(|_| Delays::new()).collect(),
+            delays: Delay::ALL.iter().map(|delay| Delays::of(*delay)).collect(),
             timers: (0..timers).map(|_| Delays::new()).collect(),
         }
     }

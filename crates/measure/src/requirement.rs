@@ -1,6 +1,7 @@
 //! Requirements: `srd.p95<200ms`, `ser>=99.9%`, `calls.failed==0`.
 
-use super::catalogue::{Better, Measure, MeasureError, Unit};
+use super::catalogue::{Better, Measure, MeasureError};
+use super::unit::Unit;
 use super::{Counter, Page, Run};
 use serde::{Deserialize, Serialize};
 
@@ -326,6 +327,8 @@ mod tests {
         page.count(Counter::BytesSent, 3_000_000);
         for ms in 1..=200 {
             page.delays[Delay::Setup as usize].record(ms * 1_000);
+            let score = if ms <= 4 { 2.5 } else { 4.4 };
+            page.record(Delay::MediaScore, Delay::MediaScore.recorded(score));
         }
         run
     }
@@ -353,12 +356,17 @@ mod tests {
             ("bytes.sent<4MB", true),
             ("duration>=10s", true),
             ("lag.p99<0", false),
+            ("media.mos.p1>4.0", false),
+            ("media.mos.p10>4.0", true),
+            ("media.mos.min>=2.5", true),
+            ("media.rating.p1>4", false),
         ] {
             let judgement = judge(text, &run());
             assert_eq!(judgement.met, met, "{judgement:?}");
         }
         let judgement = judge("srd.p95<200ms", &run());
         assert_eq!((judgement.shown.as_str(), judgement.bound), ("190.1 ms", 200_000.0));
+        assert_eq!(judge("media.mos.p1>4", &run()).shown, "2.50");
         let nothing = judge("sdd.p95<200ms", &run());
         assert!(!nothing.met && nothing.measured.is_none() && nothing.shown == "nothing was measured");
     }
@@ -445,6 +453,8 @@ mod tests {
             ("ser>=101%", "between 0 and 100"),
             ("calls.failed==none", "write a number"),
             ("calls.failed==0ms", "write a number"),
+            ("media.mos>4", "media.mos.p1"),
+            ("media.mos.p1>4ms", "write a number"),
             ("nothing==0", "lists all"),
         ] {
             let error = Requirement::parse(text, &[]).unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! Series: one row a second, with the figures that charts and CSV show.
 
 use super::catalogue::{Measure, Statistic};
+use super::unit::Unit;
 use super::{Counter, Delay, Failure, Page, Rate, Share};
 use strowger_message::Method;
 
@@ -31,7 +32,7 @@ impl Row {
         }));
         for delay in Delay::ALL {
             let figure = |statistic: &Statistic| delay.figure(*statistic, page.delays(*delay)).unwrap_or(f64::NAN);
-            values.extend(Statistic::SHOWN.iter().map(figure));
+            values.extend(delay.shown().iter().map(figure));
         }
         for delays in page.timers() {
             values.extend(Statistic::SHOWN.iter().map(|statistic| statistic.of(delays).unwrap_or(f64::NAN)));
@@ -47,8 +48,8 @@ impl Row {
     }
 
     /// Appends a later row, so that both become one row of a longer time. Counts, rates, ratios, means, deviations,
-    /// minima and maxima are those of the longer time. A percentile is the greater of the two, which is an upper bound,
-    /// because rows keep no histograms. `scratch`: any page, whose content is lost.
+    /// minima and maxima are those of the longer time. Rows keep no histograms, so a percentile is the worse of the two,
+    /// which is a bound: the greater time, the lesser score. `scratch`: any page, whose content is lost.
     pub fn append(&mut self, later: &Self, scratch: &mut Page) {
         let (mine, theirs) = (std::mem::take(&mut self.values), &later.values);
         let mut values = Vec::with_capacity(mine.len());
@@ -76,9 +77,11 @@ impl Row {
         debug_assert_eq!(ratios.len(), shares().count());
         values.extend(shares().map(|share| share.of(scratch).unwrap_or(f64::NAN)));
         values.extend(classes.map(sum));
-        for from in delays.step_by(Statistic::SHOWN.len()) {
+        // The timers follow the delays.
+        let of_delays = Delay::ALL.iter().copied().map(Some).chain(std::iter::repeat(None));
+        for (delay, from) in of_delays.zip(delays.step_by(Statistic::SHOWN.len())) {
             let figures = from..from + Statistic::SHOWN.len();
-            values.extend(together(&mine[figures.clone()], &theirs[figures]));
+            values.extend(together(delay, &mine[figures.clone()], &theirs[figures]));
         }
         values.extend(counts.map(sum));
         self.values = values.into();
@@ -92,9 +95,11 @@ impl Row {
     }
 }
 
-/// Merges the figures of one delay of two times.
-fn together(mine: &[f64], theirs: &[f64]) -> Vec<f64> {
-    let place = |wanted| Statistic::SHOWN.iter().position(|statistic| *statistic == wanted).expect("it is shown");
+/// Merges the figures of one delay in two periods; `None`: of a timer.
+fn together(delay: Option<Delay>, mine: &[f64], theirs: &[f64]) -> Vec<f64> {
+    let shown = delay.map_or(Statistic::SHOWN, Delay::shown);
+    let is_score = delay.is_some_and(|delay| delay.unit() == Unit::Score);
+    let place = |wanted| shown.iter().position(|statistic| *statistic == wanted).expect("it is shown");
     let (count, mean, deviation) = (place(Statistic::Count), place(Statistic::Mean), place(Statistic::Deviation));
     let (n, m) = (mine[count], theirs[count]);
     if n == 0.0 || m == 0.0 {
@@ -107,11 +112,15 @@ fn together(mine: &[f64], theirs: &[f64]) -> Vec<f64> {
         Statistic::Count => n + m,
         Statistic::Mean => middle,
         Statistic::Least => mine[place].min(theirs[place]),
+        Statistic::Percentile(_) if is_score => mine[place].min(theirs[place]),
         Statistic::Percentile(_) | Statistic::Most => mine[place].max(theirs[place]),
         Statistic::Deviation => (weighted(square(mine), square(theirs)) - middle.powi(2)).max(0.0).sqrt(),
     };
-    Statistic::SHOWN.iter().enumerate().map(fold).collect()
+    shown.iter().enumerate().map(fold).collect()
 }
+
+// A row has as many figures of each delay.
+const _: () = assert!(Statistic::SHOWN.len() == Statistic::SHOWN_OF_SCORES.len());
 
 /// Classes of responses: 1xx to 6xx.
 const CLASSES: usize = 6;
@@ -129,9 +138,9 @@ pub fn columns(timers: &[String]) -> Vec<String> {
     names.extend(Rate::ALL.iter().map(|rate| rate.key().into()));
     names.extend(shares().map(|share| share.key().into()));
     names.extend((1..=CLASSES).map(|class| format!("responses.{class}xx")));
-    let delays = Delay::ALL.iter().map(|delay| delay.key().to_string());
-    for delay in delays.chain(timers.iter().map(|timer| format!("timer.{timer}"))) {
-        names.extend(Statistic::SHOWN.iter().map(|statistic| format!("{delay}.{}", statistic.key())));
+    let delays = Delay::ALL.iter().map(|delay| (delay.key().to_string(), delay.shown()));
+    for (delay, shown) in delays.chain(timers.iter().map(|timer| (format!("timer.{timer}"), Statistic::SHOWN))) {
+        names.extend(shown.iter().map(|statistic| format!("{delay}.{}", statistic.key())));
     }
     names.extend(Counter::ALL.iter().map(|counter| counter.key().into()));
     names.extend(Failure::MEASURES.iter().map(|failure| format!("calls.failed.{}", failure.key())));
@@ -161,6 +170,7 @@ mod tests {
             page.count(Counter::SessionFailed, 1);
             page.failures[2] = calls;
             (0..calls).for_each(|call| page.delays[Delay::Setup as usize].record(us + call));
+            (0..calls).for_each(|call| page.record(Delay::MediaScore, us / 10 + 100 * call));
             page.responses_received.count(Method::Invite, 200, calls);
             page.responses_received.count(Method::Bye, 200 + second as u16, 1);
             page
@@ -176,8 +186,9 @@ mod tests {
         assert_eq!((row.second, codes), (1, whole.codes));
         for (name, (found, want)) in columns(&timers).iter().zip(row.values.iter().zip(&whole.values)) {
             let near = (found - want).abs() <= want.abs() * 1e-9 || (found.is_nan() && want.is_nan());
-            // A percentile is the greater one: at least the right value.
-            let percentile = name.contains(".p") && found >= want;
+            // A percentile is the worse one: at least the right time, at most the right score.
+            let is_bound = if name.starts_with("media.mos") { found <= want } else { found >= want };
+            let percentile = name.contains(".p") && is_bound;
             assert!(near || percentile, "{name}: {found} for {want}");
         }
     }

@@ -35,7 +35,7 @@ table! {
     Retransmissions = "retransmission.ratio", "Messages that were retransmissions", "common practice",
         "Messages that we sent again, of all messages that we sent.";
     MediaLoss = "media.loss", "Media packets that were lost", "common practice",
-        "Packets of received streams that never came, of all that their senders sent.";
+        "Packets of received streams that never came, of all that their senders sent; a stream counts when its call ends.";
     RateError = "rate.error", "Calls that the schedule wanted and that were not started", "generator health",
         "Calls intended less calls started, of calls intended.";
 }

@@ -1,18 +1,26 @@
 //! Invariants for arbitrary bytes, as a function that panics on a violation.
 
 use crate::Moment;
+use crate::g711::Law;
+use crate::quality::SpeechEncoding;
 use crate::received_stream::ReceivedStream;
 use crate::relabel::Relabel;
 use crate::rtcp::{CompoundWriter, MOST, ReportBlock, RtcpPacket, is_rtcp, read};
 use crate::rtp::{Header, Packet};
 use crate::sent_stream::SentStream;
 use crate::session::{
-    LegPort, PayloadFormat, PortPair, Session, SessionEvent, SessionKey, SessionOutput, Side, StreamKind, StreamOrder,
-    StreamPeer,
+    LegPort, PayloadFormat, PlayedSound, PortPair, RecordedSound, Session, SessionEvent, SessionKey, SessionOutput,
+    Side, StreamKind, StreamOrder, StreamPeer,
 };
+use crate::sound::Sound;
 use crate::telephone_event::{EventNotice, ReceivedEvents, TelephoneEvent};
 use crate::wave::{Wave, samples};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Maximum bytes of an own packet: a report of one stream, with description and BYE, or 60 ms of a sound.
+const LONGEST_OWN: usize = 12 + 480;
 
 /// Reads the bytes as an RTP packet, as a compound packet and as a WAV file, writes each again, and checks that reading gives the same. The
 /// bytes are also a script, five bytes a packet, that drives a stream from its receiver over a relay to its sender, and a script that drives a
@@ -171,7 +179,10 @@ fn report(received: &mut ReceivedStream, sent: &mut SentStream, now: u64) {
 
 /// Drives a session of one stream by a script: packets from addresses that the descriptions and the signalling name, and from others; changes of the
 /// stream; time. An item has an action, a time, a source, a length, and as many bytes.
-fn fuzz_session(data: &[u8]) {
+///
+/// # Panics
+/// An invariant does not hold.
+pub fn fuzz_session(data: &[u8]) {
     let [first, second, script @ ..] = data else { return };
     let mut number = 0_u32;
     let mut random = || {
@@ -180,12 +191,12 @@ fn fuzz_session(data: &[u8]) {
     };
     let (mut order, mut now, mut out) = (stream_order(*first, *second), 0_u64, SessionOutput::default());
     let mut session = Session::new(now, SessionKey(1), Some(20_000_000), vec![Some(order.clone())], &mut random);
-    let mut rest = script;
+    let (mut rest, mut heard) = (script, [false; 16]);
     while let [action, time, from, length, after @ ..] = rest {
         let (body, after) = after.split_at(after.len().min(usize::from(*length)));
         rest = after;
         now += u64::from(*time) * 20_000;
-        let from = SocketAddr::from(([192, 0, 2, from >> 4], 4_000 + u16::from(from & 15)));
+        let (host, from) = (*from >> 4, SocketAddr::from(([192, 0, 2, from >> 4], 4_000 + u16::from(from & 15))));
         let side = if action & 8 == 0 { Side::Near } else { Side::Far };
         let moment = Moment { mono: now, wall: now };
         out.clear();
@@ -193,7 +204,8 @@ fn fuzz_session(data: &[u8]) {
             0..=4 => {
                 let at = LegPort { stream: action >> 7, side, is_rtcp: action & 16 != 0 };
                 session.packet(now, at, from, body, &mut out);
-                check_answer(&order, side, from, &out);
+                heard[usize::from(host)] = true;
+                check_answer(&order, side, (from, &heard), &out);
             }
             5 => {
                 order = stream_order(*time, *length);
@@ -202,13 +214,25 @@ fn fuzz_session(data: &[u8]) {
             _ => {
                 session.poll(moment, &mut random, &mut out);
                 assert!(session.deadline().is_none_or(|due| due > now));
+                // A sound and its reports obey the law about hosts that have sent nothing.
+                let may_go = |to: SocketAddr| matches!(to.ip(), IpAddr::V4(ip) if order.near.may_send_first || heard[usize::from(ip.octets()[3] & 15)]);
+                let is_sound = matches!(order.kind, StreamKind::Playback(_) | StreamKind::Recording(_));
+                assert!(!is_sound || out.packets.iter().all(|packet| may_go(packet.to)));
             }
+        }
+        // A change may end both legs of a kind, and then legs of other ports. A sound catches up on at most 200 ms, in packets of 10 ms or more.
+        let most = if matches!(order.kind, StreamKind::Playback(_) | StreamKind::Recording(_)) { 24 } else { 4 };
+        assert!(out.packets.len() <= most, "{:?}", out.packets);
+        if let (Some(place), StreamKind::Recording(recorded)) = (out.recorded, &order.kind) {
+            assert!(place + out.samples.len() as u64 <= recorded.limit / 125 && out.samples.len() <= body.len());
         }
         for packet in &out.packets {
             // No order names a host above 3.
             assert!(packet.to.ip() < IpAddr::from([192, 0, 2, 4]), "{packet:?}");
             let bytes = &out.bytes[packet.start..packet.end];
-            assert!(is_rtcp(bytes) || Packet::read(bytes).is_some());
+            // An own packet, or a received packet beside one.
+            assert!(bytes.len() <= body.len() + LONGEST_OWN);
+            assert!(order.kind == StreamKind::Unread || is_rtcp(bytes) || Packet::read(bytes).is_some());
         }
     }
     out.clear();
@@ -216,12 +240,13 @@ fn fuzz_session(data: &[u8]) {
     assert!(matches!(out.events[..], [SessionEvent::Closed { .. }]));
 }
 
-/// Checks what follows from one packet: at most one packet, to the other side, and none from another source or from a peer that may not send.
-fn check_answer(order: &StreamOrder, side: Side, from: SocketAddr, out: &SessionOutput) {
-    let (peer, other) = match (side, order.kind, &order.far) {
+/// Checks the output for one packet: at most one packet, to the other side. There is none if the packet came from another source or from a peer
+/// that may not send, or would go to a host that has sent nothing and may not be sent to first. `heard`: hosts from which packets have come.
+fn check_answer(order: &StreamOrder, side: Side, (from, heard): (SocketAddr, &[bool; 16]), out: &SessionOutput) {
+    let (peer, other) = match (side, &order.kind, &order.far) {
         (Side::Near, StreamKind::Echo, _) => (&order.near, &order.near),
-        (Side::Near, StreamKind::Relay, Some(far)) => (&order.near, far),
-        (Side::Far, StreamKind::Relay, Some(far)) => (far, &order.near),
+        (Side::Near, StreamKind::Relay | StreamKind::Unread, Some(far)) => (&order.near, far),
+        (Side::Far, StreamKind::Relay | StreamKind::Unread, Some(far)) => (far, &order.near),
         _ => {
             assert!(out.packets.is_empty());
             return;
@@ -230,15 +255,26 @@ fn check_answer(order: &StreamOrder, side: Side, from: SocketAddr, out: &Session
     // On hold by 0.0.0.0, an earlier order has the address.
     let is_named = peer.rtp.is_none() || Some(from.ip()) == peer.behind_nat.or_else(|| peer.rtp.map(|rtp| rtp.ip()));
     assert!(out.packets.len() <= 1);
-    assert!(out.packets.is_empty() || is_named && peer.sends && other.receives && out.packets[0].ports == other.ports);
+    // RTCP that passes unread, and feedback, know no direction.
+    let may_pass = order.kind == StreamKind::Unread || peer.sends && other.receives || is_rtcp(&out.bytes);
+    assert!(out.packets.is_empty() || is_named && may_pass && out.packets[0].ports == other.ports);
     assert!(out.events.is_empty() || is_named);
+    let has_sent = |to: SocketAddr| matches!(to.ip(), IpAddr::V4(ip) if heard[usize::from(ip.octets()[3] & 15)]);
+    assert!(out.packets.iter().all(|packet| other.may_send_first || has_sent(packet.to)));
 }
 
 /// Makes an order of two bytes: hosts 0 to 3 of 192.0.2.0/24, ports 4000 to 4003.
 fn stream_order(first: u8, second: u8) -> StreamOrder {
     let peer = |bits: u8, place: u16| {
         let rtp = SocketAddr::from(([192, 0, 2, bits & 3], 4_000 + u16::from(bits >> 2 & 3)));
-        let format = |payload_type, other, is_event| PayloadFormat { payload_type, other, clock_rate: 8_000, is_event };
+        let encoding = SpeechEncoding::G711;
+        let format = |payload_type, other, is_event| PayloadFormat {
+            payload_type,
+            other,
+            clock_rate: 8_000,
+            is_event,
+            encoding,
+        };
         StreamPeer {
             ports: PortPair { thread: 0, address: 0, rtp: 30_000 + 2 * (place + u16::from(bits >> 7)) },
             rtp: (bits & 0x33 != 0x33).then_some(rtp),
@@ -247,10 +283,31 @@ fn stream_order(first: u8, second: u8) -> StreamOrder {
             formats: vec![format(0, Some(8), false), format(8, Some(0), false), format(101, None, true)],
             sends: bits & 64 == 0,
             receives: bits & 0x60 != 0x40,
+            may_send_first: bits & 8 == 0,
+            heard: None,
         }
     };
-    let kind = if first & second & 64 == 0 { StreamKind::Relay } else { StreamKind::Echo };
-    let far = (kind == StreamKind::Relay && second != 0).then(|| peer(second, 4));
+    let played = |repeats: bool| PlayedSound {
+        sound: Arc::new(Sound::new((0..i16::from(second)).map(|sample| sample << 6))),
+        payload_type: 8,
+        law: Law::A,
+        packet_time: u32::from(first & 63),
+        repeats,
+    };
+    let kind = match (first & second & 64 == 0, first ^ second) {
+        (true, other) if other & 12 == 12 => StreamKind::Unread,
+        (true, _) => StreamKind::Relay,
+        (false, other) if other & 12 == 12 => StreamKind::Playback(played(second & 1 == 0)),
+        (false, other) if other & 12 == 8 => StreamKind::Recording(RecordedSound {
+            tone: played(false),
+            laws: vec![(0, Law::Mu), (8, Law::A)],
+            file: Path::new("recording.wav").into(),
+            limit: u64::from(second) * 10_000,
+        }),
+        (false, _) => StreamKind::Echo,
+    };
+    let has_far = matches!(kind, StreamKind::Relay | StreamKind::Unread) && second != 0;
+    let far = has_far.then(|| peer(second, 4));
     StreamOrder { kind, near: peer(first, 0), far }
 }
 

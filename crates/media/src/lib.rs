@@ -11,11 +11,11 @@
 //! | [`quality`] | E-model: rating and mean opinion score |
 //! | [`sent_stream`] | send statistics: sender reports, round-trip time |
 //! | [`rtcp`] | compound packets |
-//! | [`session`] | streams of a call: who may send, relay, echo, quality |
+//! | [`session`] | streams of a call: who may send, relay, echo, sounds, quality |
 //! | [`relabel`] | headers of a relayed stream |
 //! | [`telephone_event`] | digits, sent and received |
 //! | [`payload_type`] | static payload types, packet times |
-//! | [`g711`], [`tone`], [`wave`] | sound |
+//! | [`g711`], [`tone`], [`wave`], [`sound`] | sound |
 //!
 //! Five packets, of which the third is lost:
 //!
@@ -63,9 +63,15 @@
 //! | round-trip time (6.4.1) | `sent_stream.rs`, `receive_block` |
 //! | NTP timestamp (4) | `clock.rs`, `ntp_timestamp` |
 //! | RTP and RTCP on one port (RFC 5761) | `rtcp/mod.rs`, `is_rtcp` |
+//! | R, MOS (ITU-T G.107); codec of a stream | `quality.rs`, `SpeechQuality`, `EncodingCounts` |
 //! | who may send, symmetric RTP, NAT (RFC 4961, RFC 7362) | `session/latch.rs`, `Latch` |
 //! | relay, echo, hold, silence | `session/mod.rs`, `packet`, `silence_ends` |
-//! | rate of an echo | `session/echo_rate.rs`, `EchoRate` |
+//! | sound of this server: pace, hold, end | `session/playback.rs`, `Playback` |
+//! | recording: place of a packet, limit | `session/recording.rs`, `Recording` |
+//! | picture loss, full intra request, NACK (RFC 4585, RFC 5104) | `session/feedback.rs`, `carry_over` |
+//! | fax and other datagrams | `session/leg.rs`, `receive_unread`, `forward` |
+//! | rate of an echo, and of packets to a host that has sent none | `session/packet_rate.rs`, `PacketRate` |
+//! | packets to a host before one has come from there | `session/leg.rs`, `admit` |
 //! | statistics, RTCP and BYE of a leg | `session/leg.rs`, `Leg` |
 //! | packet types, CNAME, BYE | `rtcp/read.rs`, `RtcpPacket`; `rtcp/write.rs`, `CompoundWriter` |
 //! | long events in segments, repeated ends (RFC 4733 section 2.5.1) | `telephone_event/sent.rs`, `SentEvent` |
@@ -88,6 +94,7 @@ pub mod rtp;
 pub mod sent_stream;
 pub mod sequence;
 pub mod session;
+pub mod sound;
 pub mod telephone_event;
 pub mod tone;
 pub mod wave;

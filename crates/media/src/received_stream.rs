@@ -2,6 +2,7 @@
 
 use crate::clock::{middle, short_delay};
 use crate::jitter::Jitter;
+use crate::quality::{EncodingCounts, SpeechEncoding, SpeechQuality};
 use crate::rtcp::{LOST, ReportBlock, SenderInfo};
 use crate::rtp::Header;
 use crate::sequence::{PacketOrder, Sequence};
@@ -18,6 +19,7 @@ pub struct ReceivedStream {
     untimed: u128,
     source: Option<Source>,
     totals: Totals,
+    encodings: EncodingCounts,
     jitter: Jitter,
     last: Option<Arrival>,
     /// Microseconds.
@@ -83,6 +85,8 @@ pub struct Figures {
     pub strays: u64,
     /// Sources: 1, and one more for each change of the SSRC.
     pub sources: u32,
+    /// Encoding of most packets that the owner has noted ([`ReceivedStream::note_encoding`]).
+    pub encoding: SpeechEncoding,
     /// Interarrival jitter (RFC 3550 section 6.4.1), microseconds.
     pub jitter: u64,
     /// Largest interarrival jitter, microseconds.
@@ -97,6 +101,13 @@ pub struct Figures {
     pub largest_gap: u64,
 }
 
+impl Figures {
+    /// Returns the quality of speech, by the loss alone; `None` if no packet came, or the E-model has no constants for the encoding.
+    pub fn quality(&self) -> Option<SpeechQuality> {
+        SpeechQuality::of(self.encoding, self.lost, self.expected)
+    }
+}
+
 /// Payload types of comfort noise: RFC 3389, and the number reserved for its drafts.
 const COMFORT_NOISE: [u8; 2] = [13, 19];
 
@@ -108,6 +119,7 @@ impl ReceivedStream {
             untimed: 0,
             source: None,
             totals: Totals::default(),
+            encodings: EncodingCounts::default(),
             jitter: Jitter::default(),
             last: None,
             largest_gap: 0,
@@ -120,12 +132,22 @@ impl ReceivedStream {
         self.untimed |= 1 << (payload_type & 0x7f);
     }
 
+    /// Includes packets of all payload types in the jitter again, after a new description.
+    pub const fn time_all(&mut self) {
+        self.untimed = 0;
+    }
+
     /// Sets the ticks of later timestamps in a second, after a change of the codec.
     pub const fn set_clock_rate(&mut self, clock_rate: u32) {
         if self.clock_rate != clock_rate {
             self.clock_rate = clock_rate;
             self.jitter.pause();
         }
+    }
+
+    /// Counts the encoding of a packet. Most packets determine the encoding of the stream.
+    pub const fn note_encoding(&mut self, encoding: SpeechEncoding) {
+        self.encodings.packet(encoding);
     }
 
     /// Enters a packet that arrived at `now`, in microseconds. Returns its place in the stream.
@@ -259,6 +281,7 @@ impl ReceivedStream {
             duplicates,
             strays,
             sources,
+            encoding: self.encodings.most(),
             jitter: self.jitter.estimate(),
             largest_jitter: self.jitter.largest(),
             mean_jitter: self.jitter.mean(),

@@ -48,6 +48,17 @@ impl Relabel {
         self.source
     }
 
+    /// Returns the SSRC of the current source, and its sequence number of the packet that went to the peer with `sequence`; `None` before the
+    /// first packet of a source.
+    pub fn original(&self, sequence: u16) -> Option<(u32, u16)> {
+        self.from.map(|from| (from.source, sequence.wrapping_sub(from.sequence)))
+    }
+
+    /// Returns the ticks of the timestamps in a second.
+    pub const fn clock_rate(&self) -> u32 {
+        self.clock_rate
+    }
+
     /// Sets the ticks of later timestamps in a second, after a change of the codec. The next packet begins a source.
     pub const fn set_clock_rate(&mut self, clock_rate: u32) {
         self.clock_rate = clock_rate;

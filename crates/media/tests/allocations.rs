@@ -3,17 +3,23 @@
 use std::alloc::System;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
 
 use strowger_allocations::{Counting, of_thread};
 use strowger_media::Moment;
+use strowger_media::g711::Law;
+use strowger_media::quality::SpeechEncoding;
 use strowger_media::received_stream::ReceivedStream;
 use strowger_media::relabel::Relabel;
 use strowger_media::rtcp::{self, CompoundWriter, RtcpPacket};
 use strowger_media::rtp::{Numbering, Packet};
 use strowger_media::sent_stream::SentStream;
 use strowger_media::session::{
-    LegPort, PayloadFormat, PortPair, Session, SessionKey, SessionOutput, Side, StreamKind, StreamOrder, StreamPeer,
+    LegPort, PayloadFormat, PlayedSound, PortPair, RecordedSound, Session, SessionKey, SessionOutput, Side, StreamKind,
+    StreamOrder, StreamPeer,
 };
+use strowger_media::sound::Sound;
 use strowger_media::telephone_event::{ReceivedEvents, SentEvent};
 
 #[global_allocator]
@@ -71,9 +77,17 @@ fn order(near: SocketAddr, far: Option<SocketAddr>) -> StreamOrder {
         rtp: Some(rtp),
         rtcp: Some(rtp),
         behind_nat: None,
-        formats: vec![PayloadFormat { payload_type: 0, other: Some(0), clock_rate: 8_000, is_event: false }],
+        formats: vec![PayloadFormat {
+            payload_type: 0,
+            other: Some(0),
+            clock_rate: 8_000,
+            is_event: false,
+            encoding: SpeechEncoding::G711,
+        }],
         sends: true,
         receives: true,
+        may_send_first: true,
+        heard: None,
     };
     let kind = if far.is_some() { StreamKind::Relay } else { StreamKind::Echo };
     StreamOrder { kind, near: peer(near, 30_000), far: far.map(|far| peer(far, 30_002)) }
@@ -114,6 +128,71 @@ fn nothing_is_allocated_for_a_packet_of_a_session() {
         assert_eq!(of_thread() - before, 0);
         assert_eq!((sent, session.reports()[0].0.dropped), (1_000, 1_000));
     }
+}
+
+#[test]
+fn nothing_is_allocated_for_a_packet_of_a_sound() {
+    let near = SocketAddr::from(([192, 0, 2, 1], 4_000));
+    let mut random = || 7;
+    let kind = StreamKind::Playback(PlayedSound {
+        sound: Arc::new(Sound::new((0..8_000).map(|sample| sample * 4))),
+        payload_type: 0,
+        law: Law::Mu,
+        packet_time: 20,
+        repeats: true,
+    });
+    let streams = vec![Some(StreamOrder { kind, ..order(near, None) })];
+    let mut session = Session::new(0, SessionKey(1), Some(30_000_000), streams, &mut random);
+    let mut out = SessionOutput::default();
+    out.bytes.reserve(1_500);
+    out.packets.reserve(16);
+    let (mut sent, before) = (0, of_thread());
+    for place in 0..1_000_u64 {
+        let now = place * 20_000;
+        out.clear();
+        if session.deadline().is_some_and(|due| due <= now) {
+            session.poll(Moment { mono: now, wall: now }, &mut random, &mut out);
+        }
+        sent += u64::from(!out.packets.is_empty());
+    }
+    assert_eq!(of_thread() - before, 0);
+    assert_eq!((sent, session.reports()[0].0.sent), (1_000, 1_000));
+}
+
+#[test]
+fn nothing_is_allocated_for_a_packet_of_a_recording() {
+    let near = SocketAddr::from(([192, 0, 2, 1], 4_000));
+    let mut random = || 7;
+    let sound = Arc::new(Sound::new([0]));
+    let kind = StreamKind::Recording(RecordedSound {
+        tone: PlayedSound { sound, payload_type: 0, law: Law::Mu, packet_time: 20, repeats: false },
+        laws: vec![(0, Law::Mu)],
+        file: Path::new("a.wav").into(),
+        limit: 60_000_000,
+    });
+    let StreamOrder { near: mut peer, .. } = order(near, None);
+    // The recording begins at once.
+    peer.receives = false;
+    let streams = vec![Some(StreamOrder { kind, near: peer, far: None })];
+    let mut session = Session::new(0, SessionKey(1), None, streams, &mut random);
+    let (mut out, mut datagram) = (SessionOutput::default(), Vec::with_capacity(1_500));
+    out.samples.reserve(160);
+    let mut numbering = Numbering::new(8, 1, 2);
+    let (mut recorded, mut before) = (0, 0);
+    for place in 0..1_000_u64 {
+        if place == 1 {
+            // The first packet has left an event.
+            before = of_thread();
+        }
+        datagram.clear();
+        numbering.next(0, 160).write(&mut datagram);
+        datagram.extend([0xff; 160]);
+        let at = LegPort { stream: 0, side: Side::Near, is_rtcp: false };
+        out.clear();
+        session.packet(place * 20_000, at, near, &datagram, &mut out);
+        recorded += usize::from(out.recorded == Some(place * 160)) * out.samples.len();
+    }
+    assert_eq!((of_thread() - before, recorded), (0, 160_000));
 }
 
 #[test]

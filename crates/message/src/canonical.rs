@@ -1,7 +1,8 @@
 //! Writes loosely formatted messages in canonical form, so that the next reader finds the same lines and the same body
 //! as this one.
 
-use crate::index::{Form, is_control};
+use crate::index::Form;
+use crate::octet::is_control;
 use crate::{Message, Name, scan};
 
 /// Appends the message in [`Form::Canonical`]: CRLF after each line, no folded line (RFC 3261 section 7.3.1), names

@@ -86,7 +86,7 @@ fn in_order(message: &Message<'_>) {
         assert_eq!(start, at);
         let name = message.name(line);
         assert!(!name.is_empty() && start + name.len() < value && value <= value_end && value_end < end);
-        assert!(name.iter().all(|&b| crate::index::is_token(b)));
+        assert!(name.iter().all(|&b| crate::octet::is_token(b)));
         assert_eq!(Name::of(name), line.name);
         let text = message.value(line);
         assert!(!text.first().is_some_and(|&b| scan::is_blank(b)) && !text.last().is_some_and(|&b| scan::is_blank(b)));

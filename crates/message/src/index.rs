@@ -1,9 +1,13 @@
 //! Index of a message, filled in one pass over the received bytes: positions of the start line, of each header line and
 //! of the body.
 
+use crate::octet::{is_control, is_token};
 use crate::scan::{self, Lines};
-use crate::{Error, Limits, Method, Name, Reason};
+use crate::start_line;
+use crate::{Error, Limits, Name, Reason};
 use std::ops::Range;
+
+pub use crate::start_line::Start;
 
 /// Position of one header line (with its folded continuation) in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,28 +26,6 @@ pub struct Line {
     pub name: Name,
     /// True if the value extends over several lines (RFC 3261 section 7.3.1).
     pub folded: bool,
-}
-
-/// The start line: request or status line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
-    /// `Method SP Request-URI SP SIP/2.0`; the range is the Request-URI's.
-    Request {
-        /// Method; [`Method::Other`] if the table does not list it: then
-        /// [`Message::method_text`](crate::Message::method_text) has the text.
-        method: Method,
-        /// Length of the method in bytes; it ends one space before the Request-URI.
-        method_len: u16,
-        /// Offsets of the first byte and after the last byte, from the start of the message.
-        uri: (u32, u32),
-    },
-    /// `SIP/2.0 SP code SP reason`; the range is the reason's.
-    Status {
-        /// Status code, 100 to 699; 0 if nothing was parsed or the status line was refused.
-        code: u16,
-        /// Offsets of the first byte and after the last byte, from the start of the message; may be empty.
-        reason: (u32, u32),
-    },
 }
 
 /// Conformance of the format of start line and header. Readers interpret deviations differently, so send a message only
@@ -138,9 +120,9 @@ impl Index {
         let end = lines.end(from);
         let mut fault = None;
         let mut form = if from == 0 { Form::Canonical } else { Form::Loose };
-        self.start = start_line(bytes, from..end, limits).unwrap_or_else(|error| {
+        self.start = start_line::parse(bytes, from..end, limits).unwrap_or_else(|error| {
             fault = Some(error);
-            broken_start_line(bytes, from..end)
+            start_line::of_refused(bytes, from..end)
         });
         let mut at = scan::past(bytes, end);
         if at - end != 2 {
@@ -426,73 +408,6 @@ pub(crate) fn length(value: &[u8]) -> Option<usize> {
     })
 }
 
-fn start_line(bytes: &[u8], line: Range<usize>, limits: &Limits) -> Result<Start, Error> {
-    let at = line.start;
-    let text = &bytes[line.clone()];
-    let wrong = |reason, offset| Error::new(reason, offset);
-    let space = memchr::memchr(b' ', text).ok_or_else(|| wrong(Reason::StartLine, at))?;
-    let first = &text[..space];
-    if first.len() > 3 && first[..4].eq_ignore_ascii_case(b"SIP/") {
-        if !first.eq_ignore_ascii_case(b"SIP/2.0") {
-            return Err(wrong(Reason::Version, at));
-        }
-        // More than one space before the code is accepted: RFC 3665 section 3.9 itself prints two.
-        let space = space + text[space + 1..].iter().take_while(|&&b| b == b' ').count();
-        let rest = &text[space + 1..];
-        let code = match rest {
-            [a, b, c, tail @ ..]
-                if matches!(tail.first(), None | Some(b' ')) && [a, b, c].iter().all(|d| d.is_ascii_digit()) =>
-            {
-                (*a - b'0') as u16 * 100 + (*b - b'0') as u16 * 10 + (*c - b'0') as u16
-            }
-            _ => return Err(wrong(Reason::StatusCode, at + space + 1)),
-        };
-        if !(100..700).contains(&code) {
-            return Err(wrong(Reason::StatusCode, at + space + 1));
-        }
-        let reason = (line.start + (space + 5).min(text.len())) as u32;
-        return Ok(Start::Status { code, reason: (reason, line.end as u32) });
-    }
-    if first.is_empty() || first.len() > u16::MAX as usize || !first.iter().all(|&b| is_token(b)) {
-        return Err(wrong(Reason::Method, at));
-    }
-    let Some(last) = text.len().checked_sub(8).filter(|&n| n > space && text[n..].eq_ignore_ascii_case(b" SIP/2.0"))
-    else {
-        // If the last word is not the right version, it determines the reason.
-        let last = memchr::memrchr(b' ', text).unwrap_or(space);
-        let named = text.get(last + 1..last + 5).is_some_and(|v| v.eq_ignore_ascii_case(b"SIP/"));
-        let reason = if named && last > space { Reason::Version } else { Reason::StartLine };
-        return Err(wrong(reason, at + last + 1));
-    };
-    let uri = &text[space + 1..last];
-    // Not `any`: without an early exit the compiler vectorizes the loop.
-    if uri.is_empty() || uri.iter().fold(false, |bad, &b| bad | (b <= b' ') | (b == 0x7f)) {
-        return Err(wrong(Reason::RequestUri, at + space + 1));
-    }
-    if uri.len() > limits.uri {
-        return Err(wrong(Reason::UriTooLong, at + space + 1));
-    }
-    Ok(Start::Request {
-        method: Method::of(first),
-        method_len: first.len() as u16,
-        uri: ((at + space + 1) as u32, (at + last) as u32),
-    })
-}
-
-/// Creates a start line in place of a refused one: a status line with code 0, or a request with this method (empty if
-/// the method is not a token) and an empty Request-URI.
-#[cold]
-fn broken_start_line(bytes: &[u8], line: Range<usize>) -> Start {
-    let text = &bytes[line.clone()];
-    if text.get(..4).is_some_and(|t| t.eq_ignore_ascii_case(b"SIP/")) {
-        return Start::Status { code: 0, reason: (line.end as u32, line.end as u32) };
-    }
-    let method = text.iter().take_while(|&&b| is_token(b)).count();
-    let method = if text.get(method) == Some(&b' ') && method <= u16::MAX as usize { method } else { 0 };
-    let uri = (line.start + method + 1) as u32;
-    Start::Request { method: Method::of(&text[..method]), method_len: method as u16, uri: (uri, uri) }
-}
-
 /// Single-valued header fields on which elements on the path act. A reader that uses the first line and a reader that
 /// uses the last line must find the same value.
 const SINGLE_VALUED: u128 = {
@@ -506,180 +421,5 @@ const SINGLE_VALUED: u128 = {
     names
 };
 
-/// Tells whether no line may contain this octet (RFC 3261 section 25.1), except in a quoted pair; some readers end a
-/// line or a text at such an octet.
-#[inline]
-pub(crate) const fn is_control(b: u8) -> bool {
-    b < b' ' && !matches!(b, b'\t' | b'\r' | b'\n')
-}
-
-/// Tells whether this is a token character (RFC 3261 section 25.1).
-#[inline]
-pub(crate) const fn is_token(b: u8) -> bool {
-    TOKEN[b as usize]
-}
-
-static TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut b = 0u8;
-    while b < 128 {
-        table[b as usize] = b.is_ascii_alphanumeric()
-            || matches!(b, b'-' | b'.' | b'!' | b'%' | b'*' | b'_' | b'+' | b'`' | b'\'' | b'~');
-        b += 1;
-    }
-    table
-};
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Message;
-
-    fn error(text: &str, see: impl FnOnce(&Index)) -> (Reason, usize) {
-        let mut index = Index::new();
-        let error = index.parse(text.as_bytes(), &Limits::default()).expect_err(text);
-        see(&index);
-        (error.reason, error.offset)
-    }
-
-    #[test]
-    fn start_lines() {
-        for (line, reason, offset, method) in [
-            ("INVITE  sip:a SIP/2.0", Reason::RequestUri, 7, Method::Invite),
-            ("INVITE sip:a  SIP/2.0", Reason::RequestUri, 7, Method::Invite),
-            ("INVITE sip:a SIP/2.0 ", Reason::StartLine, 21, Method::Invite),
-            ("INVITE sip:a SIP/7.0", Reason::Version, 13, Method::Invite),
-            ("INVITE sip:a HTTP/1.1", Reason::StartLine, 13, Method::Invite),
-            ("INVITE SIP/2.0", Reason::StartLine, 7, Method::Invite),
-            ("INVITE", Reason::StartLine, 0, Method::Other),
-            (" INVITE sip:a SIP/2.0", Reason::Method, 0, Method::Other),
-            ("INV@TE sip:a SIP/2.0", Reason::Method, 0, Method::Other),
-            ("BYE sip:a\tb SIP/2.0", Reason::RequestUri, 4, Method::Bye),
-        ] {
-            let text = format!("{line}\r\nVia: x\r\n\r\n");
-            let seen = error(&text, |index| {
-                // The answer can be routed nevertheless.
-                assert!(index.first(Name::Via).is_some(), "{line}");
-                assert_eq!(Message::new(text.as_bytes(), index).method(), Some(method), "{line}");
-            });
-            assert_eq!(seen, (reason, offset), "{line}");
-        }
-        for (line, reason) in [
-            ("SIP/7.0 200 OK", Reason::Version),
-            ("SIP/2.0 20 OK", Reason::StatusCode),
-            ("SIP/2.0 2000 OK", Reason::StatusCode),
-            ("SIP/2.0 099 OK", Reason::StatusCode),
-            ("SIP/2.0 700 OK", Reason::StatusCode),
-            ("SIP/2.0", Reason::StartLine),
-        ] {
-            let text = format!("{line}\r\nVia: x\r\n\r\n");
-            let seen = error(&text, |index| assert!(!Message::new(text.as_bytes(), index).is_request(), "{line}"));
-            assert_eq!(seen.0, reason, "{line}");
-        }
-    }
-
-    #[test]
-    fn header_lines() {
-        for (line, offset) in [
-            ("no colon", 0),
-            (": none", 0),
-            ("a b: c", 0),
-            ("a\r\n : c", 0),
-            (" a: c", 0),
-            ("\u{e9}: c", 0),
-            ("X: y\r\n\0: c", 6),
-        ] {
-            let text = format!("OPTIONS sip:a SIP/2.0\r\n{line}\r\nVia: x\r\n\r\n");
-            let seen = error(&text, |index| assert!(index.first(Name::Via).is_some(), "{line}"));
-            assert_eq!(seen, (Reason::HeaderName, 23 + offset), "{line}");
-        }
-        assert_eq!(
-            error("OPTIONS sip:a SIP/2.0\r\nVia: x\r\n", |i| assert_eq!(i.lines().len(), 1)).0,
-            Reason::Unterminated
-        );
-        assert_eq!(error("\r\n\r\n", |_| ()), (Reason::Empty, 0));
-        assert_eq!(error("", |_| ()), (Reason::Empty, 0));
-    }
-
-    #[test]
-    fn limits_have_their_answers() {
-        let limits = Limits { message: 100, body: 4, headers: 2, uri: 8 };
-        let long = "x".repeat(100);
-        for (text, status) in [
-            ("OPTIONS sip:abcd SIP/2.0\r\n\r\nbody".to_owned(), 200),
-            ("OPTIONS sip:abcde SIP/2.0\r\n\r\nbody".to_owned(), 414),
-            ("OPTIONS sip:abcd SIP/2.0\r\n\r\nbody ".to_owned(), 413),
-            ("OPTIONS sip:abcd SIP/2.0\r\nl: 5\r\n\r\nbody ".to_owned(), 413),
-            ("OPTIONS sip:abcd SIP/2.0\r\nl: 4\r\n\r\nbody and more".to_owned(), 200),
-            ("OPTIONS sip:abcd SIP/2.0\r\nl: 5\r\n\r\nbody".to_owned(), 413),
-            ("OPTIONS sip:abcd SIP/2.0\r\nl: 4\r\n\r\nbod".to_owned(), 400),
-            ("OPTIONS sip:abcd SIP/2.0\r\na: b\r\na: b\r\n\r\n".to_owned(), 200),
-            ("OPTIONS sip:abcd SIP/2.0\r\na: b\r\na: b\r\na: b\r\n\r\n".to_owned(), 400),
-            (format!("OPTIONS sip:abcd SIP/2.0\r\na: b\r\n\r\n{long}"), 513),
-        ] {
-            let mut index = Index::new();
-            let status_seen = index.parse(text.as_bytes(), &limits).map_or_else(|e| e.status(), |()| 200);
-            assert_eq!(status_seen, status, "{text:?}");
-            assert!(status_seen != 513 || index.lines().len() == 1);
-        }
-    }
-
-    /// Checks that the values of list header fields are counted like lines, because each value costs as much work as a
-    /// line.
-    #[test]
-    fn as_many_values_as_lines_are_read() {
-        let with = |lines: &str| {
-            let text = format!("OPTIONS sip:a SIP/2.0\r\nX: {}\r\n{lines}\r\n", "x".repeat(WORTH_COUNTING));
-            Index::new().parse(text.as_bytes(), &Limits::default()).map_err(|error| error.reason)
-        };
-        let list = |name: &str, n: usize| format!("{name}: {}\r\n", vec!["a"; n].join(","));
-        for name in ["Route", "Via", "Require", "Contact"] {
-            assert_eq!(with(&list(name, 255)), Ok(()), "{name}");
-            assert_eq!(with(&list(name, 300)), Err(Reason::TooManyHeaders), "{name}");
-            assert_eq!(with(&list(name, 150).repeat(2)), Err(Reason::TooManyHeaders), "{name}");
-        }
-        assert_eq!(with(&list("Subject", 300)), Ok(()), "text");
-        let parameters = |n: usize| format!("Route: <sip:a>{}\r\n", ";a".repeat(n));
-        assert_eq!((with(&parameters(2_048)), with(&parameters(2_049))), (Ok(()), Err(Reason::TooManyHeaders)));
-    }
-
-    #[test]
-    fn a_changed_value_moves_later_offsets() {
-        let text = |via: &str| {
-            format!(
-                "OPTIONS sip:a SIP/2.0\r\nSubject: x\r\nVia:  {via} \r\nVia: b\r\nTo: c\r\nContent-Length: 4\r\n\r\nbody, and more"
-            )
-        };
-        let index = |text: &str| {
-            let mut index = Index::new();
-            index.parse(text.as_bytes(), &Limits::default()).expect("well-formed");
-            index
-        };
-        let before = text("a;rport");
-        for via in ["a;rport=5060;received=192.0.2.1", "a", "a;rport"] {
-            let (after, mut moved) = (text(via), index(&before));
-            moved.moved_by_value(Name::Via, after.len() as isize - before.len() as isize);
-            assert_eq!(moved, index(&after), "{via}");
-        }
-        let (mut other, same) = (index(&before), index(&before));
-        other.moved_by_value(Name::From, 5);
-        assert_eq!(other, same, "there is no such line");
-    }
-
-    #[test]
-    fn folds_bare_ends_and_empty_values() {
-        let text = b"\r\n\nOPTIONS sip:a SIP/2.0\nA :\r\n\tone\r  two \nB:\r\n \r\nC:\x00\rD: e:f\r\n\nbody";
-        let mut index = Index::new();
-        index.parse(text, &Limits::default()).expect("lenient");
-        let message = Message::new(text, &index);
-        let seen: Vec<_> = index.lines().iter().map(|l| (message.name(l), message.value(l), l.folded)).collect();
-        let want: [(&[u8], &[u8], bool); 4] =
-            [(b"A", b"one\r  two", true), (b"B", b"", true), (b"C", b"\x00", false), (b"D", b"e:f", false)];
-        assert_eq!(seen, want);
-        assert_eq!(message.body(), b"body");
-        assert!(index.bare_line_ends());
-        let strict = b"OPTIONS sip:a SIP/2.0\r\nVia: a\r\n b\r\nv: c\r\n\r\n";
-        index.parse(strict, &Limits::default()).expect("well-formed");
-        assert!(!index.bare_line_ends() && index.repeated(Name::Via) && !index.repeated(Name::To));
-    }
-}
+mod tests;

@@ -89,7 +89,7 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | index of a message; scan by SIMD and its safe twin | `index.rs`, `Index`; `scan.rs` |
+//! | index of a message, its start line; scan by SIMD and its safe twin | `index.rs`, `Index`; `start_line.rs`; `scan.rs` |
 //! | canonical form | `canonical.rs` |
 //! | patches on the received bytes | `edit.rs` |
 //! | messages in a stream | `frame.rs` |
@@ -119,11 +119,13 @@ pub mod message;
 pub mod method;
 pub mod name;
 pub mod name_addr;
+mod octet;
 pub mod params;
 pub mod reader;
 #[allow(unsafe_code)]
 pub mod scan;
 pub mod sdp;
+mod start_line;
 pub mod status;
 mod typed;
 pub mod uri;

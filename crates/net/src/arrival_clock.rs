@@ -46,6 +46,16 @@ impl ArrivalClock {
         self.set(before, wall, clock::micros());
     }
 
+    /// Reads the monotonic clock alone, after a further read from a socket. The known difference of the clocks remains.
+    pub(crate) fn advance(&mut self) {
+        self.now = clock::micros();
+    }
+
+    /// Returns the time of the last reading in microseconds.
+    pub(crate) const fn now(&self) -> u64 {
+        self.now
+    }
+
     /// Takes a reading of the wall clock between two of the monotonic clock.
     fn set(&mut self, before: u64, wall: i64, after: u64) {
         let duration = (after - before) as i64 * 1_000;
@@ -95,6 +105,9 @@ mod tests {
         assert_eq!((clock.arrival(Some(wall(1_400))), clock.arrival(Some(wall(5_000)))), (1_400, 5_000));
         // A time stamp ahead by the error of a reading is no arrival in the future.
         assert_eq!(clock.arrival(Some(wall(6_003))), 6_000);
+        // A datagram that came after the reading, in the same look.
+        clock.now = 7_000;
+        assert_eq!((clock.arrival(Some(wall(6_003))), clock.now()), (6_003, 7_000));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::arrival_clock::ArrivalClock;
 use crate::batch::{Receiver, Sender};
-use crate::timestamp;
+use crate::{timestamp, udp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -101,6 +101,12 @@ pub fn stamp_arrivals(socket: &UdpSocket) -> bool {
     timestamp::enable(socket.as_fd())
 }
 
+/// Returns the number of datagrams that the kernel has dropped since the socket was opened, because its buffer was full (`SO_MEMINFO`); 0
+/// if the kernel does not tell. It wraps around.
+pub fn drops(socket: &UdpSocket) -> u32 {
+    udp::backlog(socket).map_or(0, |(_, dropped, _)| dropped)
+}
+
 /// Datagrams received together.
 pub struct Incoming {
     receiver: Receiver,
@@ -148,6 +154,16 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn datagrams_above_the_buffer_are_counted() {
+        let socket = bind("127.0.0.1:0".parse().unwrap(), 4_096, 4_096).unwrap();
+        assert_eq!(drops(&socket), 0);
+        for _ in 0..20 {
+            socket.send_to(&[0; 1_000], socket.local_addr().unwrap()).unwrap();
+        }
+        assert!((10..20).contains(&drops(&socket)), "{} dropped", drops(&socket));
+    }
 
     #[test]
     fn a_bad_datagram_does_not_keep_the_others_back() {

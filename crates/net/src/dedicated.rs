@@ -4,15 +4,17 @@
 //! [`Flow`]. The socket belongs to the shard whose service opened it. The shard drives the sockets that
 //! [`ServiceWithSockets::sockets`](crate::ServiceWithSockets::sockets) returns.
 
+mod datagrams;
+
+use self::datagrams::{Datagrams, datagrams};
 use crate::batch::Receiver;
 use crate::counters::Counters;
 use crate::readiness::{Readiness, Ready, Wanted};
-use crate::udp::WaitingDatagram;
-use crate::{Handle, Service, socket_option, timestamp, udp, unreachable};
+use crate::{Handle, Service, socket_option, timestamp, unreachable};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::Context;
@@ -99,15 +101,6 @@ enum SocketKind {
     Opened(Box<Opening>),
     /// Connection in this slot.
     Connection(u32),
-}
-
-struct Datagrams {
-    socket: UdpSocket,
-    listener: ListenerId,
-    /// Datagrams that the socket did not take.
-    waiting: VecDeque<WaitingDatagram>,
-    /// True if the socket ends when nothing waits any more.
-    leaving: bool,
 }
 
 /// A connection being made.
@@ -429,85 +422,8 @@ impl Drop for DedicatedSockets {
     }
 }
 
-impl Datagrams {
-    fn count_drops(&self, counters: &Counters) {
-        if let Ok((_, dropped, _)) = udp::backlog(&self.socket) {
-            counters.dedicated_drops.add(u64::from(dropped));
-        }
-    }
-
-    /// Returns false if the socket has no room.
-    fn transmit(
-        &self,
-        bytes: &[u8],
-        target: SocketAddr,
-        token: u64,
-        failed: &mut Vec<u64>,
-        counters: &Counters,
-    ) -> bool {
-        let mut again = false;
-        loop {
-            match self.socket.send_to(bytes, target) {
-                Ok(n) => {
-                    counters.datagrams_out.add(1);
-                    counters.datagram_bytes_out.add(n as u64);
-                    counters.batches_out.add(1);
-                    return true;
-                }
-                Err(e) if e.kind() == ErrorKind::Interrupted => (),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return false,
-                // This is the same as for shared sockets: the kernel reports the error of an earlier datagram to the
-                // next call.
-                Err(e) if !again && (e.kind() == ErrorKind::ConnectionRefused || unreachable::may_be_icmp(&e)) => {
-                    again = true
-                }
-                Err(error) => {
-                    tracing::debug!(to = %target, %error, "datagram not sent");
-                    counters.datagrams_refused.add(1);
-                    if token != 0 {
-                        failed.push(token);
-                    }
-                    return true;
-                }
-            }
-        }
-    }
-
-    #[cold]
-    fn keep(
-        &mut self,
-        bytes: &[u8],
-        target: SocketAddr,
-        token: u64,
-        bound: usize,
-        failed: &mut Vec<u64>,
-        counters: &Counters,
-    ) {
-        if self.waiting.len() >= bound {
-            counters.datagrams_dropped.add(1);
-            if token != 0 {
-                failed.push(token);
-            }
-            return;
-        }
-        self.waiting.push_back(WaitingDatagram { bytes: bytes.into(), target, token });
-        counters.datagrams_waiting.add(1);
-    }
-}
-
 fn name(slot: u32, generation: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(slot)
-}
-
-/// Opens a socket for the datagrams of one call or user, with the kernel's default receive buffer.
-fn datagrams(from: SocketAddr, send_buffer: usize) -> io::Result<UdpSocket> {
-    let socket = Socket::new(Domain::for_address(from), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-    if from.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_send_buffer_size(send_buffer)?;
-    socket.bind(&from.into())?;
-    Ok(socket.into())
 }
 
 /// Begins to connect.

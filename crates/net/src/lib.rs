@@ -65,9 +65,10 @@
 //! A keyed hash of the Call-ID selects one of 256 buckets, and each bucket belongs to one shard. So one shard handles
 //! all messages of a call without a lock, whatever socket they arrive at. The key is random at each start, so a peer
 //! cannot choose the shard of a call. With several shards the Call-ID is found by a scan without parsing the message,
-//! and a message of another shard's bucket is passed once, by a bounded ring. For UDP a packet filter in the kernel
-//! computes the same hash and selects the socket. The filter only saves work: a datagram at the wrong shard is passed
-//! on.
+//! and a message of another shard's bucket is passed once, by a bounded ring. A ring has no slots until its first
+//! message, and grows with its use: a shard without traffic costs little memory, however many there are. For UDP a
+//! packet filter in the kernel computes the same hash and selects the socket. The filter only saves work: a datagram at
+//! the wrong shard is passed on.
 //!
 //! # Sending
 //!
@@ -107,7 +108,8 @@
 //! # Media threads
 //!
 //! [`media::MediaThreads`] are threads apart from the shards, since sockets of media cannot move with a bucket and must not wait behind SIP. A thread
-//! owns bound ports and the sessions on them, lends ports to the shards, and obeys their orders. On the way of a packet there is no lock,
+//! owns bound ports and the sessions on them, lends ports to the shards, and obeys their orders. One thread starts, and a further one when all are more
+//! than 70 % busy; new sessions go to the least busy thread, and a session keeps its thread. On the way of a packet there is no lock,
 //! no allocation and no runtime: a socket is ready, the session decides, the packet leaves.
 //!
 //! # Where is ...?
@@ -138,8 +140,10 @@
 //! | periodic work on one beat | `clock.rs`, `beat` |
 //! | metrics of the network side | `counters.rs` |
 //! | media threads: packets, orders, timers | `media/thread.rs`, `receive`, `obey`; `media/handle.rs`, `MediaHandle` |
-//! | ports of media | `media/ports.rs`, `lend` |
+//! | ports of media; those that threads share | `media/ports.rs`, `lend`; `media/lending.rs`, `Lendings`; `media/port_table.rs`, `PortTable` |
+//! | media threads that start under load | `media/growth.rs`, `Growth` |
 //! | a look at the sockets of media once in a millisecond | `media/pace.rs`, `Pace` |
+//! | recordings: hand-over by rings, files | `media/recorder.rs`, `Recorder`; `media/recording_file.rs`, `RecordingFile` |
 //! | unread relay and echo, for comparison | `floor.rs`, `relay`; `floor/exchange.rs` |
 
 #![warn(missing_docs)]
@@ -168,7 +172,6 @@ mod buffer_pool;
 mod connection;
 mod directory;
 mod dispatcher;
-mod epoll;
 mod extension;
 mod failure;
 mod gso;
@@ -207,6 +210,7 @@ pub use failure::Failure;
 pub use handle::{Handle, Mailbox};
 pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
+pub use peer_names::PeerNames;
 pub use service::{Ending, Service, Unsent};
 pub use settings::{Listener, NetSettings, Scheduling, Shards, UdpSettings};
 pub use shard_pool::Backlog;

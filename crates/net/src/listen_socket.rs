@@ -1,7 +1,7 @@
 //! Sockets of listeners: opened here, or already open when the process began (socket activation).
 
-use crate::{NetSettings, steer, streams, udp};
-use socket2::{SockRef, Socket, Type};
+use crate::{NetSettings, steer, udp};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -76,7 +76,7 @@ impl ListenSocket {
     ) -> io::Result<Self> {
         match transport {
             Transport::Udp => udp::bind(address, reuse_port, settings).map(Self::Udp),
-            _ => streams::listen(address, reuse_port).map(Self::Tcp),
+            _ => listen(address, reuse_port).map(Self::Tcp),
         }
     }
 
@@ -99,7 +99,7 @@ impl ListenSocket {
         }
         match self {
             Self::Udp(_) => udp::prepare(&socket, address, settings),
-            Self::Tcp(_) => streams::begin_listening(&socket),
+            Self::Tcp(_) => begin_listening(&socket),
         }
     }
 
@@ -114,6 +114,26 @@ impl ListenSocket {
     pub(crate) fn attach(&self, program: &[libc::sock_filter]) -> io::Result<()> {
         steer::attach(self.as_fd(), program)
     }
+}
+
+/// Opens the socket of a listener. `reuse_port`: as in [`udp::bind`].
+fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    if reuse_port {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&address.into())?;
+    begin_listening(&socket)?;
+    Ok(socket.into())
+}
+
+/// Makes the kernel accept connections on a bound socket.
+fn begin_listening(socket: &Socket) -> io::Result<()> {
+    socket.listen(4_096)
 }
 
 /// Origin of a shard's socket of a listener.
@@ -150,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_socket_for_both_families_is_refused() {
-        let socket = Socket::new(socket2::Domain::IPV6, Type::DGRAM, None).unwrap();
+        let socket = Socket::new(Domain::IPV6, Type::DGRAM, None).unwrap();
         socket.set_only_v6(false).unwrap();
         socket.bind(&SocketAddr::from(([0; 8], 0)).into()).unwrap();
         let error = ListenSocket::Udp(socket.into()).adopt(false, &NetSettings::default()).unwrap_err();

@@ -1,7 +1,7 @@
 //! Many sockets under one descriptor: a shard asks which of them are ready, instead of asking each.
 
-pub(crate) use crate::epoll::Wanted;
-use crate::epoll::{Epoll, NO_EVENT};
+pub(crate) use crate::ready_set::Wanted;
+use crate::ready_set::{NO_EVENT, ReadySet};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::task::{Context, Poll};
@@ -11,9 +11,9 @@ use tokio::io::unix::AsyncFd;
 /// Maximum number of sockets reported at once.
 const EVENTS: usize = 256;
 
-/// An `epoll` instance, itself watched by the runtime of its shard.
+/// Set of sockets, itself watched by the runtime of its shard.
 pub(crate) struct Readiness {
-    watched: AsyncFd<Epoll>,
+    watched: AsyncFd<ReadySet>,
     events: Box<[libc::epoll_event; EVENTS]>,
 }
 
@@ -32,10 +32,10 @@ impl Readiness {
     /// # Errors
     /// The process is out of descriptors or memory.
     pub(crate) fn new() -> io::Result<Self> {
-        let epoll = Epoll::new()?;
-        // SAFETY: an `Epoll` names the same descriptor each time and closes it only when it is dropped, which
+        let set = ReadySet::new()?;
+        // SAFETY: a `ReadySet` names the same descriptor each time and closes it only when it is dropped, which
         // `AsyncFd` does after it has ended the watch.
-        let watched = unsafe { AsyncFd::register_with_interest(epoll, Interest::READABLE) };
+        let watched = unsafe { AsyncFd::register_with_interest(set, Interest::READABLE) };
         Ok(Self { watched: watched.map_err(io::Error::from)?, events: Box::new([NO_EVENT; EVENTS]) })
     }
 
@@ -59,7 +59,7 @@ impl Readiness {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, ready: &mut Vec<Ready>) -> bool {
         let Poll::Ready(Ok(mut guard)) = self.watched.poll_read_ready(cx) else { return false };
         let events = &mut self.events;
-        let found = guard.try_io(|watched| match watched.get_ref().wait(&mut events[..], 0)? {
+        let found = guard.try_io(|watched| match watched.get_ref().wait_events(&mut events[..], 0)? {
             // The next event makes the descriptor readable again.
             0 => Err(io::ErrorKind::WouldBlock.into()),
             n => Ok(n),

@@ -1,18 +1,35 @@
-//! Sockets of which a thread outside the shards reads whichever has something: media of single calls.
+//! Set of sockets that are watched for reading by one `epoll` instance (epoll(7)): the kernel says which of them are ready, instead of being asked
+//! for each.
 
+use libc::{c_int, epoll_event};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use crate::epoll::{Epoll, NO_EVENT};
-
-/// Maximum number of sockets reported at once.
+/// Maximum number of sockets that [`ReadySet::wait`] reports at once.
 const EVENTS: usize = 64;
 
-/// Set of sockets that are watched for reading. Any thread may add and remove sockets while another waits.
+/// Initial entry of a list of events.
+pub(crate) const NO_EVENT: epoll_event = epoll_event { events: 0, u64: 0 };
+
+/// Events to watch for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Reading,
+    /// Reading and writing.
+    Both,
+}
+
+/// Set of sockets that are watched. Any thread may add and remove sockets while another waits.
 #[derive(Debug)]
 pub struct ReadySet {
-    epoll: Epoll,
+    fd: OwnedFd,
+}
+
+impl AsRawFd for ReadySet {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
 }
 
 impl ReadySet {
@@ -21,20 +38,45 @@ impl ReadySet {
     /// # Errors
     /// The process is out of descriptors or memory.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { epoll: Epoll::new()? })
+        // SAFETY: no pointer is passed.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just returned this descriptor, and nothing else has it.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Adds a socket under a name.
+    /// Adds a socket under a name, to be watched for reading. The kernel forgets it when its last descriptor is closed.
     ///
     /// # Errors
     /// The socket is in the set, or the kernel has no room for one more.
     pub fn add(&self, socket: BorrowedFd<'_>, name: u64) -> io::Result<()> {
-        self.epoll.add(socket, name)
+        self.control(libc::EPOLL_CTL_ADD, socket, name, Wanted::Reading)
     }
 
     /// Removes a socket; one that is not in the set is ignored.
     pub fn remove(&self, socket: BorrowedFd<'_>) {
-        let _ = self.epoll.remove(socket);
+        let _ = self.control(libc::EPOLL_CTL_DEL, socket, 0, Wanted::Reading);
+    }
+
+    /// Changes the watched events of a socket.
+    ///
+    /// # Errors
+    /// Errors of the system call.
+    pub(crate) fn change(&self, socket: BorrowedFd<'_>, name: u64, wanted: Wanted) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, socket, name, wanted)
+    }
+
+    fn control(&self, operation: c_int, socket: BorrowedFd<'_>, name: u64, wanted: Wanted) -> io::Result<()> {
+        let events = match wanted {
+            Wanted::Reading => libc::EPOLLIN,
+            Wanted::Both => libc::EPOLLIN | libc::EPOLLOUT,
+        };
+        let mut event = epoll_event { events: events as u32, u64: name };
+        // SAFETY: the kernel reads our own variable and writes nothing; a descriptor that is none is an error.
+        let result = unsafe { libc::epoll_ctl(self.as_raw_fd(), operation, socket.as_raw_fd(), &mut event) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Waits for readable sockets, at most for `limit`, and appends their names. A socket is reported again until it is empty.
@@ -43,13 +85,24 @@ impl ReadySet {
     /// Errors of the system call.
     pub fn wait(&self, limit: Duration, names: &mut Vec<u64>) -> io::Result<()> {
         let mut events = [NO_EVENT; EVENTS];
-        let limit = i32::try_from(limit.as_millis()).unwrap_or(i32::MAX);
-        let ready = match self.epoll.wait(&mut events, limit) {
+        let limit = c_int::try_from(limit.as_millis()).unwrap_or(c_int::MAX);
+        let ready = match self.wait_events(&mut events, limit) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             found => found?,
         };
         names.extend(events[..ready].iter().map(|event| event.u64));
         Ok(())
+    }
+
+    /// Waits for events, at most `timeout` milliseconds: 0 not at all, -1 without end. Returns their number.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Interrupted`] by a signal.
+    pub(crate) fn wait_events(&self, events: &mut [epoll_event], timeout: c_int) -> io::Result<usize> {
+        let most = c_int::try_from(events.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the kernel writes at most as many events to our own list as it has.
+        let n = unsafe { libc::epoll_wait(self.as_raw_fd(), events.as_mut_ptr(), most, timeout) };
+        usize::try_from(n).map_err(|_| io::Error::last_os_error())
     }
 }
 

@@ -451,65 +451,6 @@ impl Streams {
     pub(crate) fn deadline(&self) -> Option<u64> {
         sooner(self.timeouts.peek().map(|Reverse((at, ..))| *at), self.pause)
     }
-
-    /// Ends the connections that have timed out.
-    #[inline(never)]
-    pub(crate) fn expire(&mut self, now: Now) {
-        while let Some(&Reverse((at, slot, generation))) = self.timeouts.peek() {
-            if at > now.mono {
-                return;
-            }
-            self.timeouts.pop();
-            let bounds = self.bounds.clone();
-            let Some(connection) = self.same(slot, generation).filter(|c| c.timeout_at == at) else { continue };
-            connection.timeout_at = u64::MAX;
-            if connection.due(&bounds) > now.mono {
-                self.schedule(slot);
-                continue;
-            }
-            if self.check_acknowledged(slot, now) || self.fail_fallbacks(slot) {
-                continue;
-            }
-            let Some(connection) = self.connection(slot) else { continue };
-            let (phase, partial, leaving) = (connection.phase, connection.is_partial(), connection.closing);
-            let finished = connection.half_closed;
-            match phase {
-                Phase::Dialling => self.close(slot, &"it was not made in time"),
-                Phase::Tls | Phase::Ws => self.close(slot, &"the handshake took too long"),
-                Phase::Open if leaving => self.close(slot, &"the peer did not end it"),
-                Phase::Open if finished => self.close(slot, &"the peer had said that nothing would follow"),
-                Phase::Open if partial => {
-                    self.counters.partial_closed.add(1);
-                    self.close(slot, &"the rest of a message did not come");
-                }
-                Phase::Open => {
-                    self.counters.idle_closed.add(1);
-                    self.close(slot, &"it was silent for too long");
-                }
-            }
-        }
-    }
-}
-
-/// Opens the socket of a listener. `reuse_port`: as in [`crate::udp::bind`].
-pub(crate) fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListener> {
-    use socket2::{Domain, Protocol, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_reuse_address(true)?;
-    if reuse_port {
-        socket.set_reuse_port(true)?;
-    }
-    socket.bind(&address.into())?;
-    begin_listening(&socket)?;
-    Ok(socket.into())
-}
-
-/// Makes the kernel accept connections on a bound socket.
-pub(crate) fn begin_listening(socket: &socket2::Socket) -> io::Result<()> {
-    socket.listen(4_096)
 }
 
 /// Tells whether the error concerns the connection to accept, not the listener.

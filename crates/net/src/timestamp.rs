@@ -180,14 +180,6 @@ impl ClockReading {
             _ => self.now,
         }
     }
-
-    /// Converts a time stamp to microseconds of [`clock::micros`], also if it is up to a second younger than this reading.
-    pub(crate) fn time_of(&self, stamp: Option<i64>) -> u64 {
-        const YOUNGEST: i64 = 1_000_000;
-        let (Some(stamp), Some(wall)) = (stamp, self.wall) else { return self.now };
-        let later = (stamp - wall) / 1_000;
-        if later > YOUNGEST { self.now } else { self.now.saturating_add_signed(later) }
-    }
 }
 
 #[cfg(test)]
@@ -234,8 +226,6 @@ mod tests {
             (first.arrival(Some(wall(400))), first.arrival(None), first.arrival(Some(wall(2_000)))),
             (400, 1_000, 1_000)
         );
-        let times = [400, 1_500, 2_000_000].map(|us| first.time_of(Some(wall(us))));
-        assert_eq!((times, first.time_of(None)), ([400, 1_500, 1_000], 1_000));
         // The clock steps an hour forward, and back: a message with an earlier time stamp counts as arriving now.
         let forth = clocks.set(2_000, wall(2_000) + hour);
         assert_eq!(forth.arrival(Some(wall(1_500))), 2_000);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use strowger_allocations::{Counting, of_process};
 use strowger_core::entropy::Entropy;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
+use strowger_media::quality::SpeechEncoding;
 use strowger_media::rtp::Numbering;
 use strowger_media::session::{
     PayloadFormat, PortPair, SessionEvent, SessionKey, SessionOrder, StreamKind, StreamOrder, StreamPeer,
@@ -95,11 +96,18 @@ fn lend(handle: &mut MediaHandle, woken: &Receiver<()>, pairs: u16) -> Vec<PortP
 }
 
 /// Opens a session that relays the packets of a caller to a callee: an echo would drop most of so many packets. Returns its
-/// thread, and its address towards the caller.
-fn relay(caller: SocketAddr, callee: SocketAddr) -> (MediaThreads, SocketAddr) {
+/// thread, and its addresses towards the caller and towards the callee.
+fn relay(caller: SocketAddr, callee: SocketAddr) -> (MediaThreads, SocketAddr, SocketAddr) {
     let address = IpAddr::from([127, 0, 43, 9]);
-    let settings =
-        MediaSettings { addresses: vec![address], ports: 20_000..=20_003, dscp: 46, threads: 1, timeout: None };
+    let settings = MediaSettings {
+        addresses: vec![address],
+        ports: 20_000..=20_003,
+        dscp: 46,
+        threads: 1,
+        most_threads: 1,
+        most_pairs: usize::MAX,
+        timeout: None,
+    };
     let (waking, woken) = channel();
     let wake = move |_| {
         // After the session is open, the receiver may be gone.
@@ -112,16 +120,24 @@ fn relay(caller: SocketAddr, callee: SocketAddr) -> (MediaThreads, SocketAddr) {
         rtp: Some(phone),
         rtcp: None,
         behind_nat: None,
-        formats: vec![PayloadFormat { payload_type: 0, other: Some(0), clock_rate: 8_000, is_event: false }],
+        formats: vec![PayloadFormat {
+            payload_type: 0,
+            other: Some(0),
+            clock_rate: 8_000,
+            is_event: false,
+            encoding: SpeechEncoding::G711,
+        }],
         sends: true,
         receives: true,
+        may_send_first: true,
+        heard: None,
     };
     let (near, far) = (peer(ports[0], caller), Some(peer(ports[1], callee)));
     let streams = vec![Some(StreamOrder { kind: StreamKind::Relay, near, far })];
     handles[0].order(0, SessionOrder::Set { key: SessionKey(1), streams }).unwrap();
     // Orders are obeyed one after another.
     lend(&mut handles[0], &woken, 0);
-    (threads, SocketAddr::new(address, ports[0].rtp))
+    (threads, SocketAddr::new(address, ports[0].rtp), SocketAddr::new(address, ports[1].rtp))
 }
 
 fn message(i: usize) -> String {
@@ -160,9 +176,13 @@ fn nothing_is_allocated_once_warm() {
     assert_eq!(count, 0, "by TCP");
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let callee = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (threads, port) = relay(socket.local_addr().unwrap(), callee.local_addr().unwrap());
+    let (threads, port, far_port) = relay(socket.local_addr().unwrap(), callee.local_addr().unwrap());
     socket.connect(port).unwrap();
     let (mut numbering, mut datagram) = (Numbering::new(7, 1, 2), Vec::with_capacity(200));
+    // The callee is heard: before that it gets few packets.
+    Numbering::new(8, 1, 2).next(0, 160).write(&mut datagram);
+    callee.send_to(&datagram, far_port).unwrap();
+    socket.recv(&mut buffer).unwrap();
     let count = counted(|_| {
         datagram.clear();
         numbering.next(0, 160).write(&mut datagram);

@@ -1,8 +1,9 @@
-//! Health of the shards: each is woken periodically and must complete a round.
+//! Health of the shards: each is woken periodically and must complete a round. A media thread that has work must look at its sockets.
 
 use crate::shard::Shard;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use strowger_net::media::MediaThreads;
 use strowger_net::{Handle, clock};
 use strowger_server::process_state::ProcessState;
 
@@ -14,6 +15,7 @@ pub struct Health {
     handle: Handle<Shard>,
     shared: Arc<ProcessState>,
     seen: Mutex<Vec<Seen>>,
+    media: Weak<MediaThreads>,
 }
 
 /// Number of rounds of a shard at the last progress, and its time.
@@ -24,10 +26,10 @@ struct Seen {
 }
 
 impl Health {
-    pub(crate) fn new(handle: Handle<Shard>, shared: Arc<ProcessState>) -> Self {
+    pub(crate) fn new(handle: Handle<Shard>, shared: Arc<ProcessState>, media: Weak<MediaThreads>) -> Self {
         let now = Seen { rounds: 0, at: Instant::now() };
         let seen = Mutex::new(vec![now; handle.most()]);
-        Self { handle, shared, seen }
+        Self { handle, shared, seen, media }
     }
 
     /// Returns the time after which a shard without a round counts as stuck.
@@ -63,12 +65,22 @@ impl Health {
         seen.iter().position(|seen| seen.at.elapsed() > patience)
     }
 
+    /// Returns the first media thread that is stuck.
+    pub fn stuck_media(&self) -> Option<usize> {
+        self.media.upgrade()?.stuck(self.patience())
+    }
+
+    /// Returns the thread that stands still, if there is one.
+    pub fn fault(&self) -> Option<String> {
+        let shard = self.stuck().map(|shard| format!("shard {shard} stands still"));
+        shard.or_else(|| self.stuck_media().map(|thread| format!("media thread {thread} stands still")))
+    }
+
     /// Returns the reason for which this server should get no new work, if there is one.
     pub fn unready(&self) -> Option<String> {
-        match self.stuck() {
-            _ if self.handle.is_draining() => Some("shutting down".into()),
-            Some(shard) => Some(format!("shard {shard} stands still")),
-            None => None,
+        match self.handle.is_draining() {
+            true => Some("shutting down".into()),
+            false => self.fault(),
         }
     }
 }

@@ -91,9 +91,7 @@ impl Pages {
                 (StatusCode::SERVICE_UNAVAILABLE, TEXT, "too many connections are open\n".into())
             }
             "/metrics" => (StatusCode::OK, strowger_metrics::CONTENT_TYPE, self.metrics.exposition()),
-            "/healthz" => {
-                judged(self.health.stuck().map_or(Ok(()), |shard| Err(format!("shard {shard} stands still"))))
-            }
+            "/healthz" => judged(self.health.fault().map_or(Ok(()), Err)),
             "/readyz" => judged(self.health.unready().map_or(Ok(()), Err)),
             _ => (StatusCode::NOT_FOUND, TEXT, "here are /metrics, /healthz and /readyz\n".into()),
         };

@@ -7,12 +7,21 @@ use std::sync::Arc;
 use strowger_backend::accounting::{Accounting, Settings};
 use strowger_backend::files::spool::Spool;
 use strowger_backend::technology::{self, DataPlace};
-use strowger_calls::{Call, read_kept};
+use strowger_calls::{Call, anchor_of, read_kept};
 use strowger_config::Config;
 use strowger_net::clock;
 use strowger_server::engine::Effect;
 use strowger_store::accounting::Row;
 use strowger_store::calls::{CallStore, Left};
+
+/// Calls of an earlier process.
+#[derive(Default)]
+pub(crate) struct LeftCalls {
+    /// Calls of the table.
+    pub(crate) calls: Vec<Call>,
+    /// States of the roles that anchor calls, by the keys of the calls.
+    pub(crate) anchors: Vec<(u64, Box<[u8]>)>,
+}
 
 /// Calls and rows of an earlier process, and the writer of kept calls.
 #[derive(Default)]
@@ -20,7 +29,7 @@ pub(crate) struct Kept {
     /// Writer; `None`: calls are not kept.
     pub(crate) call_store: Option<Arc<CallStore>>,
     /// Calls to continue.
-    pub(crate) calls: Vec<Call>,
+    pub(crate) left: LeftCalls,
     /// Rows of calls that had just ended: the earlier process may have written or lost them.
     #[expect(clippy::vec_box, reason = "rows come and go as they are")]
     rows: Vec<Box<Row>>,
@@ -38,11 +47,15 @@ impl Kept {
     fn read(config: &Config, technology: &str, place: &DataPlace) -> anyhow::Result<Self> {
         let open = technology::find(technology, |technology| technology.calls);
         let engine = open.and_then(|open| open(place)).map_err(|error| anyhow!(error))?;
-        let (mut calls, mut rows, mut unreadable, now) = (Vec::new(), Vec::new(), Vec::new(), clock::now());
+        let (mut all, mut rows, mut unreadable, now) = (LeftCalls::default(), Vec::new(), Vec::new(), clock::now());
         let place = engine.name();
         let (call_store, report) = CallStore::open(engine, config.call_store_settings(), |number, left| match left {
             Left::State(bytes) => match read_kept(now, bytes) {
-                Ok(call) => calls.push(call),
+                Ok(call) => {
+                    all.calls.push(call);
+                    let anchor = Some(anchor_of(bytes)).filter(|anchor| !anchor.is_empty());
+                    all.anchors.extend(anchor.map(|anchor| (number, anchor.into())));
+                }
                 Err(error) => unreadable.push((number, error)),
             },
             Left::LastWords(bytes) => rows.extend(Row::read_all(bytes).unwrap_or_default()),
@@ -54,8 +67,8 @@ impl Kept {
             tracing::error!(%error, calls = unreadable.len(), "kept calls not readable");
         }
         unreadable.iter().for_each(|(number, _)| call_store.remove(*number));
-        tracing::info!(place, calls = calls.len(), bytes = report.bytes, "calls of the process before");
-        Ok(Self { call_store: Some(Arc::new(call_store)), calls, rows })
+        tracing::info!(place, calls = all.calls.len(), bytes = report.bytes, "calls of the process before");
+        Ok(Self { call_store: Some(Arc::new(call_store)), left: all, rows })
     }
 
     /// Puts rows that the earlier process may not have written into the spool, before accounting starts, so that each

@@ -74,17 +74,19 @@
 //! |---|---|
 //! | type of a server; graceful shutdown | `server.rs`, `Server`, `drain`; `program.rs`, `Program` |
 //! | effects of the engine | `shard.rs`, `Shard` |
+//! | calls that ports of media and descriptors carry | `media_capacity.rs`, `MediaCapacity` |
 //! | reload; bindings of a renamed domain | `reload.rs`; `running.rs`; `renaming.rs`, `rename_bindings` |
 //! | thread of policies and data sets | `policy_thread.rs` |
 //! | data sets, their sources, refresh | `data_sets.rs`; `data_sets/sources.rs`; `refresh.rs` |
 //! | explain without a running server | `offline.rs` |
 //! | `/metrics`, `/healthz`, `/readyz` | `http.rs`; `health.rs`, `stuck` |
-//! | metrics put together on request; with labels | `metrics.rs`; `metrics/labelled.rs` |
+//! | metrics put together on request; their tables; with labels | `metrics.rs`; `metrics/tables.rs`; `metrics/labelled.rs` |
 //! | orders of `strowger status` and others, also by HTTP | `control/order.rs`; `execution.rs`; `http_routes.rs`; `http.rs`; `openapi.rs` |
 //! | orders about calls, limits, caches, accounting | `control/calls.rs`; `limits.rs`; `caches.rs`; `accounting.rs` |
 //! | readiness, watchdog and sockets of systemd | `supervisor.rs` |
 //! | addresses of the machine and of services; routes of the kernel | `machine.rs`; `service_addresses.rs`; `routes.rs` |
-//! | checks of the files that a configuration names | `preflight.rs`; `preflight/certificates.rs`; `files.rs`; `machine.rs` |
+//! | names that peers must prove, for kept calls | `peer_names.rs` |
+//! | checks of the files that a configuration names | `preflight.rs`; `preflight/certificates.rs`; `files.rs`; `sounds.rs`; `recordings.rs`; `machine.rs` |
 //! | caches of the configuration | `caches.rs` |
 //! | calls of the previous process | `kept.rs` |
 //! | counts that servers share | `shared_counts.rs` |
@@ -109,9 +111,11 @@ mod kept;
 mod lease;
 mod machine;
 mod media;
+mod media_capacity;
 pub mod metrics;
 mod named_users;
 pub mod offline;
+mod peer_names;
 mod policy_thread;
 pub mod preflight;
 mod program;
@@ -135,6 +139,7 @@ use std::sync::OnceLock;
 pub use directory::server_settings;
 pub use health::Health;
 pub use lease::Leases;
+pub use media_capacity::MediaCapacity;
 pub use policy_thread::PolicyThread;
 pub use program::Program;
 pub use reload::Refusal;

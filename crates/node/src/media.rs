@@ -1,14 +1,17 @@
 //! Media threads of a server, and the link of each shard to them.
 
+use crate::media_capacity::MediaCapacity;
 use crate::settings;
 use crate::shard::{Input, Shard};
 use anyhow::Context;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 use strowger_config::Config;
 use strowger_core::entropy::Entropy;
 use strowger_media::session::{PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side};
-use strowger_net::Handle;
 use strowger_net::media::{MediaHandle, MediaThreads};
+use strowger_net::{Handle, clock};
+use strowger_server::engine::MediaThreadStatus;
 
 /// Links of all shards. Each shard takes its own.
 #[derive(Default)]
@@ -21,8 +24,6 @@ pub(crate) struct MediaLinks {
 /// Link of one shard.
 pub(crate) struct MediaLink {
     handle: MediaHandle,
-    /// Thread that is asked for ports next.
-    next: usize,
 }
 
 /// Starts the media threads for at most `shards` shards; without `media.addresses` there are none.
@@ -35,6 +36,11 @@ pub(crate) fn start(
     entropy: &Entropy,
 ) -> anyhow::Result<(Option<MediaThreads>, MediaLinks)> {
     let Some(settings) = settings::media(config) else { return Ok((None, MediaLinks::default())) };
+    let capacity = MediaCapacity::here(config);
+    if !capacity.is_enough() {
+        let MediaCapacity { ports, descriptors, wanted_limit } = capacity;
+        tracing::warn!(ports, descriptors, wanted_limit, "fewer descriptors than ports of media");
+    }
     let woken = Arc::new(OnceLock::<Handle<Shard>>::new());
     let weak = Arc::downgrade(&woken);
     let wake = move |shard: usize| {
@@ -44,8 +50,38 @@ pub(crate) fn start(
     };
     let (threads, handles) = MediaThreads::start(&settings, shards, entropy, wake)
         .context("media cannot be received at `media.addresses`")?;
-    let links = handles.into_iter().map(|handle| Some(MediaLink { handle, next: 0 })).collect();
+    let links = handles.into_iter().map(|handle| Some(MediaLink { handle })).collect();
     Ok((Some(threads), MediaLinks { links: Mutex::new(links), shards: weak }))
+}
+
+/// Longest wait for the first ports.
+const FIRST_PORTS: Duration = Duration::from_secs(1);
+
+/// Waits until a shard has ports, so that the first calls find some.
+pub(crate) fn wait_for_ports(threads: &MediaThreads) {
+    let end = Instant::now() + FIRST_PORTS;
+    while threads.total().lent == 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Interval between two looks after the media threads.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// Looks after the media threads: starts further ones under load, and ends the server if one has ended.
+pub(crate) async fn keep_up(handle: Handle<Shard>, threads: Weak<MediaThreads>) {
+    loop {
+        clock::beat(UPKEEP).await;
+        let Some(threads) = threads.upgrade() else { continue };
+        match threads.balance() {
+            Ok(started) => started.into_iter().for_each(|threads| tracing::info!(threads, "media thread added")),
+            Err(error) => tracing::warn!(%error, "number of media threads unchanged"),
+        }
+        // Without it calls have no media, and others get no ports.
+        if !threads.are_running() {
+            handle.fail("a media thread ended");
+        }
+    }
 }
 
 impl MediaLinks {
@@ -80,16 +116,13 @@ impl MediaLink {
             }
             other => other,
         };
-        let thread = thread.unwrap_or_else(|| {
-            self.next = (self.next + 1) % self.handle.threads().max(1);
-            self.next as u16
-        });
-        match self.handle.order(thread, order).err()? {
-            SessionOrder::Set { key, .. } => Some(SessionEvent::Silent { key, end: SessionEnd::Silence(Side::Near) }),
-            SessionOrder::Close { key } => Some(SessionEvent::Closed { key, streams: Vec::new() }),
-            SessionOrder::Lend { shard, .. } => Some(SessionEvent::Lent { shard, ports: Vec::new() }),
-            SessionOrder::Return(_) => None,
-        }
+        let thread = thread.unwrap_or_else(|| self.handle.preferred());
+        self.handle.order(thread, order).err().and_then(refusal)
+    }
+
+    /// Returns the state of the media threads for the engine.
+    pub(crate) fn status(&self) -> MediaThreadStatus {
+        MediaThreadStatus { running: self.handle.threads() as u16, preferred: self.handle.preferred() }
     }
 
     /// Gives ports back, each to its thread.
@@ -111,12 +144,28 @@ impl MediaLink {
     }
 }
 
+/// Returns the event for the shard if no thread takes this order.
+pub(crate) fn refusal(order: SessionOrder) -> Option<SessionEvent> {
+    match order {
+        SessionOrder::Set { key, .. } => Some(SessionEvent::Silent { key, end: SessionEnd::Silence(Side::Near) }),
+        SessionOrder::Report { key } => Some(SessionEvent::Reported { key, streams: Vec::new() }),
+        SessionOrder::Close { key } => Some(SessionEvent::Closed { key, streams: Vec::new() }),
+        SessionOrder::Lend { shard, .. } => Some(SessionEvent::Lent { shard, ports: Vec::new() }),
+        SessionOrder::Claim { key, ports } => Some(SessionEvent::Claimed { key, ports, is_bound: false }),
+        SessionOrder::Return(_) => None,
+    }
+}
+
 /// Returns the session of an event; `None`: the event is about the ports of its shard.
 pub(crate) const fn session_of(event: &SessionEvent) -> Option<SessionKey> {
     match event {
-        SessionEvent::Heard { key, .. } | SessionEvent::Silent { key, .. } | SessionEvent::Closed { key, .. } => {
-            Some(*key)
-        }
+        SessionEvent::Heard { key, .. }
+        | SessionEvent::Silent { key, .. }
+        | SessionEvent::Played { key, .. }
+        | SessionEvent::RecordingFailed { key }
+        | SessionEvent::Reported { key, .. }
+        | SessionEvent::Claimed { key, .. }
+        | SessionEvent::Closed { key, .. } => Some(*key),
         SessionEvent::Lent { .. } => None,
     }
 }

@@ -1,4 +1,5 @@
-//! Reads a configuration and the files that it names, and checks them: secret, data sets, certificates, database, folders.
+//! Reads a configuration and the files that it names, and checks them: secret, data sets, sounds, certificates, database, folders of
+//! recordings and of other files.
 //!
 //! [`strowger_config`] makes values of a text and knows the position of each key. A fault of a file is reported at the key that names it.
 
@@ -6,6 +7,8 @@ mod certificates;
 mod files;
 pub(crate) mod findings;
 mod machine;
+mod recordings;
+mod sounds;
 mod tls;
 mod validity;
 
@@ -57,6 +60,8 @@ pub fn read(source: Source<'_>) -> Result<(Config, Report), Report> {
     let mut findings = Findings::new(report.places());
     read_secret(&mut config, &mut findings);
     read_sets(&mut config, &mut findings);
+    sounds::read(&mut config, &mut findings);
+    recordings::check(&config, &mut findings);
     tls::check(&config, source, &mut findings);
     files::check(&config, Path::new(source.file), &mut findings);
     let faults = findings.faults;

@@ -11,20 +11,21 @@ use crate::lease::Leases;
 use crate::machine;
 use crate::media;
 use crate::metrics::{Metrics, Writers};
+use crate::peer_names::PeerNames;
 use crate::policy_thread::PolicyThread;
 use crate::program::Program;
 use crate::removal::Removals;
 use crate::routes::KernelRoutes;
 use crate::running::Running;
 use crate::service_addresses::ServiceAddresses;
-use crate::shard::{Services, Shard};
+use crate::shard::{CallOrder, Input, Services, Shard};
 use crate::shared_counts::SharedCounts;
 use crate::store::{self, Secret, Store};
 use crate::{preflight, random, settings, supervisor, upkeep};
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 use strowger_backend::accounting::Accounting;
 use strowger_backend::sql::lease::Claim;
@@ -34,6 +35,7 @@ use strowger_core::entropy::Entropy;
 use strowger_dns::Resolver;
 use strowger_net::media::MediaThreads;
 use strowger_net::{Handle, ListenSocket, Net, Node, clock};
+use strowger_server::anchored_calls::kept_ports;
 use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
 use strowger_server::policy::Policy;
@@ -41,6 +43,9 @@ use strowger_server::process_state::{CALL_SEED, ProcessContext, ProcessState};
 use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::location::LocationTable;
+
+/// Longest wait for the answers to the BYEs of calls with media at the end of the process: one that is lost is sent again after 0.5 s (T1).
+const LAST_ANSWERS: Duration = Duration::from_millis(1_500);
 
 /// A running server. A drop stops it.
 pub struct Server {
@@ -66,7 +71,7 @@ pub struct Server {
     /// Thread that counts calls together with other servers.
     _shared_counts: Option<SharedCounts>,
     /// Media threads; they end after the shards.
-    _media: Option<MediaThreads>,
+    _media: Option<Arc<MediaThreads>>,
 }
 
 impl Server {
@@ -129,7 +134,7 @@ impl Server {
         kept.spool_rows(&config);
         let accounting = store::accounting(&config)?;
         kept.submit_rows(accounting.as_deref());
-        let Kept { call_store, calls, .. } = kept;
+        let Kept { call_store, left, .. } = kept;
         if let Some(directory) = &directory {
             directory.fit(&mut config)?;
         }
@@ -137,7 +142,12 @@ impl Server {
         let listening = pages.iter().chain(&orders).filter_map(|listener| listener.local_addr().ok()).collect();
         let addresses = ServiceAddresses::new(&config, listening, caches.clone());
         let identity = addresses.identity(&config, net.addresses());
+        if let Some(media) = &media {
+            let ports = |(_, state): &(u64, Box<[u8]>)| kept_ports(&identity, &config.media, state);
+            media.reserve(left.anchors.iter().flat_map(ports));
+        }
         let routes = Box::new(KernelRoutes::new());
+        let names = Arc::new(PeerNames(net.names()));
         let surroundings = ProcessContext {
             identity,
             secret,
@@ -151,10 +161,11 @@ impl Server {
             bounds: EngineBounds::default(),
             log_limiter,
             routes,
+            names,
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services =
-            Services::new(resolver(&shared.policy().config)?, most, program, policies, addresses, (calls, media_links));
+            Services::new(resolver(&shared.policy().config)?, most, program, policies, addresses, (left, media_links));
         let services = Arc::new(services);
         services.sets.are_those_of(&shared.policy().config, &[], Instant::now());
         let (for_shards, services_for_shards, with_journal) = (shared.clone(), services.clone(), journal.clone());
@@ -163,6 +174,7 @@ impl Server {
             let (shared, services) = (for_shards.clone(), services_for_shards.clone());
             Shard::new(shared, services, number, &handle, with_journal.as_deref(), with_writers.clone())
         })?;
+        media.iter().for_each(media::wait_for_ports);
         let writers = Writers {
             journal: journal.as_ref().map(Arc::downgrade),
             accounting: accounting.as_ref().map(Arc::downgrade),
@@ -170,8 +182,16 @@ impl Server {
         };
         let watch = upkeep::keep_up_writers(node.handle().clone(), writers.clone(), leases);
         node.handle().spawn("upkeep of what is written", watch);
-        let metrics = Metrics::new(shared.clone(), services.clone(), node.handle().clone(), caches.clone(), writers);
-        let health = Arc::new(Health::new(node.handle().clone(), shared.clone()));
+        let media = media.map(Arc::new);
+        let of_media = media.as_ref().map_or_else(Weak::new, Arc::downgrade);
+        if media.is_some() {
+            node.handle()
+                .spawn("the look after media threads", media::keep_up(node.handle().clone(), of_media.clone()));
+        }
+        let handle = node.handle().clone();
+        let metrics =
+            Metrics::new(shared.clone(), services.clone(), handle, caches.clone(), (writers, of_media.clone()));
+        let health = Arc::new(Health::new(node.handle().clone(), shared.clone(), of_media));
         let watched = health.clone();
         node.handle().spawn("the look after the shards", async move { watched.watch().await });
         node.handle().spawn("the watchdog", supervisor::keep_watchdog(health.clone()));
@@ -290,7 +310,8 @@ impl Server {
     /// Refuses new work, continues calls that are being set up for at most `most`, then stops.
     pub fn drain(self, most: Duration) {
         let end = Instant::now() + most;
-        self.node.handle().drain(most);
+        // The shards must still send the BYEs of the calls that last until the end.
+        self.node.handle().drain(most + LAST_ANSWERS + Duration::from_secs(1));
         let (mut busy, t1): (Option<Instant>, _) = (None, self.policy().config.timers.t1);
         while Instant::now() < end {
             match self.counts().busy() {
@@ -301,7 +322,27 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+        self.end_calls_with_media();
         self.stop();
+    }
+
+    /// Ends the calls with media that the next process does not continue, and waits for the answers to the BYEs.
+    fn end_calls_with_media(&self) {
+        let (handle, end) = (self.node.handle(), Instant::now() + LAST_ANSWERS);
+        while self.policy().config.media.is_on() && Instant::now() < end {
+            let (reply, ended) = mpsc::channel();
+            let asked = 0..handle.shards();
+            asked.for_each(|shard| {
+                handle.mailbox(shard).send(Input::Calls(CallOrder::EndUnkept { reply: reply.clone() }));
+            });
+            drop(reply);
+            // A shard that is stuck does not answer.
+            let answers = (0..handle.shards()).map_while(|_| ended.recv_timeout(LAST_ANSWERS).ok());
+            if answers.sum::<usize>() == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Stops the server. All acknowledged data are written before this returns.

@@ -1,6 +1,7 @@
 //! Conversion of the configuration to the settings of the network side.
 
 use crate::authorities;
+use crate::media_capacity::MediaCapacity;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,13 +28,12 @@ pub(crate) fn resolver(config: &Config) -> ResolverSettings {
 /// random at each start.
 pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
     let (server, limits) = (&config.server, &config.limits);
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     NetSettings {
         node: server.node,
         secret,
         shards: match server.shards {
             Some(shards) => Shards::Fixed(usize::from(shards)),
-            None => Shards::Auto { most: cores },
+            None => Shards::Auto { most: cores() },
         },
         ipv6_prefix: limits.ipv6_prefix,
         udp: UdpSettings {
@@ -52,6 +52,11 @@ pub(crate) fn net(config: &Config, secret: u32) -> NetSettings {
     }
 }
 
+/// Returns the number of processors of this process.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// Returns the settings of the media threads; `None` if this server answers no call.
 pub(crate) fn media(config: &Config) -> Option<MediaSettings> {
     let media = &config.media;
@@ -60,6 +65,8 @@ pub(crate) fn media(config: &Config) -> Option<MediaSettings> {
         ports: media.ports.first..=media.ports.last,
         dscp: media.dscp,
         threads: media.threads.unwrap_or(1),
+        most_threads: media.threads.unwrap_or_else(|| u16::try_from(cores()).unwrap_or(u16::MAX)),
+        most_pairs: MediaCapacity::here(config).descriptors,
         timeout: media.timeout,
     })
 }
@@ -157,9 +164,10 @@ mod tests {
                    media.threads = 3\nmedia.timeout = \"10s\"\n";
         let own = of(all).expect("an address");
         assert_eq!((own.addresses.len(), own.addresses[0].to_string().as_str()), (1, "10.0.0.1"));
-        assert_eq!((own.ports.clone(), own.dscp, own.threads), (20_000..=20_099, 34, 3));
+        assert_eq!((own.ports.clone(), own.dscp, own.threads, own.most_threads), (20_000..=20_099, 34, 3, 3));
         assert_eq!((own.timeout, own.capacity()), (Some(Duration::from_secs(10)), 50));
         let own = of("media.addresses = [\"::1\"]\nmedia.timeout = \"never\"").expect("an address");
         assert_eq!((own.threads, own.timeout, own.dscp), (1, None, 46));
+        assert_eq!(usize::from(own.most_threads), cores());
     }
 }

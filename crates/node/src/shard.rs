@@ -1,9 +1,13 @@
 //! A shard of a server: its engine, connected to sockets, other shards and slow services.
 
+mod call_order;
+
+pub use self::call_order::CallOrder;
+
 use crate::data_sets::state::DataSets;
 use crate::http_connections::Crowded;
-use crate::kept;
-use crate::media::{MediaLink, MediaLinks, session_of};
+use crate::kept::{self, LeftCalls};
+use crate::media::{MediaLink, MediaLinks, refusal, session_of};
 use crate::policy_thread::PolicyThread;
 use crate::program::Program;
 use crate::service_addresses::ServiceAddresses;
@@ -13,14 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use strowger_backend::accounting::Accounting;
 use strowger_cache::ticket::{Answered, Receiver};
-use strowger_calls::{Call, CallPage, CallView};
 use strowger_core::log_limiter::{LogLimiter, LogSubject};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_dns::Resolver;
 use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
-use strowger_server::endpoint::bucket_of;
 use strowger_server::engine::{Effect, Engine, EngineInput, EngineRecord, ProcessStatus};
+use strowger_server::media_sessions::bucket_of;
 use strowger_server::process_state::ProcessState;
 use strowger_server::question::{HostKey, Resolved};
 use strowger_store::accounting::Row;
@@ -28,7 +31,6 @@ use strowger_store::calls::CallStore;
 use strowger_store::journal::Journal;
 use strowger_store::read_through::LocalAsker;
 use strowger_store::subscriber::Asked;
-use tokio::sync::oneshot;
 
 /// Services of a process that its shards share, in addition to the state of the engines.
 pub(crate) struct Services {
@@ -47,7 +49,7 @@ pub(crate) struct Services {
     /// Addresses of databases, caches, control and metrics.
     pub(crate) addresses: ServiceAddresses,
     /// Calls of an earlier process, for the first shard, which owns all buckets at the start.
-    left: Mutex<Vec<Call>>,
+    left: Mutex<LeftCalls>,
     /// Links of the shards to the media threads.
     media: MediaLinks,
 }
@@ -61,7 +63,7 @@ impl Services {
         program: Program,
         policies: PolicyThread,
         addresses: ServiceAddresses,
-        (left, media): (Vec<Call>, MediaLinks),
+        (left, media): (LeftCalls, MediaLinks),
     ) -> Self {
         let reloads = (0..shards).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -87,7 +89,7 @@ impl Services {
         self.resolver.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn take_left(&self) -> Vec<Call> {
+    fn take_left(&self) -> LeftCalls {
         std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -108,36 +110,6 @@ pub enum Input {
     Calls(CallOrder),
     /// Events of media threads are there.
     Media,
-}
-
-/// An operator's order about the tracked calls of a shard. Without a reply the shard has ended or is stuck.
-#[derive(Debug)]
-pub enum CallOrder {
-    /// Lists calls; see [`Engine::list_calls`].
-    List {
-        /// Begin of the page.
-        from: u32,
-        /// Maximum number of calls on the page.
-        most: usize,
-        /// Part of the caller's or the callee's URI.
-        party: Option<Vec<u8>>,
-        /// Receives the page.
-        reply: oneshot::Sender<CallPage>,
-    },
-    /// Shows a call; see [`Engine::show_call`].
-    Show {
-        /// [`CallView::id`].
-        id: u64,
-        /// Receives the call.
-        reply: oneshot::Sender<Option<CallView>>,
-    },
-    /// Ends a call; see [`Engine::end_call`].
-    End {
-        /// [`CallView::id`].
-        id: u64,
-        /// Tells whether the call existed. If the receiver is gone, no call is ended: the operator has been told so.
-        reply: oneshot::Sender<Option<()>>,
-    },
 }
 
 /// Gives input to an engine and carries out its effects.
@@ -198,21 +170,27 @@ impl Shard {
         services.reloads[number].store(shared.reloads(), Relaxed);
         let mut engine = Engine::new(clock::now(), shared, number, process_status(handle));
         (engine.sinks.written, engine.sinks.found, engine.sinks.cached) = (written, found, cached);
-        let left = if number == 0 { services.take_left() } else { Vec::new() };
+        let left = if number == 0 { services.take_left() } else { LeftCalls::default() };
         let media = services.media.take(handle, number);
         let handle = handle.clone();
         let mut shard = Self { engine, services, handle, mailbox, accounting, call_store, asker, media };
         // Ports for media are asked for before the first call.
         shard.carry_out();
-        if !left.is_empty() {
+        if !left.calls.is_empty() {
             shard.take_over(left);
         }
         shard
     }
 
-    fn take_over(&mut self, left: Vec<Call>) {
-        let calls = left.len();
-        let strange = self.drive(|engine| engine.take_over(clock::now(), left));
+    fn take_over(&mut self, left: LeftCalls) {
+        let (calls, now) = (left.calls.len(), clock::now());
+        let (strange, unreadable) = self.drive(|engine| {
+            let strange = engine.take_over(now, left.calls);
+            (strange, engine.take_over_media(now, left.anchors))
+        });
+        if let Some((error, calls)) = unreadable {
+            tracing::error!(%error, calls, "kept calls with media not readable: they end");
+        }
         if strange > 0 {
             tracing::error!(
                 calls = strange,
@@ -226,6 +204,9 @@ impl Shard {
     #[inline]
     fn drive<T>(&mut self, input: impl FnOnce(&mut Engine) -> T) -> T {
         self.engine.shard.process_status = process_status(&self.handle);
+        if let Some(media) = &self.media {
+            self.engine.shard.media_threads = media.status();
+        }
         let result = input(&mut self.engine);
         if !self.engine.effects.is_empty() {
             self.carry_out();
@@ -260,8 +241,11 @@ impl Shard {
                 Effect::Account(row) => account(self.accounting.as_deref(), row),
                 Effect::GiveBack => (self.services.program.give_back)(),
                 Effect::Media { thread, order } => {
-                    let refusal = self.media.as_mut().and_then(|media| media.order(thread, order));
-                    if let Some(event) = refusal {
+                    let refused = match &mut self.media {
+                        Some(media) => media.order(thread, order),
+                        None => refusal(order),
+                    };
+                    if let Some(event) = refused {
                         self.mailbox.send(Input::Answer(EngineInput::Media(event)));
                     }
                 }
@@ -320,24 +304,6 @@ fn account(accounting: Option<&Accounting>, row: Box<Row>) {
     }
 }
 
-impl CallOrder {
-    /// Carries out the order. If the operator no longer waits for the reply, ends no call and sends no reply.
-    fn carry_out(self, engine: &mut Engine, now: Now, out: &mut Outbox) {
-        match self {
-            Self::List { from, most, party, reply } => {
-                let _ = reply.send(engine.list_calls(now, from, most, party.as_deref()));
-            }
-            Self::Show { id, reply } => {
-                let _ = reply.send(engine.show_call(now, id));
-            }
-            Self::End { reply, .. } if reply.is_closed() => (),
-            Self::End { id, reply } => {
-                let _ = reply.send(engine.end_call(now, id, out).then_some(()));
-            }
-        }
-    }
-}
-
 fn process_status(handle: &Handle<Shard>) -> ProcessStatus {
     ProcessStatus { draining: handle.is_draining(), shards: handle.shards() }
 }
@@ -387,6 +353,11 @@ async fn resolve(
 impl Service for Shard {
     type ShardMessage = Input;
     type Record = EngineRecord;
+
+    #[inline]
+    fn bucket(&mut self, now: Now, _secret: u32, call_id: &[u8], bytes: &[u8]) -> u8 {
+        self.engine.shared.bucket_of(now, call_id, bytes)
+    }
 
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.drive(|engine| engine.receive(now, arrival, bytes, out));

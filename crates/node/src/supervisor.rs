@@ -61,9 +61,12 @@ pub(crate) async fn keep_watchdog(health: Arc<Health>) {
     let mut tick = tokio::time::interval((period / 2).max(Duration::from_millis(1)));
     loop {
         tick.tick().await;
-        match health.stuck() {
-            None => notify(&[NotifyState::Watchdog]),
-            Some(shard) => tracing::error!(shard, "a shard stands still: the watchdog is left to end the process"),
+        match (health.stuck(), health.stuck_media()) {
+            (None, None) => notify(&[NotifyState::Watchdog]),
+            (None, Some(thread)) => {
+                tracing::error!(thread, "a media thread stands still: the watchdog is left to end the process");
+            }
+            (Some(shard), _) => tracing::error!(shard, "a shard stands still: the watchdog is left to end the process"),
         }
     }
 }

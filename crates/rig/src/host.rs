@@ -3,24 +3,27 @@
 use crate::log;
 use crate::media::MediaThread;
 use crate::moves::OwnNames;
+use crate::names::ProcessNames;
 use crate::users::Users;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use strowger_calls::CallView;
+use strowger_calls::{CallView, anchor_of, read_kept};
 use strowger_config::{Config, Source};
-use strowger_core::call::{self, BUCKETS};
+use strowger_core::call::BUCKETS;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_media::session::SessionKey;
 use strowger_message::scan;
+use strowger_server::anchored_calls::kept_ports;
 use strowger_server::bounds::EngineBounds;
-use strowger_server::endpoint::bucket_of;
 use strowger_server::engine::{Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
-use strowger_server::process_state::{ProcessContext, ProcessState};
+use strowger_server::media_sessions::bucket_of;
+use strowger_server::process_state::{CALL_SEED, ProcessContext, ProcessState};
 use strowger_store::accounting::Row;
 use strowger_store::location::{ExistingBindings, LocationTable, Step};
 use strowger_store::ticket::{SinkId, Ticket};
@@ -49,6 +52,8 @@ struct Process {
     /// Number of the process, part of its flows.
     number: u16,
     shared: Arc<ProcessState>,
+    /// Names that its peers must prove.
+    names: Arc<ProcessNames>,
     engines: Vec<Engine>,
     /// Time of the last poll of each engine.
     polled: Vec<u64>,
@@ -65,6 +70,10 @@ pub(crate) struct Host {
     pub(crate) media: MediaThread,
     /// Rows of accounting.
     pub(crate) rows: Vec<Row>,
+    /// States of kept calls, as a folder or a database has them.
+    pub(crate) kept_calls: BTreeMap<u64, Box<[u8]>>,
+    /// Ports of media that another program takes before the next process starts.
+    pub(crate) foreign_ports: Vec<u16>,
     out: Outbox,
 }
 
@@ -138,10 +147,16 @@ fn shard_of(bucket: u8, shards: usize) -> usize {
 impl Process {
     fn start(now: Now, number: u16, config: Config, kept: &Kept) -> Self {
         let shards = config.server.shards.map_or(1, usize::from);
+        let mut seed = [number as u8; 32];
+        if config.dialogs.place().is_some() {
+            // The keys of kept calls are those of the process before.
+            seed[CALL_SEED].fill(1);
+        }
+        let names = Arc::new(ProcessNames::new(number));
         let surroundings = ProcessContext {
             identity: identity(&config, &kept.listeners),
             secret: kept.secret.clone(),
-            seed: [number as u8; 32],
+            seed,
             call_secret: CALL_SECRET,
             process: number,
             shards,
@@ -151,6 +166,7 @@ impl Process {
             bounds: kept.bounds,
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay),
+            names: names.clone(),
         };
         let shared = Arc::new(ProcessState::new(now, config, surroundings));
         let engine = |shard| {
@@ -163,7 +179,7 @@ impl Process {
         // The first shard has had all buckets, as in a process.
         let others = (0..=u8::MAX).filter(|bucket| shard_of(*bucket, shards) != 0);
         others.for_each(|bucket| drop(engines[0].export(now, bucket)));
-        Self { number, shared, engines, polled: vec![now.mono; shards], slots: 0, is_draining: false }
+        Self { number, shared, names, engines, polled: vec![now.mono; shards], slots: 0, is_draining: false }
     }
 }
 
@@ -188,7 +204,8 @@ impl Host {
         let media = MediaThread::new(&config.media);
         let (first, rest) = parts(config);
         let process = Process::start(now, 1, first, &kept);
-        let mut host = Self { process, kept, log: String::new(), media, rows: Vec::new(), out: Outbox::new() };
+        let (log, rows, kept_calls, foreign_ports) = Default::default();
+        let mut host = Self { process, kept, log, media, rows, kept_calls, foreign_ports, out: Outbox::new() };
         rest.into_iter().for_each(|config| host.reload(now, config));
         host
     }
@@ -199,6 +216,35 @@ impl Host {
         let (first, rest) = parts(config);
         self.process = Process::start(now, self.process.number + 1, first, &self.kept);
         rest.into_iter().for_each(|config| self.reload(now, config));
+        self.take_over(now);
+    }
+
+    /// Continues the kept calls of the process before.
+    fn take_over(&mut self, now: Now) {
+        let policy = self.process.shared.policy();
+        if policy.config.dialogs.place().is_none() {
+            return;
+        }
+        let states = self.kept_calls.values();
+        let ports = states.flat_map(|state| kept_ports(policy.identity(), &policy.config.media, anchor_of(state)));
+        self.media.reserve(&ports.collect::<Vec<_>>(), &self.foreign_ports);
+        for (key, state) in self.kept_calls.clone() {
+            // A process removes state that it cannot read.
+            let Ok(call) = read_kept(now, &state) else { continue };
+            let engine = &mut self.process.engines[shard_of(call.bucket(), self.process.polled.len())];
+            assert_eq!(engine.take_over(now, vec![call]), 0, "the process has the secret of the one before");
+            engine.take_over_media(now, vec![(key, anchor_of(&state).into())]);
+        }
+    }
+
+    /// Ends the calls with media that no later process continues; returns the messages and effects with their shard.
+    pub(crate) fn end_unkept(&mut self, now: Now) -> Vec<(usize, Vec<Sent>, Vec<Effect>)> {
+        let shards = self.process.engines.len();
+        let end = |shard| {
+            let (sent, effects) = self.work(now, shard, |engine, out| _ = engine.end_unkept(now, out));
+            (shard, sent, effects)
+        };
+        (0..shards).map(end).collect()
     }
 
     /// Adopts another configuration, except the keys that need a restart.
@@ -220,6 +266,11 @@ impl Host {
     /// Returns the state that all engines share.
     pub(crate) fn shared(&self) -> &Arc<ProcessState> {
         &self.process.shared
+    }
+
+    /// Returns the names that peers of this process must prove.
+    pub(crate) fn names(&self) -> &ProcessNames {
+        &self.process.names
     }
 
     /// Returns the database of users.
@@ -251,6 +302,23 @@ impl Host {
     pub(crate) fn calls(&self, now: Now) -> Vec<CallView> {
         let of = |engine: &Engine| engine.list_calls(now, 0, usize::MAX, None).calls;
         self.process.engines.iter().flat_map(of).collect()
+    }
+
+    /// Shows the tracked call with this id, as an operator sees it; returns the messages and effects with their shard.
+    pub(crate) fn show_call(
+        &mut self,
+        now: Now,
+        id: u64,
+        found: &mut Option<CallView>,
+    ) -> Vec<(usize, Vec<Sent>, Vec<Effect>)> {
+        let mut done = Vec::new();
+        for shard in 0..self.process.engines.len() {
+            let (sent, effects) = self.work(now, shard, |engine, _| {
+                *found = found.take().or_else(|| engine.show_call(now, id));
+            });
+            done.push((shard, sent, effects));
+        }
+        done
     }
 
     /// Ends the tracked call with this id, as an operator does; returns the messages and effects with their shard.
@@ -344,8 +412,8 @@ impl Host {
     }
 
     /// Returns the shard of the call of this message.
-    pub(crate) fn shard_of(&self, bytes: &[u8]) -> usize {
-        let bucket = scan::call_id(bytes).map_or(0, |at| call::bucket(call::hash(CALL_SECRET, &bytes[at])));
+    pub(crate) fn shard_of(&self, now: Now, bytes: &[u8]) -> usize {
+        let bucket = scan::call_id(bytes).map_or(0, |at| self.process.shared.bucket_of(now, &bytes[at], bytes));
         shard_of(bucket, self.process.engines.len())
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strowger_calls::CallView;
 use strowger_core::Transport;
-use strowger_media::session::{SessionEvent, SessionOrder};
+use strowger_media::session::{SessionEvent, SessionOrder, StreamReport};
 use strowger_server::bounds::EngineBounds;
 use strowger_server::counters::Counts;
 use strowger_store::accounting::Row;
@@ -222,6 +222,27 @@ impl Site {
         self.close_connections();
     }
 
+    /// Lets another program take a port of media before the next [`restart`](Self::restart).
+    pub fn take_port(&self, port: u16) {
+        self.with(|host| host.foreign_ports.push(port));
+    }
+
+    /// Returns the kept states of calls, by their keys.
+    pub fn kept_calls(&self) -> Vec<(u64, Box<[u8]>)> {
+        self.settle();
+        self.with(|host| host.kept_calls.iter().map(|(key, state)| (*key, state.clone())).collect())
+    }
+
+    /// Replaces the kept state of a call.
+    pub fn set_kept_call(&self, key: u64, state: Box<[u8]>) {
+        self.with(|host| host.kept_calls.insert(key, state));
+    }
+
+    /// Ends the calls with media that no next process continues, as a server does that is about to end.
+    pub fn end_unkept(&self) {
+        lock(&self.world).end_unkept(self.host);
+    }
+
     /// Closes the connections of the server.
     pub fn close_connections(&self) {
         let mut world = lock(&self.world);
@@ -246,6 +267,13 @@ impl Site {
         world.hosts[self.host].calls(world.now)
     }
 
+    /// Returns a tracked call as an operator sees it who asks again for the quality of its media.
+    pub fn show_call(&self, id: u64) -> Option<CallView> {
+        lock(&self.world).show_call(self.host, id);
+        self.settle();
+        lock(&self.world).show_call(self.host, id)
+    }
+
     /// Ends the tracked call with this id, as an operator does.
     pub fn end_call(&self, id: u64) {
         lock(&self.world).end_call(self.host, id);
@@ -262,6 +290,11 @@ impl Site {
     pub fn media_orders(&self) -> Vec<SessionOrder> {
         self.settle();
         self.with(|host| std::mem::take(&mut host.media.orders))
+    }
+
+    /// Sets the reports about the stream of each media session from now on: of the caller, and of the callee of a bridged call.
+    pub fn set_stream_reports(&self, near: StreamReport, far: Option<StreamReport>) {
+        self.with(|host| host.media.reports = (near, far));
     }
 
     /// Lets a media thread report an event.

@@ -257,6 +257,13 @@ pub fn fields(message: &[u8], name: &str) -> Vec<String> {
     found
 }
 
+/// Returns the port of the first stream of audio in the description of a message; `None` if there is none.
+pub fn audio_port(message: &[u8]) -> Option<u16> {
+    let text = String::from_utf8_lossy(message);
+    let stream = text.lines().find_map(|line| line.strip_prefix("m=audio "))?;
+    stream.split(' ').next()?.parse().ok()
+}
+
 /// Returns the URI of a name-addr or addr-spec.
 pub fn address(value: &str) -> String {
     match value.split_once('<') {

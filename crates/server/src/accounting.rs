@@ -10,6 +10,7 @@ use crate::stage::Stage;
 use strowger_calls::cdr_fields::{cut, kept, party, values};
 use strowger_calls::{AccountFacts, parties};
 use strowger_config::AccountedField;
+use strowger_core::b2bua::bridge::near_status;
 use strowger_core::log_limiter::LogSubject;
 
 impl Decider<'_> {
@@ -66,7 +67,17 @@ impl Decider<'_> {
 impl Engine {
     /// Accounts the call of an admitted INVITE that this server answers itself. An INVITE without proof whose source
     /// may be forged gets no row, because each copy of the INVITE would add a row.
-    pub(crate) fn account_refusal(&mut self, handling: &Handling<'_, '_>, status: u16, why: Why) {
+    pub(crate) fn account_refusal(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why) {
+        if handling.is_far_leg() {
+            // Once the call is in the table, it has its own account. The caller gets the status from the bridge.
+            let status = near_status(status);
+            self.with_near_invite(handling, |engine, near| engine.account_refused_call(near, status, why));
+        } else {
+            self.account_refused_call(handling, status, why);
+        }
+    }
+
+    fn account_refused_call(&mut self, handling: &Handling<'_, '_>, status: u16, why: Why) {
         let request = handling.request;
         let is_admitted = matches!(handling.progress.stage, Stage::Decide | Stage::Route);
         let is_failure = status >= 300 && !matches!(status, 401 | 407);
@@ -74,7 +85,7 @@ impl Engine {
             return;
         }
         self.messages().calls.one(status);
-        if !(handling.is_proven() && self.decider().accounts(handling)) {
+        if !(handling.is_source_proven() && self.decider().accounts(handling)) {
             return;
         }
         // The INVITE passes this server a second time. If the caller was asked for a password instead, the INVITE

@@ -78,6 +78,16 @@ impl Engine {
         legs: Legs,
         limited: &mut LimitedTargets<'_>,
     ) -> Context {
+        self.begin_call_as(handling, (legs, b""), limited)
+    }
+
+    /// Enters an INVITE into the table of calls as [`Engine::begin_call`] does, with the Call-ID of the far leg; empty if there is none.
+    pub(crate) fn begin_call_as(
+        &mut self,
+        handling: &Handling<'_, '_>,
+        (legs, far_call_id): (Legs, &[u8]),
+        limited: &mut LimitedTargets<'_>,
+    ) -> Context {
         let decider = self.decider();
         let decision = handling.progress.decision.as_deref();
         let claims = decision.map(Decision::all_claims).unwrap_or_default();
@@ -87,6 +97,7 @@ impl Engine {
             in_dialog: proof.in_dialog,
             is_user: proof.user.is_some(),
             legs,
+            far_call_id,
             tracks: decider.tracks(handling),
             logs: decider.may_log_calls(),
             accounts: decider.accounts(handling),

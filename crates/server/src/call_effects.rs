@@ -1,12 +1,14 @@
 //! Effects of the table of calls, and orders of operators about calls.
 
-use crate::engine::{Effect, Engine};
+use crate::effect::Effect;
+use crate::engine::Engine;
 use crate::handling::{Handling, Progress};
 use strowger_calls::{AT_ONCE, Call, CallEffect, CallPage, CallTable, CallView, Environment, Legs, OwnRequest};
 use strowger_core::notice::{Notice, NoticeEvent, Party};
 use strowger_core::proxy::Report;
 use strowger_core::routing::Request;
-use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, call};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target};
+use strowger_media::session::SessionOrder;
 use strowger_message::{Index, Message, Uri};
 
 impl Engine {
@@ -33,7 +35,10 @@ impl Engine {
     fn carry_out_effect(&mut self, now: Now, effect: CallEffect, out: &mut Outbox) {
         match effect {
             CallEffect::Account(row) => self.effects.push(Effect::Account(row)),
-            CallEffect::PersistCall { call, state } => self.effects.push(Effect::PersistCall { call, state }),
+            CallEffect::PersistCall { call, state } => {
+                let state = self.kept_state(now, call, state);
+                self.effects.extend(state.map(|state| Effect::PersistCall { call, state }));
+            }
             CallEffect::FinishCall { call, rows } => self.effects.push(Effect::FinishCall { call, rows }),
             CallEffect::DeleteCall { call } => self.effects.push(Effect::DeleteCall { call }),
             CallEffect::Send { context, kind, bytes } => {
@@ -51,8 +56,7 @@ impl Engine {
                 self.counters().call_time.add(lasted.saturating_mul(1_000));
             }
             CallEffect::LogForgotten => self.counters().calls_forgotten.one(),
-            // An endpoint has answered or refused each INVITE.
-            CallEffect::Cancel { legs: Legs::Anchored, .. } => (),
+            CallEffect::Cancel { legs: Legs::Anchored, context } => self.bridge_cancel(now, context, out),
             CallEffect::SendOnLeg { call, context, party, kind } => {
                 if kind == OwnRequest::Bye && party == Party::Caller {
                     self.counters().byes.one();
@@ -88,7 +92,7 @@ impl Engine {
         let listener = listener.unwrap_or(ListenerId(0));
         let transport = self.policy.router.identity().listener(listener).transport;
         let arrival = Arrival { transport, listener, remote: Target::NOWHERE.address, flow: None };
-        let call_hash = call::hash(self.shared.call_secret, message.call_id().map_or(&b""[..], |id| id.text));
+        let call_hash = self.shared.call_hash(message.call_id().map_or(&b""[..], |id| id.text));
         let Ok(request) = Request::of(message, &arrival, call_hash) else { return };
         let Some(server) = self.stack.core.transactions.begin_own(now, &message, call_hash) else { return };
         let mut progress = Progress { context, ..Progress::new(now) };
@@ -118,7 +122,7 @@ impl Engine {
     /// the number of calls that were written under another secret: no request of their parties is admitted as a request
     /// within a dialog, so this server does not see their end.
     pub fn take_over(&mut self, now: Now, calls: Vec<Call>) -> usize {
-        let strange = self.calls.take_over(now, calls, self.shared.call_secret);
+        let strange = self.calls.take_over(now, calls, self.shared.call_secret());
         self.carry_out(now, &mut Outbox::new());
         strange
     }
@@ -126,6 +130,9 @@ impl Engine {
     /// Writes rows without an end for the calls that continue when the process ends. Kept calls continue in the next
     /// process.
     pub fn cut_off_accounts(&mut self, now: Now) {
+        // What has changed in this round is kept first.
+        self.keep_changed(now);
+        self.disown_unkept();
         self.calls.cut_off_accounts(now);
         self.carry_out(now, &mut Outbox::new());
     }
@@ -136,9 +143,24 @@ impl Engine {
         self.calls.list_calls(now, from, most, party)
     }
 
-    /// Returns the tracked call with this id.
-    pub fn show_call(&self, now: Now, id: u64) -> Option<CallView> {
-        self.calls.show_call(now, id)
+    /// Returns the tracked call with this id. If its media session is open, the view has the report of the last second. Without one the
+    /// media thread is asked, and the owner may call again.
+    pub fn show_call(&mut self, now: Now, id: u64) -> Option<CallView> {
+        let mut view = self.calls.show_call(now, id)?;
+        view.recording = self.anchored.endpoints.recording_of_call(id);
+        let session = self.anchored.endpoints.session_of_call(id).or_else(|| self.anchored.bridges.session_of_call(id));
+        if let Some(session) = session
+            && let Some((key, thread)) = session.open()
+        {
+            match self.anchored.media.reported(now, key) {
+                Some(media) => view.media = session.of_parties(media),
+                None => {
+                    self.effects.push(Effect::Media { thread: Some(thread), order: SessionOrder::Report { key } });
+                    view.awaits_media = true;
+                }
+            }
+        }
+        Some(view)
     }
 
     /// Ends a tracked call: both parties of each answered dialog get a BYE, ringing callees a CANCEL. Returns whether a

@@ -15,13 +15,38 @@ impl Engine {
     /// Handles the notices since the last call. The responses that the notices name are in the outbox.
     pub(crate) fn process_notices(&mut self, now: Now, out: &mut Outbox) {
         self.set_targets_aside(now);
-        // A decision about one notice may cause further notices.
-        while !self.stack.proxy.reports().is_empty() || self.take_agent_events(now, out) {
-            self.take_reports(now, out);
+        loop {
+            self.take_all_notices(now, out);
+            self.calls.set_responded(None);
+            self.calls.close_accounts(now);
+            self.carry_out(now, out);
+            // The end of a call may cancel its far INVITE.
+            if !out.has_looped() {
+                break;
+            }
         }
-        self.calls.set_responded(None);
-        self.calls.close_accounts(now);
-        self.carry_out(now, out);
+        self.anchored.far_legs.forget_source();
+    }
+
+    fn take_all_notices(&mut self, now: Now, out: &mut Outbox) {
+        loop {
+            // A decision about one notice may cause further notices.
+            while !self.stack.proxy.reports().is_empty() || self.take_agent_events(now, out) {
+                self.take_reports(now, out);
+            }
+            if self.take_looped(now, out) {
+                continue;
+            }
+            let (refusals, answers) = (self.anchored.far_legs.take_refusals(), self.anchored.far_legs.take_answers());
+            if refusals.is_empty() && answers.is_empty() {
+                return;
+            }
+            refusals.iter().for_each(|notice| self.take_notice(now, notice, out));
+            for answer in answers {
+                let outcome = self.outcome_of_answer(answer);
+                self.take_notice(now, &outcome, out);
+            }
+        }
     }
 
     fn take_reports(&mut self, now: Now, out: &mut Outbox) {
@@ -31,6 +56,7 @@ impl Engine {
         }
         for report in reports.drain(..) {
             match report {
+                Report::Notice(notice) if self.anchored.far_legs.holds_back(&notice) => (),
                 Report::Notice(notice) => self.take_notice(now, &notice, out),
                 Report::Question(question) => self.decide_for_proxy(now, &question, out),
             }

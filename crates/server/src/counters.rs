@@ -76,6 +76,8 @@ strowger_metrics::metrics! {
     calls_logged: Gauge;
     /// Calls that are tracked and have not ended.
     calls_tracked: Gauge;
+    /// Calls that are bridged: each is one call with the caller and one with the callee.
+    calls_bridged: Gauge;
     /// Tracked dialogs whose callee rings.
     dialogs_early: Gauge;
     /// Tracked dialogs whose callee has answered.
@@ -89,6 +91,22 @@ strowger_metrics::metrics! {
     calls_ended: Counter;
     /// Time from the answer to the end of those calls.
     call_time: Counter in Seconds as "call_seconds";
+    /// Media streams of ended sessions, one for each peer that had an address for media.
+    media_streams: Counter;
+    /// Ended media streams with a MOS by the E-model (ITU-T G.107), which has constants for their codec. The loss alone determines it.
+    media_streams_rated: Counter;
+    /// Ended media streams with a MOS below 3.6, which dissatisfies many users (ITU-T G.109).
+    media_streams_poor: Counter;
+    /// Sum of the MOS of ended media streams, in hundredths.
+    media_mos: Counter as "media_mos_hundredths";
+    /// Packets of ended media streams that came, duplicates included.
+    media_stream_packets: Counter;
+    /// Packets of ended media streams that never came, by their sequence numbers.
+    media_stream_lost: Counter as "media_stream_packets_lost";
+    /// Packets of ended media streams that came after one with a higher sequence number.
+    media_stream_reordered: Counter as "media_stream_packets_reordered";
+    /// Packets of ended media streams that came before.
+    media_stream_doubled: Counter as "media_stream_packets_doubled";
     /// 2xx responses to INVITEs that were dropped: their call has as many answered dialogs as one may have, or this server could not end their dialog.
     answers_dropped: Counter;
     /// Server transactions.
@@ -123,7 +141,7 @@ impl Counts {
     }
 }
 
-/// Durations that one shard measured, in microseconds, exact to the millisecond.
+/// Durations that one shard measured, in microseconds. Durations of signalling are exact to the millisecond.
 #[derive(Debug, Default)]
 pub struct Durations {
     /// Set-up time of calls. [`Durations::TABLE`] describes all fields.
@@ -134,6 +152,10 @@ pub struct Durations {
     pub name_lookup: Histogram,
     /// Turns of a shard in which it takes another configuration.
     pub reload: Histogram,
+    /// Maximum packet delay of each ended media stream.
+    pub media_max_delay: Histogram,
+    /// Mean jitter of each ended media stream.
+    pub media_jitter: Histogram,
 }
 
 impl Durations {
@@ -143,7 +165,7 @@ impl Durations {
     }
 
     /// Descriptions, in the order of [`Durations::observed`].
-    pub const TABLE: [Metric; 4] = [
+    pub const TABLE: [Metric; 6] = [
         Self::metric(
             "call_setup",
             "call_setup_seconds",
@@ -160,11 +182,22 @@ impl Durations {
             "How long requests waited for a name to be resolved, to the millisecond.",
         ),
         Self::metric("reload", "reload_seconds", "How long a shard was held up by taking another configuration."),
+        Self::metric(
+            "media_max_delay",
+            "media_max_delay_seconds",
+            "Maximum packet delay of each media stream that has ended: the largest time between two of its packets.",
+        ),
+        Self::metric(
+            "media_jitter",
+            "media_jitter_seconds",
+            "Mean interarrival jitter of each media stream that has ended (RFC 3550 section 6.4.1).",
+        ),
     ];
 
     /// Returns the durations so far.
-    pub fn observed(&self) -> [Observed; 4] {
-        [&self.call_setup, &self.subscriber_lookup, &self.name_lookup, &self.reload].map(Histogram::observed)
+    pub fn observed(&self) -> [Observed; 6] {
+        let Self { call_setup, subscriber_lookup, name_lookup, reload, media_max_delay, media_jitter } = self;
+        [call_setup, subscriber_lookup, name_lookup, reload, media_max_delay, media_jitter].map(Histogram::observed)
     }
 }
 

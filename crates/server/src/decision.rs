@@ -1,13 +1,17 @@
 //! Decisions of rules and failures about a request. They move with the request.
 
-use crate::endpoint::ServerRole;
+use crate::endpoint::EndpointSound;
 use crate::number_translation::user_part;
+use crate::path_decision::PathDecision;
+use crate::role::ServerRole;
 use crate::rule_targets::RuleTargets;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 use strowger_calls::limits::Claim;
-use strowger_config::{Action, CallEndpoint, FailureAction, IdentitySource, RelayFor, Targets};
+use strowger_config::{Action, FailureAction, IdentitySource, ReferFrom, RelayFor, Targets};
+use strowger_core::b2bua::negotiation::LegPolicy;
 use strowger_core::proxy::TryNext;
 use strowger_core::record::header_names;
 use strowger_core::routing::{Request, Routing};
@@ -30,6 +34,8 @@ pub(crate) struct Decision {
     pub(crate) limited_failure: Option<Box<LimitedFailure>>,
     /// Role of this server for the request.
     pub(crate) role: ServerRole,
+    /// Sound for the caller if this server is an endpoint.
+    pub(crate) sound: EndpointSound,
     /// New user part of the Request-URI; `None` if the user part is unchanged, or already replaced.
     pub(crate) user: Option<Vec<u8>>,
     /// True if the Request-URI was changed.
@@ -49,7 +55,7 @@ pub(crate) struct Decision {
     /// Number of octets of `add` and number of names in `remove` that come from rules. The following octets and names
     /// come from the failure in use.
     pub(crate) own_edits: (usize, usize),
-    record_route: Option<bool>,
+    pub(crate) path: PathDecision,
     pub(crate) track: Option<bool>,
     pub(crate) account: Option<bool>,
     pub(crate) account_as: Option<Box<str>>,
@@ -172,7 +178,7 @@ impl Decision {
     /// it.
     pub(crate) fn resumed(self) -> Self {
         let Self { claims, track, account, account_as, .. } = self;
-        Self { claims, track, account, account_as, record_route: Some(true), ..Self::default() }
+        Self { claims, track, account, account_as, path: PathDecision::recorded(), ..Self::default() }
     }
 
     /// Replaces P-Asserted-Identity by this URI (RFC 3325 section 5).
@@ -204,7 +210,7 @@ impl Decision {
         }
         (next.to, next.try_next, next.user) = (failure.to, failure.try_next, failure.user);
         if next.role == ServerRole::Redirect {
-            next.role = ServerRole::Proxy;
+            next.role = next.forwarding_role();
         }
         next.add.truncate(next.own_edits.0);
         next.remove.truncate(next.own_edits.1);
@@ -244,7 +250,7 @@ impl Decision {
     /// Tells whether later requests of the call pass this server; `None` if no rule decides. A call that counts under
     /// limits is tracked to its end, and an endpoint of this server has a dialog with the caller.
     pub(crate) fn stays(&self) -> Option<bool> {
-        if self.may_count() || self.role.is_endpoint() { Some(true) } else { self.record_route }
+        if self.may_count() || self.role.is_endpoint() { Some(true) } else { self.path.record_route }
     }
 
     /// Returns how many octets of the added header lines, and how many of the removed names, come from the failure in use.
@@ -266,15 +272,13 @@ impl Decision {
             self.try_next = action.try_next.as_ref().map(|statuses| statuses.to_vec());
         }
         self.on_failure.extend(failures);
-        if action.redirect {
-            self.role = ServerRole::Redirect;
-        }
-        if let Some(CallEndpoint::Echo) = action.endpoint {
-            self.role = ServerRole::Echo;
+        self.path.apply_rule(&action.path);
+        self.role = if action.redirect { ServerRole::Redirect } else { self.forwarding_role() };
+        if let Some(sound) = EndpointSound::of(action) {
+            (self.role, self.sound) = (ServerRole::Endpoint, sound);
         }
         self.add.extend_from_slice(&action.add);
         self.remove.extend_from_slice(&action.remove);
-        self.record_route = self.record_route.or(action.record_route);
         self.track = self.track.or(action.track);
         self.account = self.account.or(action.account);
         if self.account_as.is_none() {
@@ -282,6 +286,32 @@ impl Decision {
         }
         self.ring_timeout = self.ring_timeout.or_else(|| milliseconds(action.ring_timeout));
         self.answer_timeout = self.answer_timeout.or_else(|| milliseconds(action.answer_timeout));
+    }
+
+    /// Returns the role of this server for a request that goes to places.
+    fn forwarding_role(&self) -> ServerRole {
+        if self.path.is_bridged() { ServerRole::Bridge } else { ServerRole::Proxy }
+    }
+
+    /// Returns the policies of the legs of a bridged call: to the caller, and to the callee.
+    pub(crate) fn bridge_policies(&self) -> [Arc<LegPolicy>; 2] {
+        self.path.policies()
+    }
+
+    /// Returns the number of the gateway group to whose places alone the request can go, also after failures; `None` if there is no such group.
+    pub(crate) fn only_group(&self) -> Option<usize> {
+        if self.to.is_empty() {
+            return None;
+        }
+        let targets = std::iter::once(&self.to).chain(self.on_failure.iter().map(|failure| &failure.to));
+        let mut groups = targets.flat_map(|to| (0..to.uris.len()).map(move |place| to.group_of(place)));
+        let first = groups.next()??;
+        groups.all(|group| group == Some(first)).then_some(first)
+    }
+
+    /// Returns the parties of a bridged call that may refer the other one.
+    pub(crate) fn refer_from(&self) -> ReferFrom {
+        self.path.refer_from()
     }
 
     /// Returns the request with its new user part.

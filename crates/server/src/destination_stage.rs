@@ -9,6 +9,7 @@ use crate::handling::Handling;
 use crate::question::{HostKey, Question, Resolved};
 use crate::reachability::{is_gone, is_web, listens_at, may_listen, target_of};
 use crate::reply::{Counted, Lines, Reply, Why};
+use crate::role::ServerRole;
 use crate::rule_targets::RuleTargets;
 use crate::stage::Verdict;
 use smallvec::SmallVec;
@@ -40,7 +41,7 @@ impl Decider<'_> {
     /// Returns the destination of an admitted request, and its destinations after a failure. The contacts of a local
     /// user are written to `contacts`.
     pub(crate) fn route(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>, contacts: &mut Contacts) -> Verdict {
-        if let Some(verdict) = self.endpoint_verdict(handling) {
+        if let Some(verdict) = self.role_verdict(handling) {
             return verdict;
         }
         let first = self.first_destination(handling, routing, contacts);
@@ -50,6 +51,19 @@ impl Decider<'_> {
             log_failed(handling, status);
         }
         verdict
+    }
+
+    /// Returns the verdict about a request of which this server is a party by its role, or which would get around this party; `None` if the server
+    /// is the proxy or redirects.
+    pub(crate) fn role_verdict(&self, handling: &Handling<'_, '_>) -> Option<Verdict> {
+        match handling.progress.decision.as_deref()?.role {
+            ServerRole::Endpoint => Some(Verdict::Answer),
+            // A failure of a redirected call is bridged, and so would be the failure after it.
+            ServerRole::Bridge if handling.is_far_leg() => None,
+            ServerRole::Bridge if handling.begins_bridge() => Some(Verdict::Bridge),
+            ServerRole::Bridge => self.refusal_beside_bridge(handling).map(Verdict::Reply),
+            ServerRole::Proxy | ServerRole::Redirect => None,
+        }
     }
 
     /// Applies the failure rules to the first destination of a request.

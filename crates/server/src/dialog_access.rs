@@ -14,6 +14,7 @@ use crate::handling::Handling;
 use crate::proof::User;
 use crate::question::Question;
 use crate::reply::{Reply, Why};
+use crate::role::ServerRole;
 use crate::stage::Verdict;
 use strowger_calls::ended_calls::Memory;
 use strowger_core::Now;
@@ -43,6 +44,12 @@ impl Handling<'_, '_> {
     pub(crate) fn begins_call(&self) -> bool {
         let is_within = self.progress.proof.in_dialog && self.progress.decision.is_none();
         self.request.method == Method::Invite && !is_within
+    }
+
+    /// Tells whether the request begins a call that the rules bridge. An INVITE with a To tag belongs to a dialog that this server does not know.
+    pub(crate) fn begins_bridge(&self) -> bool {
+        let is_bridged = self.progress.decision.as_deref().is_some_and(|decision| decision.role == ServerRole::Bridge);
+        is_bridged && self.begins_call() && self.request.to_tag.is_empty()
     }
 }
 

@@ -4,9 +4,11 @@
 //! messages into the [`Outbox`]. All other actions are [`Effect`]s, which the owner carries out. The engine has no
 //! socket, clock or runtime, and knows no other shard.
 
+mod anchored;
 mod bans;
 mod buffers;
 mod failed_targets;
+mod loopback;
 mod memory;
 mod moves;
 mod policy;
@@ -14,8 +16,11 @@ mod reading;
 mod stack;
 mod unread;
 
-pub use crate::shard::{ProcessStatus, ShardState, Sinks};
+pub use crate::effect::Effect;
+pub use crate::shard::{MediaThreadStatus, ProcessStatus, ShardState, Sinks};
 pub use crate::waiting::WaitingCounts;
+pub(crate) use anchored::Anchored;
+pub use anchored::AnchoredCounts;
 pub use moves::EngineRecord;
 
 use self::buffers::Buffers;
@@ -24,7 +29,6 @@ use self::stack::Stack;
 use crate::call_settings::call_times;
 use crate::counters::{Counters, Messages};
 use crate::decider::Decider;
-use crate::endpoint::Endpoints;
 use crate::identity::{conceal_callee, names_callee};
 use crate::local_address::LocalAddresses;
 use crate::ping::Pings;
@@ -33,7 +37,7 @@ use crate::process_state::ProcessState;
 use crate::question::{HostKey, Resolved};
 use crate::refusals::log_lost;
 use crate::waiting::{LookupResult, Waiting};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_cache::ticket::Answered;
 use strowger_calls::{CallTable, Passage};
@@ -42,10 +46,9 @@ use strowger_core::slots::Id;
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{ClientId, Event, Incoming, Role, Transactions};
 use strowger_core::user_agent::UserAgent;
-use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_media::session::{SessionEvent, SessionOrder};
+use strowger_core::{Arrival, Flow, Now, Outbox};
+use strowger_media::session::SessionEvent;
 use strowger_message::{Limits, Message};
-use strowger_store::accounting::Row;
 use strowger_store::error::StoreError;
 use strowger_store::subscriber;
 
@@ -71,67 +74,9 @@ pub enum EngineInput {
     },
     /// New policy, for all requests from now on.
     Policy(Arc<Policy>),
-    /// Event of a media session for the shard that owns the bucket of its call ([`bucket_of`](crate::endpoint::bucket_of)), or ports for
+    /// Event of a media session for the shard that owns the bucket of its call ([`bucket_of`](crate::media_sessions::bucket_of)), or ports for
     /// this shard.
     Media(SessionEvent),
-}
-
-/// Action that an engine requests, other than sending a message. The owner carries it out when the call of the engine
-/// returns.
-#[derive(Debug)]
-pub enum Effect {
-    /// Connection for messages to this address, while it lives (RFC 5923).
-    Alias {
-        /// Connection of the request.
-        flow: Flow,
-        /// Transport of the connection.
-        transport: Transport,
-        /// Source address of the peer, with the port of its Via.
-        address: SocketAddr,
-    },
-    /// UDP address whose last message is proved to come from the peer there.
-    SourceVerified(SocketAddr),
-    /// Name look-up for a request; the answer is [`EngineInput::Resolved`].
-    Resolve {
-        /// Ticket of the suspended request.
-        ticket: u64,
-        /// Source of the request, by which log lines about failed look-ups are counted.
-        source: IpAddr,
-        /// Name to look up.
-        name: HostKey,
-    },
-    /// Order to the first shard to look for bindings that need pings.
-    WakePings,
-    /// Row of accounting to be written.
-    Account(Box<Row>),
-    /// State of a call for the next process ([`Engine::take_over`]). It replaces earlier state of the call.
-    PersistCall {
-        /// Key of the call, equal in all shards.
-        call: u64,
-        /// State, read by [`read_kept`](strowger_calls::read_kept).
-        state: Box<[u8]>,
-    },
-    /// End of a call that may have been kept. The rows of the call have been sent to the writer.
-    FinishCall {
-        /// Key of the call.
-        call: u64,
-        /// Copy of the rows, in case the sent rows are lost; read by [`Row::read_all`].
-        rows: Box<[u8]>,
-    },
-    /// End of a kept call.
-    DeleteCall {
-        /// Key of the call.
-        call: u64,
-    },
-    /// Order to a media thread; the answers are [`EngineInput::Media`].
-    Media {
-        /// Number of the thread; `None`: that of the ports, or any for more ports.
-        thread: Option<u16>,
-        /// The order.
-        order: SessionOrder,
-    },
-    /// Hint that memory may be returned to the operating system, because the load has dropped much.
-    GiveBack,
 }
 
 /// State of one shard.
@@ -157,8 +102,8 @@ pub struct Engine {
     /// Reports of the proxy, for an owner that sets this field. The owner takes the reports out after each call of the
     /// engine, while the messages of that call are still in the outbox.
     pub heard: Option<Vec<Report>>,
-    /// Calls that this server answers itself.
-    pub(crate) endpoints: Endpoints,
+    /// Calls that end at this server.
+    pub(crate) anchored: Anchored,
     pub(crate) pings: Pings,
     pub(crate) local_addresses: LocalAddresses,
     memory: Memory,
@@ -223,6 +168,7 @@ impl Engine {
         let calls = self.calls.counts();
         counters.calls_logged.set(calls.logged as u64);
         counters.calls_tracked.set(calls.tracked as u64);
+        counters.calls_bridged.set(self.anchored.bridges.len() as u64);
         counters.dialogs_early.set(calls.early as u64);
         counters.dialogs_confirmed.set(calls.confirmed as u64);
         let counts = self.stack.core.transactions.counts();
@@ -260,6 +206,7 @@ impl Engine {
         self.run_events(now, "", out);
         self.stack.proxy.poll(&mut self.stack.core.round(now, out));
         self.stack.with_agent(now, out, UserAgent::poll);
+        self.poll_bridges(now, out);
         self.end_calls(now, out);
         self.process_notices(now, out);
         let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
@@ -267,13 +214,15 @@ impl Engine {
         pings.send_due(now, decider, (&mut stack.core.transactions, &mut stack.entropy), out);
         self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
-        let gives_back = self.memory.step(now, &mut self.stack, self.pings.pending() as u64);
+        let rests = sooner(self.stack.deadline(), self.anchored.bridges.deadline()).is_none();
+        let gives_back = self.memory.step(now, &self.stack, rests, self.pings.pending() as u64);
         self.effects.extend(gives_back.then_some(Effect::GiveBack));
     }
 
     /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
     pub fn deadline(&mut self) -> Option<u64> {
-        sooner(self.stack.deadline(), sooner(self.calls.deadline(), self.pings.deadline()))
+        let of_calls = sooner(self.anchored.bridges.deadline(), self.calls.deadline());
+        sooner(self.stack.deadline(), sooner(of_calls, self.pings.deadline()))
     }
 
     /// Takes an answer from outside. An answer to a request that no longer waits is dropped.
@@ -344,10 +293,20 @@ impl Engine {
 /// Responses and events for the roles of their transactions.
 impl Engine {
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
-        let Incoming::Response { id, tu, after_final } = self.stack.core.transactions.response(now, message, out)
-        else {
-            return;
-        };
+        let incoming = self.stack.core.transactions.response(now, message, out);
+        self.give_response(now, arrival, message, incoming, out);
+    }
+
+    /// Gives a response to the role of its transaction.
+    fn give_response(
+        &mut self,
+        now: Now,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        incoming: Incoming,
+        out: &mut Outbox,
+    ) {
+        let Incoming::Response { id, tu, after_final } = incoming else { return };
         self.note_response(now, id, message);
         match tu.role() {
             Role::Proxy(context) => self.proxy_response(now, arrival, message, (context, id), out),
@@ -356,10 +315,8 @@ impl Engine {
                 self.pings.response(ping, id, status, &mut self.stack.core.transactions);
             }
             Role::UserAgent(_) => {
-                self.calls.set_responded(Some(arrival.remote));
-                self.stack.with_agent(now, out, |agent, round| {
-                    agent.take_response(round, arrival, message, id, tu, after_final);
-                });
+                self.calls.set_responded((*arrival != Arrival::LOOPBACK).then_some(arrival.remote));
+                self.agent_response(now, arrival, message, (id, tu, after_final), out);
             }
             Role::Suspended(_) | Role::None => (),
         }
@@ -382,6 +339,9 @@ impl Engine {
                 let round = &mut self.stack.core.round(now, out);
                 return self.stack.proxy.refuse_answer(round, context, message, arrival, id);
             }
+        }
+        if self.is_of_far_leg(context) {
+            return self.far_response(now, arrival, message, (context, id), out);
         }
         self.calls.set_responded(Some(arrival.remote));
         self.pass_response(now, arrival, message, (context, id), out);
@@ -442,7 +402,7 @@ impl Engine {
         let policy = ActivePolicy::new(shared.policy());
         let config = &policy.config;
         let mut engine = Self {
-            shard: ShardState { number, process_status },
+            shard: ShardState { number, process_status, media_threads: MediaThreadStatus::default() },
             sinks: Sinks::default(),
             stack: Stack::new(&shared, &policy, number),
             calls: CallTable::new(
@@ -453,7 +413,7 @@ impl Engine {
             buffers: Buffers::default(),
             effects: Vec::new(),
             heard: None,
-            endpoints: Endpoints::default(),
+            anchored: Anchored::default(),
             pings: Pings::every(config.nat.ping_interval),
             local_addresses: LocalAddresses::default(),
             memory: Memory::default(),

@@ -16,9 +16,6 @@ use crate::reply::{Counted, Reply, Why};
 use crate::request_facts::RequestFacts;
 use crate::rule_trace::{TraceRequest, rule_results};
 use crate::stage::{Stage, Verdict};
-use serde::Serialize;
-use std::fmt;
-use strowger_config::CallEndpoint;
 use strowger_core::digest::{ChallengeHeader, Credentials};
 use strowger_core::routing::{Request, Routing};
 use strowger_core::shown::shown;
@@ -26,87 +23,9 @@ use strowger_core::{Arrival, Now, Outbox};
 use strowger_message::{Index, Message, Method, Name, status};
 use strowger_store::subscriber;
 
-pub use crate::plan_view::{FailureView, GroupView, LimitView, PlaceView, PlanView};
+pub use crate::explained::{Course, Explained, ExplainedOutcome, FailedView, IfFull};
+pub use crate::plan_view::{BridgeView, FailureView, GroupView, LimitView, PlaceView, PlanView};
 pub use crate::rule_trace::RuleResult;
-
-/// Explanation of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Explained {
-    /// Filters that were evaluated, in order, up to the one that ends the request.
-    pub filters: Vec<RuleResult>,
-    /// Course if all limits that the request meets have room.
-    #[serde(flatten)]
-    pub course: Course,
-    /// Courses if limits are full.
-    pub if_full: Vec<IfFull>,
-    /// True if there are more such cases.
-    pub more: bool,
-}
-
-/// Course of a request if these limits are full, and all other limits that the request meets have room.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct IfFull {
-    /// Names of the limits.
-    pub limits: Vec<String>,
-    /// Course in this case.
-    #[serde(flatten)]
-    pub course: Course,
-}
-
-/// The course of a request through the stages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Course {
-    /// Rules that were evaluated, up to the last that counts.
-    pub rules: Vec<RuleResult>,
-    /// Request-URI that rules have made of the original one.
-    pub uri: Option<String>,
-    /// Failures before it is forwarded, for which rules have an action.
-    pub failed: Vec<FailedView>,
-    /// Names that were not looked up.
-    pub names: Vec<String>,
-    /// Users who were not looked up in the database. They are assumed to exist; the server answers 404 if one does not.
-    pub users: Vec<String>,
-    /// Outcome of the request.
-    pub outcome: ExplainedOutcome,
-}
-
-/// Failure of a request before it is forwarded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FailedView {
-    /// Status of the response that the sender of the request would get.
-    pub status: u16,
-    /// Reason of the failure.
-    pub because: String,
-}
-
-/// Outcome of an explained request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "does", rename_all = "snake_case")]
-pub enum ExplainedOutcome {
-    /// Response of the server.
-    Answer {
-        /// Status code.
-        status: u16,
-        /// Rule or filter that gives this response, or another reason.
-        because: String,
-    },
-    /// End without a response.
-    Drop,
-    /// Work of the registrar.
-    Register,
-    /// Redirection to the places where it would go.
-    Redirect {
-        /// Contacts in the order of trying.
-        contacts: Vec<String>,
-    },
-    /// Answer by an endpoint of this server, which handles the media of the call.
-    Endpoint {
-        /// Name of the endpoint, as in the rule.
-        name: &'static str,
-    },
-    /// Forwarding.
-    Forward(Box<PlanView>),
-}
 
 /// Maximum number of cases of full limits that are followed.
 const CASES: usize = 32;
@@ -242,14 +161,16 @@ impl Decider<'_> {
                     Stage::Address => self.address(&handling, &routing),
                     Stage::Authorize => judged(self.authorize(&handling, &routing)),
                     Stage::Decide => judged(self.decide(&handling, &routing)),
-                    Stage::Route if self.endpoint_verdict(&handling).is_some() => Verdict::Answer,
                     Stage::Route => {
-                        let first = self.first_destination(&handling, &routing, &mut contacts);
-                        let refusal = if let Verdict::Reply(reply) = &first { Some(*reply) } else { None };
-                        let verdict = self.with_failures(&handling, first);
-                        let is_tried = matches!(verdict, Verdict::Decide(_));
-                        course.failed.extend(refusal.filter(|_| is_tried).map(|reply| self.failed(&request, &reply)));
-                        verdict
+                        let by_role = self.role_verdict(&handling).filter(|verdict| *verdict != Verdict::Bridge);
+                        by_role.unwrap_or_else(|| {
+                            let first = self.first_destination(&handling, &routing, &mut contacts);
+                            let refusal = if let Verdict::Reply(reply) = &first { Some(*reply) } else { None };
+                            let verdict = self.with_failures(&handling, first);
+                            let refusal = refusal.filter(|_| matches!(verdict, Verdict::Decide(_)));
+                            course.failed.extend(refusal.map(|reply| self.failed(&request, &reply)));
+                            verdict
+                        })
                     }
                     Stage::Register => {
                         course.outcome = ExplainedOutcome::Register;
@@ -309,7 +230,9 @@ impl Decider<'_> {
                     return Ok(());
                 }
                 Verdict::Answer => {
-                    course.outcome = ExplainedOutcome::Endpoint { name: CallEndpoint::Echo.word() };
+                    let decision = handling.progress.decision.as_deref();
+                    let name = decision.map_or("", |decision| decision.sound.word());
+                    course.outcome = ExplainedOutcome::Endpoint { name };
                     return Ok(());
                 }
                 Verdict::Forward(destination) => {
@@ -349,8 +272,9 @@ impl Decider<'_> {
                     };
                     return Ok(());
                 }
-                // No name was looked up, so no Route names this server by a looked-up name.
-                Verdict::TakeOffRoutes | Verdict::Drop => return Ok(()),
+                // No name was looked up, so no Route names this server by a looked-up name. The stage of routing gives the destination of
+                // a bridged call, not the bridge.
+                Verdict::TakeOffRoutes | Verdict::Bridge | Verdict::Drop => return Ok(()),
             }
         }
     }
@@ -470,51 +394,5 @@ fn places(
         Destination::Places(targets) => decider.open_places(handling, targets),
         Destination::NextHop { targets, .. } => vec![PlaceView::new(routing.uri_text, targets)],
         Destination::FirstContact(_) => Vec::new(),
-    }
-}
-
-impl fmt::Display for Explained {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.filters.iter().try_for_each(|rule_result| writeln!(f, "filter  {rule_result}"))?;
-        self.course.write(f, 0)?;
-        for IfFull { limits, course } in &self.if_full {
-            let (last, others) = limits.split_last().map_or(("", &[][..]), |(last, others)| (&**last, others));
-            let (all, verb) = match others {
-                [] => (last.to_owned(), "is"),
-                others => (format!("{} and {last}", others.join(", ")), "are"),
-            };
-            writeln!(f, "\nif {all} {verb} full:")?;
-            // The rules before the first difference are the same in both courses.
-            let is_same = |(rule, other): &(&RuleResult, &RuleResult)| rule == other;
-            course.write(f, course.rules.iter().zip(&self.course.rules).take_while(is_same).count())?;
-        }
-        if self.more { writeln!(f, "\nand more cases of limits that are full") } else { Ok(()) }
-    }
-}
-
-impl Course {
-    /// Writes the course without its first rules.
-    fn write(&self, f: &mut fmt::Formatter<'_>, without: usize) -> fmt::Result {
-        self.rules.iter().skip(without).try_for_each(|rule_result| writeln!(f, "rule    {rule_result}"))?;
-        self.uri.iter().try_for_each(|uri| writeln!(f, "uri     becomes {uri}"))?;
-        for FailedView { status, because } in &self.failed {
-            writeln!(f, "fails   {status}: {because}")?;
-        }
-        self.names.iter().try_for_each(|name| writeln!(f, "name    {name} is looked up when a request goes there"))?;
-        self.users
-            .iter()
-            .try_for_each(|user| writeln!(f, "user    {user}: the server answers 404 if it is no user"))?;
-        match &self.outcome {
-            ExplainedOutcome::Answer { status, because } => writeln!(f, "answer  {status}: {because}"),
-            ExplainedOutcome::Drop => writeln!(f, "drop    no answer"),
-            ExplainedOutcome::Register => writeln!(f, "answer  by the registrar"),
-            ExplainedOutcome::Redirect { contacts } => {
-                contacts.iter().try_for_each(|to| writeln!(f, "redirect to {to}"))
-            }
-            ExplainedOutcome::Endpoint { name } => {
-                writeln!(f, "answer  200 by the endpoint {name}, with media of this server")
-            }
-            ExplainedOutcome::Forward(plan) => write!(f, "{plan}"),
-        }
     }
 }

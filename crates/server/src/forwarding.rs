@@ -232,7 +232,10 @@ impl Engine {
         if !has_room {
             return self.reply(handling, Reply::overloaded());
         }
-        let (context, first) = {
+        let is_far_leg = handling.is_far_leg();
+        let (context, first) = if is_far_leg && handling.progress.context == 0 {
+            self.enter_far_leg(handling, candidates, places)
+        } else {
             let mut limited = limited_targets(handling, candidates, places);
             match handling.progress.context {
                 0 => (self.context_of(handling, &mut limited), limited.first),
@@ -261,6 +264,8 @@ impl Engine {
         handling.progress.rule_identity = decision.as_ref().and_then(|decision| decision.identity.clone());
         let outside = !handling.progress.proof.in_dialog;
         let mut plan = Plan { context, session, tracked, outside, ..self.decider().plan(decision.as_deref()) };
+        // The dialog of a far leg is one of the user agent of this server.
+        plan.record_route &= !is_far_leg;
         if plan.records_route(handling.request, routing.in_dialog && !outside) {
             plan.account = self.decider().account_of_sender(handling, routing);
         }
@@ -271,12 +276,16 @@ impl Engine {
                 self.forward_with_failures(handling, routing, (server, candidates), &plan, (decision, edits))
             }
         };
-        if is_forwarded {
+        if is_forwarded && !is_far_leg {
             let sends = handling.out.sends().get(sent).and_then(|send| handling.out.bytes.get(send.range()));
             let source = handling.request.arrival.remote;
             self.calls.forwarded(&self.policy.router, context, sends.unwrap_or_default(), source);
-        } else if self.calls.not_forwarded(handling.now, context) {
+        } else if !is_forwarded && self.calls.not_forwarded(handling.now, context) {
             self.report_own(context, 500);
+        }
+        if is_far_leg && !is_forwarded {
+            // Its user agent has got a 100, and waits.
+            self.reply(handling, Reply::new(500));
         }
     }
 

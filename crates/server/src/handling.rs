@@ -39,7 +39,8 @@ pub struct Progress {
     /// List of `rule.identity`, set when the request is forwarded.
     #[serde(skip)]
     pub(crate) rule_identity: Option<IdentitySource>,
-    /// Notice context of a request that the server sends itself; 0 for none, and for requests of peers.
+    /// Notice context of a request that the server sends itself; 0 for none, for requests of peers, and for a far INVITE whose call is not in
+    /// the table yet.
     pub(crate) context: u64,
     /// Set once a 100 was sent.
     pub(crate) trying: bool,
@@ -75,8 +76,13 @@ impl Progress {
 }
 
 impl Handling<'_, '_> {
-    /// Tells whether the sender is known to be at the source address of the request.
+    /// Tells whether responses go to the sender of the request alone: it is known to be at the source address, or is this server itself.
     pub(crate) fn is_proven(&self) -> bool {
+        self.is_far_leg() || self.is_source_proven()
+    }
+
+    /// Tells whether the sender is known to be at the source address of the request; for a far leg, that of its near INVITE.
+    pub(crate) fn is_source_proven(&self) -> bool {
         self.request.arrival.transport.is_reliable() || self.progress.proof.is_any()
     }
 }

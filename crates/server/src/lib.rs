@@ -19,6 +19,7 @@
 //! use strowger_server::bounds::EngineBounds;
 //! use strowger_server::engine::{ProcessStatus, Engine};
 //! use strowger_server::local_address::OneWay;
+//! use strowger_server::peer_names::NoNames;
 //! use strowger_server::process_state::{ProcessState, ProcessContext};
 //! use strowger_store::location::LocationTable;
 //!
@@ -44,6 +45,7 @@
 //!     bounds: EngineBounds::default(),
 //!     log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
 //!     routes: Box::new(OneWay),
+//!     names: Arc::new(NoNames),
 //! };
 //! let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
 //! let shared = Arc::new(ProcessState::new(now, config, surroundings));
@@ -115,6 +117,14 @@
 //! threads are outside: orders to them are effects, their events inputs, and free ports are lent to each shard in
 //! advance.
 //!
+//! # Bridged calls
+//!
+//! A rule may bridge a call: the user agent has a call with the caller and makes one to the callee. It sends the INVITE of that *far* call
+//! to this server ([`Target::LOOPBACK`](strowger_core::Target::LOOPBACK)), where the INVITE takes the way of every request from routing on, with
+//! the proof and the decision of the *near* one (`far_leg.rs`); the responses come back in the same way (`engine/loopback.rs`). Later requests go to
+//! the next hop of their dialog. The bridge of `core` joins both calls, a media session has the streams between them, and the table of calls has
+//! one call with both Call-IDs.
+//!
 //! # Contacts
 //!
 //! A contact is reached by the connection of its REGISTER (a flow: node, process, shard, slot, generation), by the
@@ -141,13 +151,19 @@
 //! | behaviour | file |
 //! |---|---|
 //! | stages and their verdicts; the way through them | `stage.rs`, `Verdict`; `advance.rs` |
-//! | calls that this server answers: role, beginning, events, orders, media ports | `endpoint.rs`, `ServerRole`; `endpoint/` |
+//! | calls that this server answers: role, beginning, events, orders | `endpoint.rs`, `ServerRole`; `endpoint/` |
+//! | sound for the caller: echo, test tone, announcement; file of a recording | `endpoint/sound.rs`, `EndpointSound` |
+//! | bridged calls of all shards: buckets of INVITEs with Replaces | `bridged_dialogs.rs`, `BridgedDialogs` |
+//! | bridged calls: transfers; beginning, texts of the far INVITE, events, orders, moves | `bridge/transfer.rs`; `bridge.rs`, `Bridges`; `bridge/` |
+//! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
+//! | calls with media over a restart, and at the end of the process | `anchored_calls.rs`, `take_over_media`, `end_unkept`; `endpoint/kept.rs`, `bridge/kept.rs`, `bridge/relocation.rs` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
 //! | INVITEs that begin a call; requests within a dialog; removed users | `dialog_access.rs`; `removed_users.rs` |
 //! | proof of a dialog at a bound | `dialog_access.rs`, `proves_dialog` |
 //! | targets that a peer may name | `reach.rs`, `may_name` |
+//! | hosts to which media go before one has sent | `media_reach.rs`, `may_send_media` |
 //! | spelling of a user in credentials | `proof.rs`, `User`; `authentication.rs`, `account` |
 //! | change of the bindings under the lock of their partition | `binding_change.rs`, `BindingChange` |
 //! | credentials in a cache alone | `credentials.rs`; `registrant.rs` |
@@ -156,16 +172,18 @@
 //! | destination of a request | `destination.rs`, `Destination` |
 //! | users as places of rules: ring group, hunt group, forward | `rule_target_addresses.rs`; `rule_target_forwarding.rs` |
 //! | methods of a device | `methods.rs` |
-//! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision` |
+//! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision`; `path_decision.rs` |
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
 //! | gateway groups; limits at a place | `rule_targets.rs`; `claims.rs` |
-//! | explain | `explain.rs`, `explain`; `rule_trace.rs`, `RuleResult`; `plan_view.rs`, `PlanView` |
+//! | explain | `explain.rs`, `explain`; `explained.rs`, `Explained`; `rule_trace.rs`, `RuleResult`; `plan_view.rs`, `PlanView` |
 //! | entry of a call into the table; its notices, its effects | `call_admission.rs`, `begin_call`; `call_notices.rs`; `call_effects.rs` |
 //! | requests of the server within a dialog | `call_effects.rs`, `send_own` |
+//! | far INVITE of a bridged call; messages of the server to itself | `far_leg.rs`, `FarLeg`; `engine/loopback.rs`, `take_looped` |
 //! | settings of the table of calls, of shared counts; bounds without a key | `call_settings.rs`; `bounds.rs`, `EngineBounds` |
 //! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |
 //! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `log_line_rate.rs`; `refusals.rs` |
 //! | listener at an address of several | `local_address.rs` |
+//! | names that peers must prove | `peer_names.rs`, `PeerNames` |
 //! | own name by look-up | `own_name.rs` |
 //! | policy of a request; freed policies | `engine/policy.rs`; `process_state.rs`, `drop_retired` |
 //! | moves of a bucket, also as bytes | `engine/moves.rs`, `export`, `export_bytes` |
@@ -177,11 +195,14 @@
 mod accounting;
 mod acknowledgement;
 mod advance;
+pub mod anchored_calls;
 mod authentication;
 mod authorization;
 pub mod ban;
 mod binding_change;
 pub mod bounds;
+pub mod bridge;
+mod bridged_dialogs;
 mod call_admission;
 mod call_effects;
 mod call_log;
@@ -197,11 +218,14 @@ mod destination;
 mod destination_stage;
 mod dialog_access;
 mod edits;
+mod effect;
 mod emergency;
 pub mod endpoint;
 pub mod engine;
 pub mod explain;
+mod explained;
 mod failure_threshold;
+mod far_leg;
 mod flows;
 mod forwarding;
 pub mod gateways;
@@ -209,9 +233,13 @@ mod handling;
 mod identity;
 pub mod local_address;
 mod log_line_rate;
+mod media_reach;
+pub mod media_sessions;
 mod methods;
 mod number_translation;
 mod own_name;
+mod path_decision;
+pub mod peer_names;
 mod ping;
 mod plan_view;
 pub mod policy;
@@ -231,6 +259,7 @@ mod reply;
 mod request_facts;
 mod request_validation;
 mod response;
+mod role;
 mod rule_evaluation;
 mod rule_target_addresses;
 mod rule_target_forwarding;

@@ -6,13 +6,15 @@ use crate::decision::{Decision, FailureDecision};
 use crate::destination::{RuleTargetAddresses, Targets};
 use crate::edits::Edits;
 use crate::handling::Handling;
+use crate::path_decision::PathDecision;
 use crate::rule_targets::RuleTargets;
 use crate::rule_trace::plain;
 use serde::Serialize;
 use std::fmt;
 use strowger_calls::limits::Claim;
-use strowger_config::OverLimit;
+use strowger_config::{OverLimit, ReferFrom};
 use strowger_core::Target;
+use strowger_core::b2bua::negotiation::LegPolicy;
 use strowger_core::proxy::Candidate;
 use strowger_core::routing::Routing;
 use strowger_core::shown::shown;
@@ -30,8 +32,10 @@ pub struct PlanView {
     pub try_next: Option<Vec<u16>>,
     /// Limits under which its call counts.
     pub limits: Vec<LimitView>,
+    /// Bridge that the server makes of a call; `None`: the request itself is forwarded.
+    pub bridge: Option<BridgeView>,
     /// True if the server stays in the path of later requests by a Record-Route. Only a request that can create a dialog
-    /// has one.
+    /// has one, and no bridged call.
     pub record_route: bool,
     /// True if the call is tracked.
     pub track: bool,
@@ -71,6 +75,19 @@ pub struct GroupView {
     pub name: String,
     /// Choice of the target that is tried first: `in_order`, `in_turn` or `by_call`.
     pub pick: &'static str,
+}
+
+/// Media of a bridged call: the server has one call with the caller and one with the callee.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BridgeView {
+    /// Audio codecs on the side of the caller, in order; empty: all, in the order of the offer.
+    pub caller_codecs: Vec<String>,
+    /// Audio codecs on the side of the callee, in order; empty: all, in the order of the offer.
+    pub callee_codecs: Vec<String>,
+    /// Media types that pass beside audio.
+    pub media_types: Vec<String>,
+    /// Parties that may refer the other one: `users`, `everyone` or `none`.
+    pub refer_from: &'static str,
 }
 
 /// Limit under which a call counts.
@@ -117,6 +134,16 @@ pub struct FailureView {
     pub remove: Vec<String>,
     /// Limits under which the call counts after the failure.
     pub limits: Vec<LimitView>,
+}
+
+impl BridgeView {
+    fn of(path: &PathDecision) -> Self {
+        let [near, far] = path.policies();
+        let codecs = |leg: &LegPolicy| leg.codecs.iter().map(ToString::to_string).collect();
+        let media_types = near.media_types.iter().map(ToString::to_string).collect();
+        let refer_from = path.refer_from().word();
+        Self { caller_codecs: codecs(&near), callee_codecs: codecs(&far), media_types, refer_from }
+    }
 }
 
 impl LimitView {
@@ -180,6 +207,9 @@ impl Decider<'_> {
         let none = Decision::default();
         let decision = handling.progress.decision.as_deref().unwrap_or(&none);
         let begins_call = handling.begins_call();
+        let bridge = handling.begins_bridge().then(|| BridgeView::of(&decision.path));
+        let records_route =
+            self.plan(Some(decision)).records_route(handling.request, handling.progress.proof.in_dialog);
         let is_accounted = begins_call && self.accounts(handling);
         let of_failure = |failure: &FailureDecision| FailureView::of(failure, self.group_views(&failure.to));
         let is_led_to = |group: &GroupView| to.iter().any(|place| place.group.as_deref() == Some(group.name.as_str()));
@@ -190,7 +220,8 @@ impl Decider<'_> {
             groups,
             try_next: decision.statuses().map(<[u16]>::to_vec),
             limits: self.limit_views(handling, decision),
-            record_route: self.plan(Some(decision)).records_route(handling.request, handling.progress.proof.in_dialog),
+            record_route: records_route && bridge.is_none(),
+            bridge,
             track: begins_call && self.tracks(handling),
             account: is_accounted,
             account_as: self.account_of(handling).filter(|_| is_accounted).map(str::to_owned),
@@ -295,6 +326,7 @@ impl PlanView {
             uri = uri.map(|uri| shown(uri).to_string()),
             try_next = self.try_next.as_deref().map(list),
             limits,
+            b2bua = self.bridge.as_ref().map(ToString::to_string),
             record_route = self.record_route,
             track = self.track,
             account = self.account,
@@ -307,6 +339,18 @@ impl PlanView {
             call_id = %shown(call_id),
             "request planned"
         );
+    }
+}
+
+impl fmt::Display for BridgeView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let codecs = |names: &[String]| if names.is_empty() { "any codec".to_owned() } else { names.join(", ") };
+        write!(f, "caller {}; callee {}", codecs(&self.caller_codecs), codecs(&self.callee_codecs))?;
+        self.media_types.iter().try_for_each(|kind| write!(f, "; {kind}"))?;
+        if self.refer_from == ReferFrom::default().word() {
+            return Ok(());
+        }
+        write!(f, "; REFER of {}", self.refer_from)
     }
 }
 
@@ -392,7 +436,10 @@ impl fmt::Display for PlanView {
         self.limits.iter().try_for_each(|limit| writeln!(f, "limit   {limit}"))?;
         self.add.iter().try_for_each(|line| writeln!(f, "add     {line}"))?;
         self.remove.iter().try_for_each(|name| writeln!(f, "remove  {name}"))?;
-        writeln!(f, "path    {}", if self.record_route { "record-route" } else { "not in the path" })?;
+        match &self.bridge {
+            Some(bridge) => writeln!(f, "path    two calls, with media of this server: {bridge}")?,
+            None => writeln!(f, "path    {}", if self.record_route { "record-route" } else { "not in the path" })?,
+        }
         if self.track {
             writeln!(f, "track   the call is tracked")?;
         }

@@ -3,10 +3,10 @@
 use crate::contacts::Contacts;
 use crate::decision::Decision;
 use crate::destination::Destination;
-use crate::endpoint::ServerRole;
 use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::reply::Why;
+use crate::role::ServerRole;
 use strowger_core::routing::Routing;
 use strowger_core::shown::shown;
 

@@ -3,7 +3,8 @@
 use crate::binding_change::{BindingChange, Changed, RegistrationError};
 use crate::credentials::Keeping;
 use crate::decider::Decider;
-use crate::engine::{Effect, Engine};
+use crate::effect::Effect;
+use crate::engine::Engine;
 use crate::handling::Handling;
 use crate::proof::Proof;
 use crate::registrant::Registrant;

@@ -104,7 +104,7 @@ impl Engine {
     /// false if the response is too long for a request that proved nothing, and is withheld.
     pub(crate) fn respond(&mut self, handling: &mut Handling<'_, '_>, status: u16, why: Why, lines: &[u8]) -> bool {
         if status >= 300 {
-            self.decider().log_refusal(handling, status, why);
+            self.log_refused(handling, status, why);
         }
         let request = handling.request;
         let from = handling.out.start();

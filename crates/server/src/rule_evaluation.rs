@@ -3,12 +3,12 @@
 use crate::claims::{claims_at, claims_by};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision, FailureDecision, LimitedFailure};
-use crate::endpoint::ServerRole;
 use crate::handling::Handling;
 use crate::identity::withholds_identity;
 use crate::number_translation::{edited, join, user_part};
 use crate::reply::{Reply, Why};
 use crate::request_facts::RequestFacts;
+use crate::role::ServerRole;
 use crate::rule_trace::{self, MatchedRule, RuleResult, TraceRequest, plain};
 use crate::stage::{Stage, Verdict};
 use std::net::IpAddr;

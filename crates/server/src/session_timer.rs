@@ -28,13 +28,18 @@ impl Decider<'_> {
     /// # Errors
     /// The timer is too short, and the sender can choose a longer one.
     pub(crate) fn session_timer(&self, handling: &Handling<'_, '_>) -> Result<SessionTimer, Reply> {
+        if handling.is_far_leg() {
+            // The user agent keeps the timers of both dialogs.
+            return Ok(SessionTimer::default());
+        }
         let (config, request) = (&self.policy.config, handling.request);
         let is_tracked = || match handling.progress.proof.in_dialog {
             _ if handling.begins_call() => self.tracks(handling) && self.stays(handling),
             false => false,
             true => self.calls.is_of_tracked_dialog(request),
         };
-        if !matches!(request.method, Method::Invite | Method::Update) || !is_tracked() {
+        // Each dialog of a bridged call has a session timer of its own.
+        if !matches!(request.method, Method::Invite | Method::Update) || handling.begins_bridge() || !is_tracked() {
             return Ok(SessionTimer::default());
         }
         let least = config.dialogs.min_session_expires.as_secs() as u32;
@@ -45,10 +50,12 @@ impl Decider<'_> {
     /// Tells whether the call that begins with a request is tracked.
     pub(crate) fn tracks(&self, handling: &Handling<'_, '_>) -> bool {
         let (config, decision) = (&self.policy.config, handling.progress.decision.as_ref());
-        // The dialog of an endpoint is this server's own, and takes ports: the bounds of tracked calls hold for it.
-        let is_counted = decision.is_some_and(|decision| decision.may_count() || decision.role.is_endpoint());
+        // The dialogs of an endpoint and of a bridged call are this server's own, and take ports: the bounds of tracked calls hold for them.
+        let is_counted = handling.begins_bridge()
+            || decision.is_some_and(|decision| decision.may_count() || decision.role.is_endpoint());
         let tracks = decision.and_then(|decision| decision.track).unwrap_or(config.dialogs.track);
-        is_counted || (tracks || self.accounts(handling)) && self.stays(handling)
+        // So is the dialog of each leg.
+        handling.is_far_leg() || is_counted || (tracks || self.accounts(handling)) && self.stays(handling)
     }
 
     /// Tells whether later requests of the request's call pass this server.

@@ -15,12 +15,29 @@ pub struct ProcessStatus {
     pub shards: usize,
 }
 
+/// Media threads of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaThreadStatus {
+    /// Number of threads. It may grow.
+    pub running: u16,
+    /// Thread for new sessions: the least busy one.
+    pub preferred: u16,
+}
+
+impl Default for MediaThreadStatus {
+    fn default() -> Self {
+        Self { running: 1, preferred: 0 }
+    }
+}
+
 /// Number of a shard, and the state of the process around it.
 #[derive(Clone, Copy, Debug)]
 pub struct ShardState {
     pub(crate) number: usize,
     /// State of the process. The owner updates it before each call.
     pub process_status: ProcessStatus,
+    /// Media threads. The owner updates this too.
+    pub media_threads: MediaThreadStatus,
 }
 
 /// Receivers of the answers to the questions of a shard.

@@ -51,6 +51,8 @@ pub(crate) enum Verdict {
     Forward(Destination),
     /// Answer by an endpoint of this server.
     Answer,
+    /// Call with the caller that is joined with a call to the destination.
+    Bridge,
     /// End without a response: an ACK needs no response, and a banned source gets none.
     Drop,
 }

@@ -18,8 +18,8 @@ impl ProcessState {
         self.report_suppressed(now.mono);
     }
 
-    /// Forgets bans that are over, nonces that are too old, and next hops that need not be set aside any more. The
-    /// owner calls this every few seconds.
+    /// Forgets bans that are over, nonces that are too old, next hops that need not be set aside any more, and adopted
+    /// Call-IDs without a dialog. The owner calls this every few seconds.
     pub fn tidy(&self, now: Now) {
         let policy = self.policy();
         policy.bans.tidy(now.mono);
@@ -27,5 +27,6 @@ impl ProcessState {
         policy.router.clock_steps().note(now);
         self.set_aside.tidy(now.mono);
         self.udp_only.tidy(now.mono);
+        self.bridged_dialogs.tidy(now.mono);
     }
 }

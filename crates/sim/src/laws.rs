@@ -1,7 +1,8 @@
 //! Laws that hold for any network, database and seed: after each step, and when no work is in progress any more.
 //!
 //! Each file has one law, or several related laws. `server/observer.rs` has the laws of a single engine,
-//! `server/lookups.rs` the laws of look-ups, `server/bindings.rs` the laws of data on disk.
+//! `server/lookups.rs` the laws of look-ups, `server/bindings.rs` the laws of data on disk, `bridged.rs` the laws of
+//! bridged calls and their media.
 
 mod bans;
 mod endings;

@@ -19,11 +19,13 @@
 //! | rows of accounting on their way; a kill between them | `server/rows.rs`; `kept.rs` |
 //! | ringing calls without an account; servers that count by one cache | `server/ringing.rs`; `counts.rs` |
 //! | a gateway, phones and an account that wants to talk without a record | `billing.rs`; `billing/law.rs` |
+//! | bridged calls with media, translator, outsider; what stays hidden | `bridged.rs`; `bridged/topology.rs`, `reach.rs`, `judge.rs` |
 
 #![forbid(unsafe_code)]
 
 pub mod agent;
 pub mod billing;
+pub mod bridged;
 pub mod connections;
 pub mod day;
 pub mod laws;

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 
 use strowger_config::{Advertised, Config, Durability, Listener, RelayFor, Transport};
 
+use crate::check;
+
 /// A bound listener with its real port, even if the configuration left the choice of the port to the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BoundListener {
@@ -73,6 +75,9 @@ pub(crate) fn banner(config: &Config, bound: &[BoundListener]) -> String {
             (RelayFor::Everyone, _) => "everyone (open relay)",
         },
     );
+    if let Some(media) = check::media(config) {
+        line("media", &media);
+    }
 
     if !config.domains.is_empty() {
         out.push_str("\nWhat a phone needs\n");

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use strowger_config::{Config, Fault, Report, Source, reference};
-use strowger_node::preflight;
+use strowger_node::{MediaCapacity, preflight};
 
 use crate::cli::CheckArguments;
 use crate::configuration::Choice;
@@ -73,13 +73,61 @@ pub(crate) fn verdict(config: &Config, warnings: usize) -> String {
         0 => String::new(),
         number => format!(", {}", count(number, "warning")),
     };
-    let media = match config.media.calls() {
-        0 => String::new(),
-        calls => format!("; media ports for {}", count(calls, "call")),
-    };
+    let media = media(config).map_or_else(String::new, |media| format!("; media {media}"));
     format!("can be used{warnings}; {} for {domains}{media}", listeners.join(", "))
+}
+
+/// Says how many calls the ports of media and the descriptors carry: calls with one audio stream that the server answers, bridged ones, or both kinds;
+/// `None` if this server has no media.
+pub(crate) fn media(config: &Config) -> Option<String> {
+    let capacity = MediaCapacity::here(config);
+    let MediaCapacity { ports, descriptors, wanted_limit } = capacity;
+    let cure = match capacity.is_enough() {
+        true => String::new(),
+        false => format!(": for all ports raise the limit of descriptors (LimitNOFILE, ulimit -n) to {wanted_limit}"),
+    };
+    let decisions = &config.decisions;
+    let bridged = |pairs: usize| pairs / (2 * decisions.bridged_streams());
+    let said = match (decisions.bridge_calls(), decisions.have_endpoint()) {
+        (false, _) => format!("ports for {}, descriptors for {descriptors}", count(ports, "call")),
+        (true, false) => {
+            format!("ports for {}, descriptors for {}", count(bridged(ports), "bridged call"), bridged(descriptors))
+        }
+        (true, true) => {
+            let (ports_bridged, descriptors_bridged) = (bridged(ports), bridged(descriptors));
+            format!(
+                "ports for {} or {ports_bridged} bridged, descriptors for {descriptors} or {descriptors_bridged}",
+                count(ports, "call")
+            )
+        }
+    };
+    (ports > 0).then(|| said + &cure)
 }
 
 fn count(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_has_the_number_of_calls_that_the_ports_carry() {
+        const ECHO: &str = "[[rule]]\nname = \"echo\"\nwhen = \"request.user == 'echo'\"\nanswer = \"echo\"\n";
+        const BRIDGE: &str = "[[rule]]\nname = \"all\"\nb2bua = true\n";
+        for (rules, part) in [
+            (String::new(), "; media ports for 51 calls"),
+            (ECHO.to_owned(), "; media ports for 51 calls"),
+            (BRIDGE.to_owned(), "; media ports for 25 bridged calls"),
+            (format!("{BRIDGE}media_types = [\"video\"]\n"), "; media ports for 12 bridged calls"),
+            (format!("{ECHO}{BRIDGE}"), "; media ports for 51 calls or 25 bridged"),
+        ] {
+            let text = format!("[media]\naddresses = [\"192.0.2.1\"]\nports = \"20000-20101\"\n{rules}");
+            let (config, _) = Config::read(Source { text: &text, ..Source::default() }).expect("right");
+            let said = verdict(&config, 0);
+            assert!(said.contains(&format!("{part}, descriptors for ")), "{said}");
+        }
+        assert!(!verdict(&Config::default(), 0).contains("media"));
+    }
 }

@@ -1,17 +1,21 @@
 //! The commands and their flags, with examples in each help.
 
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
-use strowger_config::{Advertised, Domain, ListenAddress};
+use strowger_config::{Domain, ListenAddress};
 use strowger_core::Transport;
 
+use self::values::{advertise, domain, listen, transport};
 use crate::configuration::Choice;
 use crate::control::RegistrationsArguments;
 use crate::control::arguments::*;
+
+mod values;
+
+pub(crate) use self::values::{AddressOfRecord, Advertise, address_of_record, whole};
 
 /// A SIP server: proxy and registrar over UDP, TCP, TLS and WebSocket.
 #[derive(Debug, Parser)]
@@ -157,13 +161,6 @@ pub(crate) struct InitArguments {
     pub force: bool,
 }
 
-/// Value of `init --advertise`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Advertise {
-    None,
-    As(Advertised),
-}
-
 /// Add, change, remove and list the users that may register.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -305,13 +302,6 @@ pub(crate) struct DbOrder {
     pub json: bool,
     #[command(flatten)]
     pub config: ConfigArgument,
-}
-
-/// NAME@DOMAIN.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AddressOfRecord {
-    pub name: String,
-    pub domain: Domain,
 }
 
 /// Check a configuration: every error with file, line and cure.
@@ -459,115 +449,5 @@ pub(crate) struct CompletionArguments {
     pub shell: Shell,
 }
 
-fn listen(text: &str) -> Result<ListenAddress, String> {
-    text.parse().map_err(|error| {
-        format!("it {error}; write TRANSPORT:ADDRESS:PORT such as udp:192.0.2.10:5060 or tls:[2001:db8::10]:5061")
-    })
-}
-
-fn transport(text: &str) -> Result<Transport, String> {
-    Transport::of(text.as_bytes()).ok_or_else(|| "it is no transport; write udp, tcp, tls, ws or wss".to_owned())
-}
-
-fn domain(text: &str) -> Result<Domain, String> {
-    text.parse().map_err(|error| format!("it {error}; write a domain alone, such as example.org"))
-}
-
-fn advertise(text: &str) -> Result<Advertise, String> {
-    match text {
-        "none" => Ok(Advertise::None),
-        _ => text.parse().map(Advertise::As).map_err(|error| {
-            format!("it {error}; write HOST or HOST:PORT such as sip.example.org or 203.0.113.5:5060, or none")
-        }),
-    }
-}
-
-pub(crate) fn address_of_record(text: &str) -> Result<AddressOfRecord, String> {
-    let cure = "write NAME@DOMAIN such as alice@example.org";
-    let text = text.strip_prefix("sip:").unwrap_or(text);
-    let (name, domain) = text.rsplit_once('@').ok_or_else(|| format!("it has no @; {cure}"))?;
-    // The unreserved and user-unreserved characters of RFC 3261 section 25.1, which need no escape in a SIP URI.
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,;?/".contains(&byte);
-    if name.is_empty() || !name.bytes().all(plain) {
-        return Err(format!("{name:?} cannot stand before the @ of a SIP address; {cure}"));
-    }
-    let domain = domain.parse().map_err(|error| format!("its domain {error}; {cure}"))?;
-    Ok(AddressOfRecord { name: name.to_owned(), domain })
-}
-
-impl std::fmt::Display for AddressOfRecord {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}@{}", self.name, self.domain)
-    }
-}
-
-/// Returns a parser of a whole number in this range.
-pub(crate) fn whole<T: TryFrom<u64>>(
-    range: RangeInclusive<u64>,
-) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
-    move |text| {
-        let number = text.parse().ok().filter(|number| range.contains(number));
-        number
-            .and_then(|number| T::try_from(number).ok())
-            .ok_or_else(|| format!("'{text}' is no whole number from {} to {}", range.start(), range.end()))
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_number_that_is_none_is_answered_with_the_range() {
-        for words in [["strowger", "demo", "--rate", "x"], ["strowger", "demo", "--rate", "0"]] {
-            let error = Cli::try_parse_from(words).expect_err("it is refused").to_string();
-            assert!(error.contains("is no whole number from 1 to 100000"), "{error}");
-        }
-        assert_eq!(whole::<u16>(1..=64)("64"), Ok(64));
-        assert!(whole::<u16>(0..=100_000)("70000").is_err());
-    }
-
-    #[test]
-    fn every_command_has_examples() {
-        let cli = Cli::command();
-        for command in cli.get_subcommands().flat_map(|command| command.get_subcommands().chain([command])) {
-            if command.get_name() == "help" || command.is_hide_set() {
-                continue;
-            }
-            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("Examples:"), "{}", command.get_name());
-        }
-    }
-
-    /// Checks the width of the examples: a line that is copied from a terminal of 80 columns must not be wrapped.
-    #[test]
-    fn no_line_of_examples_is_wrapped() {
-        // The examples of the generator are tested elsewhere.
-        for command in Cli::command().get_subcommands().filter(|command| command.get_name() != "load") {
-            let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-            for line in help.lines().filter(|line| line.starts_with("  ")) {
-                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
-            }
-        }
-    }
-
-    #[test]
-    fn addresses_of_record() {
-        assert_eq!(
-            address_of_record("sip:alice@Example.ORG").map(|aor| aor.to_string()),
-            Ok("alice@example.org".into())
-        );
-        for text in
-            ["alice", "@example.org", "a b@example.org", "alice@", "alice@example.org:5060", "al<ice@example.org"]
-        {
-            assert!(address_of_record(text).is_err(), "{text}");
-        }
-    }
-}
+mod tests;

@@ -1,5 +1,8 @@
 //! Each key with the tests of its effect, in addition to those of its allowed values (`config.rs`, `config/src/`).
 
+mod operation;
+
+use self::operation::OF_OPERATION;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -135,6 +138,18 @@ const TESTS: &[(&str, &[&str])] = &[
             "crates/server/tests/suite/gateway_groups.rs::what_a_gateway_took_is_given_back_when_the_call_ends",
         ],
     ),
+    (
+        "gateway_group.user",
+        &[
+            "crates/server/tests/policy/bridges/gateway_accounts.rs::a_challenge_of_a_gateway_is_answered_by_the_account_of_its_group",
+        ],
+    ),
+    (
+        "gateway_group.password",
+        &[
+            "crates/server/tests/policy/bridges/gateway_accounts.rs::a_challenge_of_a_gateway_is_answered_by_the_account_of_its_group",
+        ],
+    ),
     ("rule.name", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.when", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     (
@@ -142,8 +157,13 @@ const TESTS: &[(&str, &[&str])] = &[
         &[
             "tests/tests/rules.rs::rules_answer_in_their_order",
             "crates/server/tests/policy/endpoints.rs::an_echo_answers_a_call_and_its_media_go_back",
+            "crates/server/tests/policy/endpoints/sounds.rs::a_tone_is_played_until_the_caller_hangs_up",
         ],
     ),
+    ("rule.play", &["tests/tests/announcement.rs::a_caller_hears_the_file_and_then_a_bye"]),
+    ("rule.repeat", &["crates/server/tests/policy/endpoints/sounds.rs::a_moved_and_resumed_call_keeps_its_sound"]),
+    ("rule.record_to", &["tests/tests/recording.rs::a_caller_is_recorded_and_a_kill_leaves_a_file_that_can_be_played"]),
+    ("rule.record_limit", &["crates/server/tests/policy/endpoints/recordings.rs::a_call_ends_with_its_recording"]),
     ("rule.reason", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.drop", &["crates/server/tests/suite/decisions.rs::a_rule_drops_what_it_names"]),
     ("rule.on_failure", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),
@@ -164,6 +184,35 @@ const TESTS: &[(&str, &[&str])] = &[
     ("rule.add_headers", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.remove_headers", &["tests/tests/rules.rs::rules_lead_to_places_with_fail_over"]),
     ("rule.record_route", &["tests/tests/rules.rs::rules_set_what_the_configuration_sets_for_all"]),
+    (
+        "rule.b2bua",
+        &[
+            "tests/tests/bridge_media.rs::calls_of_the_generator_are_heard_on_both_sides",
+            "crates/server/tests/suite/bridge_rules.rs::only_an_invite_that_begins_a_call_is_bridged",
+        ],
+    ),
+    (
+        "rule.codecs",
+        &[
+            "tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side",
+            "crates/server/tests/suite/bridge_rules.rs::explain_shows_a_bridged_call_with_the_codecs_of_each_side",
+        ],
+    ),
+    ("rule.callee_codecs", &["tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side"]),
+    (
+        "rule.media_types",
+        &[
+            "tests/tests/bridge.rs::descriptions_list_the_codecs_of_their_side",
+            "tests/tests/bridge.rs::a_fax_passes_as_datagrams_beside_the_audio",
+        ],
+    ),
+    (
+        "rule.refer_from",
+        &[
+            "crates/server/tests/policy/bridges/referrals.rs::an_outsider_may_not_refer_a_user",
+            "crates/server/tests/suite/bridge_rules.rs::explain_shows_a_bridged_call_with_the_codecs_of_each_side",
+        ],
+    ),
     ("rule.track", &["tests/tests/rules.rs::rules_set_what_the_configuration_sets_for_all"]),
     ("rule.ring_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),
     ("rule.answer_timeout", &["tests/tests/rules.rs::rules_bound_how_long_a_place_rings_and_is_silent"]),
@@ -280,7 +329,7 @@ const TESTS: &[(&str, &[&str])] = &[
         "auth.user_must_match",
         &[
             "tests/tests/attacks_identities.rs::a_user_calls_as_no_other",
-            "crates/server/src/advance/tests.rs::domains_may_share_a_realm",
+            "crates/server/src/advance/tests/realms.rs::domains_may_share_a_realm",
         ],
     ),
     ("auth.identities", &["crates/server/tests/suite/identities.rs::an_account_shows_the_numbers_that_it_may_show"]),
@@ -367,107 +416,12 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     ("tls.outbound_ca", &["tests/tests/keys/tls.rs::certificates_of_other_servers_are_verified"]),
     ("tls.outbound_verify", &["tests/tests/keys/tls.rs::certificates_of_other_servers_are_verified"]),
-    ("limits.message_size", &["tests/tests/keys/forwarding.rs::messages_beyond_the_limits_are_refused"]),
-    ("limits.connections", &["tests/tests/keys/streams.rs::so_many_connections_are_taken"]),
-    ("limits.connections_per_source", &["tests/tests/keys/streams.rs::so_many_connections_are_taken"]),
-    ("limits.ipv6_prefix", &["tests/tests/keys/passwords.rs::sources_are_networks_of_so_many_bits"]),
-    (
-        "limits.connection_memory",
-        &["tests/tests/attacks_exhaustion.rs::half_messages_of_many_sources_take_no_more_than_all_may"],
-    ),
-    ("limits.connection_memory_per_source", &["tests/tests/attacks_exhaustion.rs::the_share_of_a_source_is_a_setting"]),
-    (
-        "limits.request_memory_per_source",
-        &["tests/tests/attacks_exhaustion.rs::requests_that_wait_for_names_take_no_more_than_their_bound"],
-    ),
-    (
-        "limits.request_memory_of_all",
-        &["tests/tests/attacks_exhaustion.rs::requests_of_many_sources_take_no_more_than_all_may"],
-    ),
-    ("limits.transactions", &["tests/tests/keys/forwarding.rs::further_transactions_than_the_bound_are_refused"]),
-    ("limits.idle_connection_timeout", &["tests/tests/keys/streams.rs::idle_connections_end"]),
-    ("timers.t1", &["tests/tests/keys/timers.rs::copies_and_ends_follow_the_estimate_of_the_round_trip"]),
-    ("timers.t2", &["tests/tests/keys/timers.rs::copies_and_ends_follow_the_estimate_of_the_round_trip"]),
-    ("timers.t4", &["tests/tests/keys/timers.rs::what_was_answered_is_remembered_while_a_copy_may_be_on_its_way"]),
-    ("timers.timer_b", &["tests/tests/proxy_rules.rs::timer_b_is_how_long_a_silent_phone_is_waited_for"]),
-    ("timers.timer_c", &["tests/tests/keys/timers.rs::what_rings_too_long_is_cancelled"]),
-    ("dns.servers", &["tests/tests/keys/names.rs::answers_are_kept"]),
-    ("dns.timeout", &["tests/tests/keys/names.rs::a_silent_name_server_is_asked_twice_and_waited_for_so_long"]),
-    ("dns.serve_stale", &["tests/tests/next_hops.rs::what_was_known_is_used_as_long_as_the_settings_say"]),
-    (
-        "dns.set_aside",
-        &[
-            "tests/tests/next_hops.rs::of_two_servers_the_dead_one_costs_one_call_and_is_tried_again",
-            "tests/tests/next_hops.rs::no_hosts_are_set_aside_where_that_is_not_wanted",
-        ],
-    ),
-    ("dialogs.track", &["tests/tests/dialogs.rs::calls_are_listed_shown_and_ended"]),
-    ("dialogs.lifetime", &["tests/tests/dialogs.rs::a_call_that_lasts_too_long_is_ended_on_both_sides"]),
-    ("dialogs.session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
-    ("dialogs.min_session_expires", &["tests/tests/dialogs.rs::sessions_have_the_timer_that_the_settings_say"]),
-    ("dialogs.calls", &["tests/tests/dialogs.rs::calls_beyond_the_bound_are_refused_until_others_end"]),
-    ("rule.account", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
-    ("rule.account_as", &["crates/server/tests/suite/accounting.rs::rules_say_what_a_call_is_accounted_as"]),
-    ("dialogs.folder", &["tests/tests/kept_dialogs.rs::calls_that_a_kill_interrupts_end_in_the_next_process"]),
-    (
-        "dialogs.database",
-        &[
-            "tests/tests/sql_calls.rs::calls_kept_in_mariadb_outlive_kills_and_its_outages",
-            "tests/tests/kept_dialogs.rs::calls_kept_in_a_sqlite_file_outlive_a_kill",
-        ],
-    ),
-    ("accounting.cdr", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
-    ("accounting.events", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
-    ("accounting.all", &["crates/server/tests/suite/accounting.rs::rules_say_what_is_accounted"]),
-    ("accounting.to", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
-    ("accounting.database", &["tests/tests/sql_rows.rs::rows_in_mariadb_are_written_once_each_in_their_order"]),
-    ("accounting.path", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
-    ("accounting.spool", &["tests/tests/accounting.rs::a_killed_server_leaves_its_spool_to_the_next"]),
-    (
-        "accounting.spool_size",
-        &[
-            "crates/node/src/backends.rs::what_no_peer_can_see_arrives_at_the_engines",
-            "crates/backend/src/files/spool.rs::bytes_beyond_the_bound_are_refused_and_files_of_others_not_touched",
-        ],
-    ),
-    (
-        "accounting.group_interval",
-        &[
-            "crates/node/src/backends.rs::what_no_peer_can_see_arrives_at_the_engines",
-            "crates/store/src/journal/tests.rs::a_large_group_does_not_wait_for_its_linger",
-        ],
-    ),
-    ("accounting.retention", &["tests/tests/accounting.rs::old_rows_are_removed"]),
-    (
-        "accounting.mask_numbers",
-        &["crates/server/tests/suite/accounting.rs::numbers_and_addresses_are_masked_before_a_row_leaves"],
-    ),
-    (
-        "accounting.mask_addresses",
-        &["crates/server/tests/suite/accounting.rs::numbers_and_addresses_are_masked_before_a_row_leaves"],
-    ),
-    ("accounting.fields", &["tests/tests/accounting.rs::calls_are_written_in_each_form"]),
-    ("log.format", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
-    ("log.level", &["tests/tests/events.rs::refreshed_registrations_are_logged_at_the_level_debug"]),
-    ("log.refusals_per_minute", &["tests/tests/refusals.rs::wrong_passwords_do_not_fill_the_log"]),
-    ("log.calls_per_minute", &["tests/tests/events.rs::lines_about_what_succeeds_are_bounded_and_can_be_left_out"]),
-    (
-        "log.registrations_per_minute",
-        &["tests/tests/events.rs::lines_about_what_succeeds_are_bounded_and_can_be_left_out"],
-    ),
-    ("log.statistics", &["tests/tests/operation.rs::a_json_log_is_json_and_nothing_else"]),
-    (
-        "control.socket",
-        &[
-            "tests/tests/control.rs::status_shows_the_server_and_its_figures",
-            "tests/tests/control.rs::without_a_control_socket_commands_say_so",
-        ],
-    ),
-    ("control.listen", &["tests/tests/control_http.rs::orders_are_taken_by_http_as_json"]),
-    ("control.secret", &["tests/tests/control_http.rs::without_the_secret_no_order_is_taken"]),
-    ("metrics.listen", &["tests/tests/metrics.rs::metrics_are_clean_and_count_what_was_done"]),
-    ("metrics.unhealthy_after", &["crates/node/tests/sockets/health.rs::a_shard_that_stands_still_is_seen"]),
 ];
+
+/// Returns each key with its tests.
+fn all() -> impl Iterator<Item = &'static (&'static str, &'static [&'static str])> {
+    TESTS.iter().chain(OF_OPERATION)
+}
 
 /// Returns every key that the program knows, with its table in front.
 fn keys() -> BTreeSet<String> {
@@ -492,7 +446,7 @@ fn root() -> PathBuf {
 
 #[test]
 fn every_key_has_a_test_of_its_effect() {
-    let (known, named) = (keys(), TESTS.iter().map(|(key, _)| (*key).to_owned()).collect::<BTreeSet<_>>());
+    let (known, named) = (keys(), all().map(|(key, _)| (*key).to_owned()).collect::<BTreeSet<_>>());
     assert!(known.len() > 100, "{known:?}");
     let missing: Vec<_> = known.difference(&named).collect();
     assert!(missing.is_empty(), "no test of its effect is named in {} for: {missing:?}", file!());
@@ -503,7 +457,7 @@ fn every_key_has_a_test_of_its_effect() {
 #[test]
 fn every_test_that_is_named_exists() {
     let mut missing = Vec::new();
-    for test in TESTS.iter().flat_map(|(_, tests)| *tests) {
+    for test in all().flat_map(|(_, tests)| *tests) {
         let (file, name) = test.split_once("::").expect("a file and a name");
         let text = std::fs::read_to_string(root().join(file)).unwrap_or_default();
         let place = text.find(&format!("fn {name}("));

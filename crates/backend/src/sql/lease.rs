@@ -10,6 +10,10 @@
 //! connection writes nothing once another process has the lease, and a late transaction of an abandoned connection is
 //! refused.
 
+mod row;
+
+pub(crate) use self::row::table;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -20,10 +24,10 @@ use strowger_store::lasting_failure::LastingFailure;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
+use self::row::{Row, TABLE, literal, read};
 use crate::sql::cell::Cell;
 use crate::sql::connection::Connection;
 use crate::sql::error::{Failure, OpenError};
-use crate::sql::own_table::{Clash, Column, ColumnType, OwnTable};
 use crate::sql::runtime::{CONNECT, apart, farewell, runtime, within};
 use crate::sql::schema::{self, Part};
 use crate::sql::server::{Server, ServerSettings};
@@ -338,15 +342,6 @@ enum State {
     Watched,
 }
 
-/// Row of the table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Row {
-    token: i64,
-    beat: i64,
-    holder: String,
-    process: String,
-}
-
 /// Lease that this process wants.
 struct Candidate {
     server: Server,
@@ -474,35 +469,4 @@ impl Candidate {
             done
         })
     }
-}
-
-fn read(row: &[Cell<'_>]) -> Option<Row> {
-    let [Cell::Number(token), Cell::Number(beat), Cell::Bytes(holder), Cell::Bytes(process)] = row else {
-        return None;
-    };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Some(Row { token: *token, beat: *beat, holder: text(holder), process: text(process) })
-}
-
-/// Returns a text for a statement: only characters without special meaning on both servers.
-fn literal(text: &str) -> String {
-    let is_plain = |&c: &char| c.is_ascii_graphic() && !matches!(c, '\'' | '\\' | '"' | '`') || c == ' ';
-    text.chars().filter(is_plain).collect()
-}
-
-const TABLE: &str = "strowger_lease";
-
-/// Returns the table of leases.
-pub(crate) fn table() -> OwnTable {
-    let column = |(name, kind)| Column { name, kind, is_optional: false };
-    let columns = [
-        ("purpose", ColumnType::Word),
-        ("token", ColumnType::Number),
-        ("epoch", ColumnType::Number),
-        ("beat", ColumnType::Number),
-        ("holder", ColumnType::Text),
-        ("process", ColumnType::Text),
-    ];
-    let columns = columns.map(column).into();
-    OwnTable { name: TABLE, columns, key: 1, is_numbered: false, index: None, clash: Clash::Replace }
 }

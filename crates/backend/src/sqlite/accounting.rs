@@ -26,7 +26,7 @@ pub struct Sqlite {
 const FILE: OwnFile = OwnFile { application: 0x5354_5241, version: VERSION, page: 4_096 };
 
 /// Version of the tables.
-pub const VERSION: i32 = 2;
+pub const VERSION: i32 = 3;
 
 /// Rows removed in one step.
 const STEP: usize = 1_000;

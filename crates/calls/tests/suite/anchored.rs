@@ -1,9 +1,10 @@
 //! Calls that a role anchors: records, limits, list, kept state and ends come from the table.
 
-use crate::role::{LIFETIME, Site, line};
+use crate::role::{FAR_CALL_ID, LIFETIME, Site, line};
 use strowger_calls::{CallState, Context, OwnRequest};
 use strowger_core::notice::{NoticeEvent, Party};
 use strowger_core::{ListenerId, Target, Transport};
+use strowger_store::accounting::MediaQuality;
 
 /// Sets up an anchored call that bob answers.
 fn answered(site: &mut Site) -> u64 {
@@ -110,6 +111,36 @@ fn a_cancelled_call_has_its_record() {
 }
 
 #[test]
+fn the_first_callee_that_answers_has_the_dialog() {
+    let mut site = Site::new();
+    let context = site.begin("1");
+    let at = |last: u8| Target::new(Transport::Udp, ListenerId(0), ([192, 0, 2, last], 5060).into());
+    site.respond_as("b", 2, ("far", context, 180));
+    site.respond_as("a", 1, ("far", context, 180));
+    assert_eq!(site.list()[0].dialogs.len(), 2);
+    site.emit(context, NoticeEvent::Refused { status: 503, by: Some(at(7)) });
+    site.emit(context, NoticeEvent::TimedOut { target: Some(at(8)) });
+    site.wait(1_000);
+    site.respond_as("a", 1, ("far", context, 200));
+    site.emit(context, NoticeEvent::BranchEnded { branch: 2 });
+    // The role ends the dialogs of others that answer, and copies of a 2xx change nothing.
+    site.respond_as("b", 2, ("far", context, 200));
+    site.respond_as("a", 2, ("far", context, 200));
+    site.emit(context, NoticeEvent::Ended);
+    let view = site.list().remove(0);
+    assert_eq!((view.state, view.dialogs.len(), &view.dialogs[0].tag[..]), (CallState::Answered, 1, &b"a"[..]));
+    assert_eq!((&view.call_id[..], &view.far_call_id[..]), (&b"1"[..], FAR_CALL_ID));
+
+    site.emit(context, NoticeEvent::HungUp { by: Party::Callee, cause: None });
+    let orders = site.orders();
+    let [(bye, Party::Caller, OwnRequest::Bye)] = orders[..] else { panic!("{orders:?}") };
+    site.confirm(bye);
+    assert_eq!((&*site.record().ended_by, site.record().attempts), ("callee", 3));
+    assert_eq!(site.record().far_call_id.as_bytes(), FAR_CALL_ID);
+    assert!(site.calls.is_empty());
+}
+
+#[test]
 fn an_anchored_call_ends_at_its_lifetime() {
     let mut site = Site::new();
     answered(&mut site);
@@ -178,4 +209,71 @@ fn a_call_that_its_role_has_lost_ends() {
     }
     assert_eq!((&*site.record().ended_by, site.calls.is_empty()), ("lost", true));
     assert_eq!(site.limits.calls(&line().counted), 0);
+}
+
+/// Quality of the media of a party.
+fn heard(packets: u64) -> Option<MediaQuality> {
+    Some(MediaQuality { packets, lost: 2, rating: Some(9_320), score: Some(441), ..MediaQuality::default() })
+}
+
+/// Sets up a call, and ends it by a BYE of the caller while its media session is being closed. Returns its key.
+fn ended_with_media(site: &mut Site) -> u64 {
+    let context = answered(site);
+    let key = site.list()[0].id;
+    site.wait(4_000);
+    site.work(|calls, _| calls.await_media(key));
+    site.emit(context, NoticeEvent::HungUp { by: Party::Caller, cause: None });
+    let orders = site.orders();
+    let [(bye, Party::Callee, OwnRequest::Bye)] = orders[..] else { panic!("{orders:?}") };
+    site.confirm(bye);
+    key
+}
+
+#[test]
+fn the_record_of_a_call_with_media_waits_for_their_quality() {
+    let mut site = Site::new();
+    let key = ended_with_media(&mut site);
+    assert!(site.calls.is_empty() && site.rows.is_empty() && site.kept.is_some());
+    assert_eq!(site.limits.calls(&line().counted), 0, "the call has ended");
+    site.wait(5);
+    site.work(|calls, _| calls.media_ended(key, [heard(50), None]));
+    let record = site.record();
+    assert_eq!((record.media, record.end), ([heard(50), None], Some(record.setup + 7_000)));
+    assert!(site.kept.is_none() && site.calls.deadline().is_none());
+}
+
+#[test]
+fn a_record_waits_for_a_second_at_most() {
+    let mut site = Site::new();
+    let key = ended_with_media(&mut site);
+    assert_eq!(site.calls.deadline(), Some(site.now.mono + 1_000));
+    site.wait(999);
+    assert!(!site.work(|calls, env| calls.end_due(env)) && site.rows.is_empty());
+    site.wait(1);
+    assert!(site.work(|calls, env| calls.end_due(env)));
+    assert_eq!((site.record().media, &*site.record().ended_by), ([None; 2], "caller"));
+    // A report that comes later belongs to no call.
+    site.work(|calls, _| calls.media_ended(key, [heard(50), None]));
+    assert_eq!(site.rows.len(), 1);
+}
+
+#[test]
+fn media_may_end_before_their_call() {
+    let mut site = Site::new();
+    let context = answered(&mut site);
+    let key = site.list()[0].id;
+    site.work(|calls, _| calls.await_media(key));
+    site.work(|calls, _| calls.media_ended(key, [heard(3), heard(4)]));
+    for by in [Party::Caller, Party::Callee] {
+        site.emit(context, NoticeEvent::HungUp { by, cause: None });
+    }
+    assert_eq!((site.record().media, site.calls.is_empty()), ([heard(3), heard(4)], true));
+}
+
+#[test]
+fn the_end_of_the_process_waits_for_no_media() {
+    let mut site = Site::new();
+    ended_with_media(&mut site);
+    site.work(|calls, env| calls.cut_off_accounts(env.now));
+    assert_eq!((&*site.record().outcome, &*site.record().ended_by), ("answered", "caller"));
 }

@@ -16,6 +16,7 @@ use strowger_message::{Index, Limits, Message};
 use strowger_store::accounting::{Cdr, Row};
 
 pub(crate) const LIFETIME: u64 = 60_000;
+pub(crate) const FAR_CALL_ID: &[u8] = b"far";
 const CALL_SECRET: u32 = 7;
 const SDP: &str = "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 4000 RTP/AVP 8\r\n";
 
@@ -123,6 +124,7 @@ impl Site {
             in_dialog: false,
             is_user: true,
             legs: Legs::Anchored,
+            far_call_id: FAR_CALL_ID,
             tracks: true,
             logs: false,
             accounts: true,
@@ -150,17 +152,22 @@ impl Site {
 
     /// Emits the notice of a response that is sent to alice.
     pub(crate) fn respond(&mut self, call_id: &str, context: u64, status: u16) {
+        self.respond_as("own", 1, (call_id, context, status));
+    }
+
+    /// Emits the notice of a response of the callee with this tag, on this branch.
+    pub(crate) fn respond_as(&mut self, tag: &str, branch: u32, (call_id, context, status): (&str, u64, u16)) {
         let body = if status == 200 { SDP } else { "" };
         let text = format!(
-            "SIP/2.0 {status} Said\r\n{}To: <sip:bob@example.org>;tag=own\r\nContact: <sip:192.0.2.1>\r\n\
+            "SIP/2.0 {status} Said\r\n{}To: <sip:bob@example.org>;tag={tag}\r\nContact: <sip:192.0.2.1>\r\n\
              Content-Length: {}\r\n\r\n{body}",
             fields(call_id),
             body.len()
         );
         let bytes = 0..text.len();
         let event = match status {
-            ..200 => NoticeEvent::Rang { status, branch: 1, bytes, after: Some(0) },
-            200..300 => NoticeEvent::Answered { status, first: true, bytes, after: Some(0) },
+            ..200 => NoticeEvent::Rang { status, branch, bytes, after: Some(0) },
+            200..300 => NoticeEvent::Answered { status, first: branch == 1, bytes, after: Some(0) },
             _ => NoticeEvent::Exhausted { status, bytes },
         };
         self.work(|calls, env| calls.on_notice(env, &Notice { context, event }, text.as_bytes()));

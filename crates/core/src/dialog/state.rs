@@ -202,6 +202,14 @@ impl Dialog {
         self.local_cseq
     }
 
+    /// Skips `count` CSeqs of our requests, which an earlier process may have used after it wrote this state. Does nothing if this side has sent
+    /// no request yet: its first CSeq is not chosen.
+    pub fn skip_cseqs(&mut self, count: u32) {
+        if self.local_cseq > 0 {
+            self.local_cseq = self.local_cseq.saturating_add(count);
+        }
+    }
+
     /// Tells whether these tags, as seen from our side, identify this dialog (section 12.2.2).
     pub fn is(&self, call_id: &[u8], local_tag: &[u8], remote_tag: &[u8]) -> bool {
         self.local_tag() == local_tag && self.remote_tag() == remote_tag && self.call_id() == call_id

@@ -45,6 +45,11 @@ pub(super) struct SenderContact<'a> {
 }
 
 impl SenderContact<'_> {
+    /// Returns the real address of the sender, if others cannot reach its Contact.
+    pub(super) const fn device(&self) -> Option<Target> {
+        self.device
+    }
+
     /// Returns the Contact that a route token covers. The written Contact is used only if it has the same meaning for
     /// other elements.
     pub(super) fn named(&self) -> Named<'_> {
@@ -158,7 +163,7 @@ impl Proxy {
     }
 
     /// Tells whether no other proxy with a Record-Route is between this server and the sender of this response.
-    fn is_last(&self, response: &Message<'_>) -> bool {
+    pub(super) fn is_last(&self, response: &Message<'_>) -> bool {
         match response.record_routes().next() {
             None => true,
             Some(Ok(route)) => route.uri.sip().is_some_and(|uri| self.policy.router.is_own(uri)),
@@ -168,7 +173,7 @@ impl Proxy {
 }
 
 /// Returns the first Contact: its text and its SIP URI.
-fn contact<'a>(message: &Message<'a>) -> Option<(&'a [u8], SipUri<'a>)> {
+pub(super) fn contact<'a>(message: &Message<'a>) -> Option<(&'a [u8], SipUri<'a>)> {
     let contact = message.contacts().next()?.ok()?.value;
     match contact.uri {
         Uri::Sip(uri) => Some((contact.uri_text, uri)),

@@ -1,7 +1,8 @@
 //! Forwarding of requests downstream (RFC 3261 section 16.6).
 
 use super::outgoing_request::OutgoingBranch;
-use super::plan::{DialogUse, OwnedFailurePlan, OwnedPlan, Plan};
+use super::owned_plan::{OwnedFailurePlan, OwnedPlan};
+use super::plan::{DialogUse, Plan};
 use super::report::Report;
 use super::response_context::{Asking, Branch, Candidate, OwnedCandidate, Pending, ResponseContext, Share};
 use super::{Proxy, UdpOnly};

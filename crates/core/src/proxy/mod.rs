@@ -89,6 +89,7 @@ mod failed_target;
 mod forward;
 mod moves;
 mod outgoing_request;
+mod owned_plan;
 mod plan;
 mod report;
 mod response;
@@ -102,6 +103,7 @@ pub use plan::{FailurePlan, Plan, Remedy, TryNext};
 pub use report::{Choice, Question, Report};
 pub use response_context::{Candidate, Rerouting, may_be_removed};
 pub use udp_only::UdpOnly;
+pub use upstream_response::ResponseSender;
 
 use crate::Round;
 use crate::entropy::Entropy;

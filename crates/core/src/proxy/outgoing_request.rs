@@ -1,7 +1,7 @@
 //! Text of a request as sent downstream (RFC 3261 section 16.6).
 
 use super::Proxy;
-use super::contact::SenderContact;
+use super::contact::{self, SenderContact};
 use super::plan::DialogUse;
 use super::response_context::{Rerouting, Share, may_be_removed};
 use crate::digest::{Credentials, HeaderError};
@@ -62,6 +62,13 @@ impl Proxy {
             text.extend_from_slice(&branch);
             text.extend_from_slice(b"\r\n");
         });
+        // The user agent of this server does not know the listener of each copy, where the receiver reaches it.
+        if request.arrival.is_loopback()
+            && let Some((text, uri)) = contact::contact(message)
+        {
+            let write = |out: &mut Vec<u8>| listener.write_contact_uri(uri.user, listener.transport, uri.secure, out);
+            self.edit.replace(message.range_of(text), write);
+        }
 
         // Record-Route (step 4).
         let contact = self.contact_of_request(request, dialog);

@@ -5,9 +5,10 @@ use super::contact::{FromDevice, SenderContact};
 use super::plan::DialogUse;
 use super::response_context::ResponseContext;
 use crate::routing::route_token::{self, Beyond, Named, Party, RouteTokens};
-use crate::routing::{ROUTE_TOKEN, UriTarget};
-use crate::transaction::{ClientId, Transactions};
-use crate::{Arrival, Now, Target};
+use crate::routing::{ROUTE_TOKEN, Scope, UriTarget};
+use crate::slots::Id;
+use crate::transaction::{ClientId, ServerId, Transactions};
+use crate::{Arrival, Now, Target, Transport};
 use std::net::{IpAddr, Ipv4Addr};
 use strowger_message::{Edit, Index, Limits, Message, Name, Uri, build};
 
@@ -44,7 +45,56 @@ impl SenderFacts {
     }
 }
 
+/// Sender of a response, for a role that sends its own requests to it.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseSender {
+    /// Scope of the sender, which bounds the addresses that its Contact and its Record-Route may name.
+    pub scope: Scope,
+    /// Address at which the sender is reached if its Contact leads nowhere; `None`: use the Contact.
+    pub device: Option<Target>,
+    /// Source of the response; over UDP, the address to which its request was sent, since a device may answer from a port at which it does not
+    /// listen.
+    pub source: Arrival,
+    /// Set if the request went to a contact that a user has registered here without Path, and to no place that rules name.
+    pub is_registered: bool,
+}
+
 impl Proxy {
+    /// Returns the server transaction of this response context.
+    pub fn server_of(&self, id: Id) -> Option<ServerId> {
+        self.contexts.get(id).map(|context| context.server)
+    }
+
+    /// Returns the sender of a response that the proxy has not handled yet, to a request of this response context. Without a Record-Route
+    /// of this server the response itself carries none of these facts.
+    pub fn sender_of(
+        &self,
+        id: Id,
+        client: ClientId,
+        response: &Message<'_>,
+        arrival: &Arrival,
+        tx: &Transactions,
+    ) -> Option<ResponseSender> {
+        let context = self.contexts.get(id)?;
+        // Rules may write Request-URIs as registrations do; their places are watched, contacts are not.
+        let is_registered = context.branch_of(client).is_some_and(|branch| branch.registered && !branch.watched);
+        let facts = SenderFacts::of(context, tx, client);
+        let sent = facts.sent.0;
+        let device = match facts.device {
+            FromDevice::IfLast if self.is_last(response) => FromDevice::Yes,
+            other => other,
+        };
+        let contact = self.contact_of_response(response, arrival, facts.sent, device, facts.dialog.usage);
+        let is_udp = |transport: Transport| transport == Transport::Udp;
+        let source = match sent.filter(|sent| is_udp(sent.transport) && is_udp(arrival.transport)) {
+            Some(sent) => Arrival { listener: sent.listener, remote: sent.address, ..*arrival },
+            None => *arrival,
+        };
+        let scope = self.policy.router.scope_of_response(arrival, sent);
+        let device = contact.and_then(|contact| contact.device());
+        Some(ResponseSender { scope, device, source, is_registered })
+    }
+
     /// Writes the response for the next hop upstream: without our Via, with this status, with the route token and seal of its sender.
     pub(super) fn write_upstream(
         &mut self,

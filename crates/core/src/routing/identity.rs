@@ -26,6 +26,28 @@ impl ListenerAddress {
         let (host, port) = split_port(&self.sent_by);
         (host, port.unwrap_or_else(|| self.transport.default_port()))
     }
+
+    /// Writes the URI of a Contact at this listener, for messages by this transport. `is_secure`: whether it is a SIPS URI.
+    pub(crate) fn write_contact_uri(
+        &self,
+        user: Option<&[u8]>,
+        transport: Transport,
+        is_secure: bool,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(if is_secure { b"sips:" } else { b"sip:" });
+        if let Some(user) = user {
+            out.extend_from_slice(user);
+            out.push(b'@');
+        }
+        out.extend_from_slice(&self.sent_by);
+        // A SIPS URI implies TLS (RFC 3261 section 26.2.2), a SIP URI without a transport UDP.
+        if transport != Transport::Udp && !(is_secure && transport == Transport::Tls) {
+            out.extend_from_slice(b";transport=");
+            let plain = if is_secure && transport == Transport::Wss { Transport::Ws } else { transport };
+            out.extend_from_slice(plain.text().as_bytes());
+        }
+    }
 }
 
 /// Listeners, in the order of [`ListenerId`], and names of this server.

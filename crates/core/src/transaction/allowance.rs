@@ -1,9 +1,6 @@
-//! Limit of repeated responses to an unproved UDP source, which may be forged (RFC 3261 section 26.3.2.4).
+//! Limit of repeated messages to an unproved UDP source, which may be forged (RFC 3261 section 26.3.2.4).
 
-use super::{ServerId, Transactions};
-use crate::{Now, Outbox};
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 use strowger_message::Message;
 use strowger_message::header::Via;
 
@@ -54,34 +51,6 @@ impl Allowance {
 
 fn units(bytes: usize) -> u16 {
     bytes.div_ceil(UNIT).min(usize::from(u16::MAX)) as u16
-}
-
-impl Transactions {
-    /// Marks the source of this request as unproved. Each response of the transaction user is sent once. A
-    /// retransmission, by Timer G, by [`Transactions::respond_again`] or because the request is retransmitted, is sent
-    /// only while retransmissions and the final response together have at most `bytes` plus [`MOST_TIMES`] times the
-    /// bytes of retransmitted requests. A response longer than an ordinary response is not kept. Only the first call has
-    /// an effect.
-    pub fn doubt(&mut self, id: ServerId, bytes: usize) {
-        if let Some(entry) = self.entries.get_mut(id.0).filter(|entry| !entry.allowance.is_bounded()) {
-            entry.allowance = Allowance::of(bytes);
-        }
-    }
-
-    /// Sends a copy of a response that the user repeats until its ACK or PRACK, as [`Transactions::respond`] does.
-    /// Returns false also if the source is doubted and its allowance is used up.
-    pub fn respond_again(
-        &mut self,
-        now: Now,
-        id: ServerId,
-        status: u16,
-        range: Range<usize>,
-        out: &mut Outbox,
-    ) -> bool {
-        let entry = self.entries.get_mut(id.0);
-        let is_allowed = entry.is_some_and(|entry| entry.allowance.try_spend(range.len()));
-        is_allowed && self.respond(now, id, status, range, out)
-    }
 }
 
 /// Returns the length of a request as sent, before its topmost Via was completed on arrival (RFC 3261 section 18.2.1, RFC 3581).

@@ -44,12 +44,32 @@ impl Transactions {
             let range = start..out.bytes.len();
             self.send_entry(now, range, key, b"CANCEL", target, bucket, tu, Cancel::Request, out);
         }
-        let cancelled = |m, reliable| match m {
-            Machine::ClientInvite(s) => {
-                client_invite::step(s, client_invite::Event::Cancelled, reliable).map(Machine::ClientInvite)
+        self.drive(now, id, given_up, Given::Nothing, out);
+    }
+
+    /// Ends the wait for the final response to an INVITE after 64*T1, since its dialog is over: a peer that has sent a BYE still owes that response
+    /// (RFC 3261 section 15.1.2), but may never send it. [`Event::Timeout`](super::Event::Timeout) reports the end.
+    pub fn limit_wait(&mut self, now: Now, id: ClientId, out: &mut Outbox) {
+        let Some(entry) = self.entries.get_mut(id.0) else { return };
+        match (entry.machine, entry.cancel) {
+            // Timer B runs. After a provisional response a CANCEL limits the wait.
+            (Machine::ClientInvite(client_invite::State::Calling), Cancel::No) => entry.cancel = Cancel::Wanted,
+            (Machine::ClientInvite(client_invite::State::Proceeding), Cancel::No) => {
+                // There is nothing to cancel any more.
+                entry.cancel = Cancel::Sent;
+                self.drive(now, id.0, given_up, Given::Nothing, out);
             }
-            other => Step::to(other, Action::Absorb),
-        };
-        self.drive(now, id, cancelled, Given::Nothing, out);
+            _ => (),
+        }
+    }
+}
+
+/// Returns the step of an INVITE that waits for its final response for 64*T1 more.
+fn given_up(machine: Machine, reliable: bool) -> Step<Machine> {
+    match machine {
+        Machine::ClientInvite(state) => {
+            client_invite::step(state, client_invite::Event::Cancelled, reliable).map(Machine::ClientInvite)
+        }
+        other => Step::to(other, Action::Absorb),
     }
 }

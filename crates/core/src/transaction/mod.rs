@@ -28,6 +28,7 @@ mod packed_target;
 mod record;
 mod server_invite;
 mod server_non_invite;
+mod server_transaction;
 mod step;
 mod table;
 mod timer_table;

@@ -28,8 +28,28 @@ const IS_V6: u8 = 16;
 const HAS_NAME: u8 = 32;
 
 impl PackedTarget {
-    pub(super) fn transport(&self) -> Transport {
+    fn transport(&self) -> Transport {
         Transport::ALL[usize::from(self.marks & TRANSPORT)]
+    }
+
+    /// Returns [`Target::is_reliable`].
+    pub(super) fn is_reliable(&self) -> bool {
+        self.transport().is_reliable() || self.is_loopback()
+    }
+
+    /// Returns [`Target::is_loopback`].
+    pub(super) fn is_loopback(&self) -> bool {
+        self.flow() == Some(Flow::LOOPBACK)
+    }
+
+    fn flow(&self) -> Option<Flow> {
+        self.has(HAS_FLOW).then_some(Flow {
+            node: self.flow_node,
+            process: self.flow_process,
+            shard: self.flow_shard,
+            slot: self.flow_slot,
+            generation: self.flow_generation,
+        })
     }
 
     /// Returns the address as in [`Target::address`]; an IPv4 address may be mapped into IPv6.
@@ -79,13 +99,7 @@ impl From<PackedTarget> for Target {
             let [.., a, b, c, d] = packed.ip;
             SocketAddr::new(IpAddr::from([a, b, c, d]), packed.port)
         };
-        let flow = packed.has(HAS_FLOW).then_some(Flow {
-            node: packed.flow_node,
-            process: packed.flow_process,
-            shard: packed.flow_shard,
-            slot: packed.flow_slot,
-            generation: packed.flow_generation,
-        });
+        let flow = packed.flow();
         let listener = ListenerId(packed.listener);
         Self { transport: packed.transport(), listener, address, flow, listens: packed.listens, name }
     }
@@ -111,6 +125,8 @@ mod tests {
                 }
             }
         }
+        assert_eq!(Target::from(PackedTarget::from(Target::LOOPBACK)), Target::LOOPBACK);
+        assert!(PackedTarget::from(Target::LOOPBACK).is_reliable());
         assert!(size_of::<PackedTarget>() <= 40);
     }
 }

@@ -2,6 +2,7 @@
 //! transactions.
 
 use super::admission::{DialogReserve, EmergencyReserve};
+use super::allowance::Allowance;
 use super::dues::Dues;
 use super::entry::{Entry, TRYING, key_of, runs};
 use super::failure::Lost;
@@ -13,7 +14,7 @@ use super::record::Side;
 use super::step::{Action, Class, End, Retransmission, Step};
 use super::timer_table::TimerTable;
 use super::user::TransactionUser;
-use super::{ack_cancel, client_invite, client_non_invite, server_invite, server_non_invite};
+use super::{ack_cancel, client_invite, client_non_invite};
 use crate::message_store::{MessageStore, StoredMessage, memory_of};
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, TimerSettings, Timers, sooner};
@@ -42,10 +43,10 @@ pub struct Transactions {
     pub(super) most_kept: usize,
     pub(super) dues: Dues,
     pub(super) entries: Slots<Entry>,
-    places: KeyIndex,
+    pub(super) places: KeyIndex,
     pub(super) kept: MessageStore,
     pub(super) timers: Timers,
-    lengths: TimerTable,
+    pub(super) lengths: TimerTable,
     pub(super) counts: Counts,
     /// Buffer for the INVITE that an ACK or a CANCEL is made from.
     pub(super) invite: Vec<u8>,
@@ -96,36 +97,6 @@ impl Transactions {
         &self.settings
     }
 
-    /// Sends the bytes `range` of [`Outbox::bytes`] as a response. Returns false if they are not sent, because only
-    /// another 2xx to an INVITE may follow a final response.
-    pub fn respond(&mut self, now: Now, id: ServerId, status: u16, range: Range<usize>, out: &mut Outbox) -> bool {
-        let class = Class::of(status);
-        let is_first = self.entries.get(id.0).is_some_and(|entry| entry.machine.awaits_answer());
-        let length = range.len();
-        let action = self.drive(now, id.0, |m, reliable| m.respond(class, reliable), Given::Bytes(range), out);
-        // A response that is kept was counted with that.
-        if is_first
-            && status >= 200
-            && action == Action::Send
-            && let Some(entry) = self.entries.get_mut(id.0)
-        {
-            entry.allowance.spend(length);
-        }
-        matches!(action, Action::Send | Action::SendAndKeep)
-    }
-
-    /// Returns the user of a server transaction; none at first, and none if the transaction was removed.
-    pub fn user(&self, id: ServerId) -> TransactionUser {
-        self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
-    }
-
-    /// Sets the user of a server transaction, for its later events.
-    pub fn set_user(&mut self, id: ServerId, tu: TransactionUser) {
-        if let Some(entry) = self.entries.get_mut(id.0) {
-            entry.tu = tu;
-        }
-    }
-
     /// Returns the user of a client transaction; none if the transaction was removed.
     pub fn client_user(&self, id: ClientId) -> TransactionUser {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)
@@ -138,37 +109,9 @@ impl Transactions {
         }
     }
 
-    /// Sets the target of the responses. By default they are sent to the source of the request
-    /// ([`Arrival::reply`](crate::Arrival::reply), RFC 3261 section 18.2.2).
-    pub fn set_reply(&mut self, id: ServerId, target: Target) {
-        if let Some(entry) = self.entries.get_mut(id.0) {
-            entry.target = target.into();
-        }
-    }
-
-    /// Returns the target of the responses of this server transaction.
-    pub fn target(&self, id: ServerId) -> Option<Target> {
-        self.entries.get(id.0).map(|e| e.target.into())
-    }
-
     /// Returns the target of the request of this client transaction.
     pub fn client_target(&self, id: ClientId) -> Option<Target> {
         self.entries.get(id.0).map(|e| e.target.into())
-    }
-
-    /// Forgets a server transaction without an answer. A retransmission of its request is then a new request, and the
-    /// next poll ends the transaction.
-    pub fn abandon(&mut self, now: Now, id: ServerId) {
-        let Some(entry) = self.entries.get_mut(id.0) else { return };
-        entry.machine = match entry.machine {
-            Machine::ServerInvite(_) => Machine::ServerInvite(server_invite::State::Terminated),
-            Machine::ServerNonInvite(_) => Machine::ServerNonInvite(server_non_invite::State::Terminated),
-            Machine::ClientInvite(_) | Machine::ClientNonInvite(_) => return,
-        };
-        self.counts.forgotten += u64::from(self.places.remove(&entry.key, id.0.slot));
-        self.timers.stop(&mut entry.retransmission);
-        self.timers.stop(&mut entry.end);
-        entry.end = self.timers.start(now.mono, self.lengths.now, id.0.slot);
     }
 
     /// Sends the request in the bytes `range` of [`Outbox::bytes`], whose topmost Via has this branch. Not for ACK, which is no transaction
@@ -205,7 +148,7 @@ impl Transactions {
         cancel: Cancel,
         out: &mut Outbox,
     ) -> ClientId {
-        let reliable = target.transport.is_reliable();
+        let reliable = target.is_reliable();
         let step = if method == b"INVITE" {
             client_invite::start(reliable).map(Machine::ClientInvite)
         } else {
@@ -225,12 +168,23 @@ impl Transactions {
         self.remove(id.0);
     }
 
-    /// Handles a received response.
+    /// Handles a response of a peer. It is none to a request to [`Target::LOOPBACK`], whose branch a peer may have read in a Via.
     pub fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Incoming {
+        self.response_of(now, message, false, out)
+    }
+
+    /// Handles a response of this server to a request to [`Target::LOOPBACK`].
+    pub fn looped_response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Incoming {
+        self.response_of(now, message, true, out)
+    }
+
+    fn response_of(&mut self, now: Now, message: &Message<'_>, is_looped: bool, out: &mut Outbox) -> Incoming {
         let found = message.status().and_then(|status| {
             let via = TopVia::of_message(message)?;
             let (_, method) = message.header(Name::CSeq).and_then(cseq)?;
-            Some((status, self.find(&self.keys.client(via.branch, method))?))
+            let id = self.find(&self.keys.client(via.branch, method))?;
+            let is_own = self.entries.get(id)?.target.is_loopback();
+            (is_own == is_looped).then_some((status, id))
         });
         let Some((status, id)) = found else {
             self.counts.strays += 1;
@@ -265,15 +219,6 @@ impl Transactions {
         if entry.may_run_timer_c() {
             self.timers.stop(&mut entry.end);
             entry.end = self.timers.start(now.mono, self.lengths.c, id.0.slot);
-        }
-    }
-
-    /// Starts the time until a 100 is due to a request other than INVITE, whose answer may take long:
-    /// [`Event::TryingDue`] follows (RFC 4320 section 4.1). Only the first call has an effect.
-    pub fn expect_answer(&mut self, now: Now, id: ServerId) {
-        let Some(entry) = self.entries.get_mut(id.0) else { return };
-        if entry.machine == TRYING && !entry.retransmission.is_running() {
-            entry.retransmission = self.timers.start(now.mono, self.lengths.trying, id.0.slot);
         }
     }
 
@@ -515,6 +460,13 @@ impl Transactions {
         match entry.machine.side() {
             Side::Server => self.counts.responses_resent += 1,
             Side::Client => self.counts.requests_resent += 1,
+        }
+    }
+
+    /// Stops the copies of a request, which was sent to a peer that has proved nothing.
+    pub fn stop_copies(&mut self, id: ClientId) {
+        if let Some(entry) = self.entries.get_mut(id.0) {
+            entry.allowance = Allowance::of(0);
         }
     }
 }

@@ -50,7 +50,7 @@ impl From<CallKey> for LegKey {
 }
 
 /// State of one early or confirmed dialog.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
     pub(super) dialog: Dialog,
     /// RSeq of the last reliable response accepted (RFC 3262 section 4); 0 if there was none.
@@ -74,7 +74,7 @@ impl Leg {
 }
 
 /// Next hop with a host name.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct NamedHop {
     /// URI that was reported to the owner.
     pub(super) uri: Vec<u8>,
@@ -83,7 +83,7 @@ pub(super) struct NamedHop {
 }
 
 /// Reliable provisional response that waits for its PRACK (RFC 3262 section 3).
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Unacknowledged {
     pub(super) bytes: Vec<u8>,
     pub(super) status: u16,
@@ -98,7 +98,7 @@ pub(super) struct Unacknowledged {
     pub(super) answer: Option<HeldContent>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) stage: Stage,
     /// Dialogs: one, except while the INVITE is forked and rings at several places.
@@ -132,6 +132,10 @@ pub(super) struct Call {
     pub(super) silent: bool,
     /// Number of transmissions of the message that waits for ACK or PRACK.
     pub(super) sent: u8,
+    /// Set while the caller has proved nothing: the source of its INVITE may be forged, and our requests get no copies. Its first request with our
+    /// tag unsets it. A call at rest, the only one that another process takes over, has no such caller.
+    #[serde(skip)]
+    pub(super) is_unproven: bool,
     pub(super) unacknowledged: Option<Box<Unacknowledged>>,
     /// RSeq of our last reliable response.
     pub(super) rseq: u32,
@@ -165,7 +169,7 @@ pub(super) struct IncomingInvite {
 }
 
 /// UPDATE or PRACK of the peer, with an offer.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct IncomingUpdate {
     pub(super) is_prack: bool,
     pub(super) server: ServerId,
@@ -210,6 +214,7 @@ impl Call {
             accepted: None,
             silent: false,
             sent: 0,
+            is_unproven: false,
             unacknowledged: None,
             rseq: 0,
             last_lines: Vec::new(),
@@ -247,10 +252,23 @@ impl Call {
         }
     }
 
+    /// Returns the account for a request to this target. A named account is for the host alone that has answered our INVITE: no other next hop
+    /// may ask for its credentials.
+    pub(super) fn account_at(&self, target: &Target) -> Option<AccountKey> {
+        let host = |target: &Target| target.address.ip().to_canonical();
+        self.account.filter(|account| !account.is_named() || host(target) == host(&self.target))
+    }
+
     /// Tells whether a change of the session waits for its final response, or our 2xx for its ACK.
     pub(super) fn is_changing(&self) -> bool {
         let updates = self.legs.iter().any(|l| l.updating.is_some() || l.updated.is_some());
         updates || self.inviting.is_some() || self.asked.is_some() || self.accepted.is_some()
+    }
+
+    /// Tells whether the call is up with one dialog, and waits for no final response and no ACK that its state depends on.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let is_up = self.stage == Stage::Established && self.legs.len() == 1;
+        is_up && !self.is_changing() && self.unacknowledged.is_none() && self.hang_up.is_none()
     }
 
     pub(super) fn leg_of(&self, remote_tag: &[u8]) -> Option<usize> {

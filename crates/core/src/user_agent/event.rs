@@ -136,6 +136,11 @@ pub enum Event {
         /// [`super::UserAgent::reject_update`]. Else a re-INVITE: call [`super::UserAgent::answer`] or [`super::UserAgent::reject`].
         update: bool,
     },
+    /// The peer has cancelled its re-INVITE, which was answered with 487: the session continues unchanged.
+    Withdrawn {
+        /// Call whose session is unchanged.
+        call: CallKey,
+    },
     /// Our re-INVITE or UPDATE was granted, also a re-INVITE that refreshed the session (RFC 4028).
     Changed {
         /// Call whose session changed.
@@ -177,6 +182,14 @@ pub enum Event {
         /// Body of any type; may be empty.
         body: Span,
     },
+    /// The agent has sent a BYE of its own accord: the owner has not asked for it. [`Event::Ended`] follows with the response to the BYE, after
+    /// 64*T1 at the latest.
+    Ending {
+        /// Call that ends.
+        call: CallKey,
+        /// Cause of the end.
+        by: Ending,
+    },
     /// The call is over.
     Ended {
         /// Key, which finds nothing from now on.
@@ -215,6 +228,34 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Returns the call of the event; `None` for an event outside of calls, and for [`Event::Reply`].
+    pub const fn call(&self) -> Option<CallKey> {
+        match *self {
+            Self::Progress { call, .. }
+            | Self::Answered { call, .. }
+            | Self::Failed { call, .. }
+            | Self::Redirected { call, .. }
+            | Self::Invited { call, .. }
+            | Self::Acknowledged { call, .. }
+            | Self::Confirmed { call, .. }
+            | Self::Offered { call, .. }
+            | Self::Withdrawn { call }
+            | Self::Changed { call, .. }
+            | Self::Unchanged { call, .. }
+            | Self::Refreshed { call }
+            | Self::Unresolved { call, .. }
+            | Self::Ending { call, .. }
+            | Self::Ended { call, .. } => Some(call),
+            Self::Request { call, .. } => call,
+            Self::Reply { .. }
+            | Self::Registered { .. }
+            | Self::RegistrationFailed { .. }
+            | Self::Unregistered { .. } => None,
+        }
+    }
+}
+
 /// Origin of an event.
 #[derive(Clone, Copy, Debug, Default)]
 struct About {
@@ -250,6 +291,11 @@ impl Events {
             self.text.truncate(text);
         }
         self.about = About::default();
+    }
+
+    /// Returns the origin of the current message.
+    pub(super) const fn source(&self) -> Option<&Arrival> {
+        self.about.arrival.as_ref()
     }
 
     /// Sets the dialog of the current message, which is one of several dialogs that one INVITE of ours has created.

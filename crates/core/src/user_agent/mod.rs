@@ -22,6 +22,7 @@ mod call;
 mod capabilities;
 mod client_request;
 mod content;
+mod dialog_name;
 mod endpoint;
 mod event;
 mod moves;
@@ -40,6 +41,7 @@ pub use call::LegKey;
 pub use capabilities::Capabilities;
 pub use client_request::OutOfDialog;
 pub use content::Content;
+pub use dialog_name::DialogName;
 pub use endpoint::{Endpoint, EndpointRecord};
 pub use event::{CallKey, Ending, Event, IncomingKey, RegistrationKey, RequestKey, Span};
 pub use moves::{AgentRecord, MovedCalls};
@@ -57,19 +59,24 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use strowger_message::{Edit, Error, Index, Message};
 
-use crate::call::BucketSet;
-use crate::entropy::{Entropy, write_hex};
+use crate::call::{BucketSet, hash};
+use crate::entropy::{Entropy, hex};
 use crate::routing::{Identity, ListenerAddress};
 use crate::slots::{Id, Slots};
 use crate::timer::{Length, Stamp, Timers, sooner};
 use crate::transaction::{ClientId, Event as TransactionEvent, Role, ServerId, TransactionUser};
 use crate::{Arrival, Round, Target, Transport};
-use account::Account;
+use account::Accounts;
 use branch::Branch;
 use call::{Call, OpenRequest, Stage};
 use client_request::Request;
 use event::Events;
 use registration::Registration;
+
+/// Host in the Via of a message to [`Target::LOOPBACK`], which keeps this Via on its way to the next hop. The next hop may not be allowed to see the
+/// address of a listener. The response is matched by its transaction, so no host resolves the name. Browsers use such names too (RFC 7118 section
+/// 5.2). A request with this Via from the network is of a peer that has read it.
+pub const LOOPED_HOST: &[u8] = b"b2bua.invalid";
 
 /// User agent of many telephones.
 #[derive(Debug)]
@@ -91,7 +98,7 @@ pub struct UserAgent {
     open: Slots<OpenRequest>,
     /// End of the wait for each of them, in order.
     open_until: VecDeque<(u64, Id)>,
-    accounts: Vec<Account>,
+    accounts: Accounts,
     registrations: Slots<Registration>,
     timers: Timers,
     lengths: Lengths,
@@ -158,7 +165,7 @@ impl UserAgent {
             requests: Slots::new(),
             open: Slots::new(),
             open_until: VecDeque::new(),
-            accounts: Vec::new(),
+            accounts: Accounts::default(),
             registrations: Slots::new(),
             timers,
             lengths,
@@ -192,8 +199,12 @@ impl UserAgent {
 
     /// Adds a user whose credentials calls and registrations may use.
     pub fn add_account(&mut self, user: &[u8], password: &[u8]) -> AccountKey {
-        self.accounts.push(Account::new(user, password));
-        AccountKey(self.accounts.len() as u32 - 1)
+        self.accounts.add(user, password)
+    }
+
+    /// Sets the accounts with names, in place of those before: key ([`AccountKey::named`]), user and password of each.
+    pub fn set_named_accounts<'a>(&mut self, accounts: impl Iterator<Item = (AccountKey, &'a [u8], &'a [u8])>) {
+        self.accounts.set_named(accounts);
     }
 
     /// Takes the next event. After `None` there are no more events for now, and the texts of earlier events are no
@@ -347,12 +358,17 @@ impl UserAgent {
         }
     }
 
+    /// Returns the transport that our Via and Contact name in a message to `target`. For a looped message it is that of its listener.
+    fn transport(&self, target: &Target) -> Transport {
+        if target.is_loopback() { self.listener(target).transport } else { target.transport }
+    }
+
     /// Writes an own Via value.
     fn write_via(&self, target: &Target, branch: &Branch, out: &mut Vec<u8>) {
         out.extend_from_slice(b"SIP/2.0/");
-        out.extend_from_slice(target.transport.via().as_bytes());
+        out.extend_from_slice(self.transport(target).via().as_bytes());
         out.push(b' ');
-        out.extend_from_slice(&self.listener(target).sent_by);
+        out.extend_from_slice(if target.is_loopback() { LOOPED_HOST } else { &self.listener(target).sent_by });
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch.text());
     }
@@ -365,18 +381,7 @@ impl UserAgent {
     }
 
     fn write_contact_uri(&self, own: &[u8], target: &Target, secure: bool, out: &mut Vec<u8>) {
-        out.extend_from_slice(if secure { b"sips:" } else { b"sip:" });
-        if let Some(user) = user_of(own) {
-            out.extend_from_slice(user);
-            out.push(b'@');
-        }
-        out.extend_from_slice(&self.listener(target).sent_by);
-        // A SIPS URI implies TLS (RFC 3261 section 26.2.2), a SIP URI without a transport UDP.
-        if target.transport != Transport::Udp && !(secure && target.transport == Transport::Tls) {
-            out.extend_from_slice(b";transport=");
-            let plain = if secure && target.transport == Transport::Wss { Transport::Ws } else { target.transport };
-            out.extend_from_slice(plain.text().as_bytes());
-        }
+        self.listener(target).write_contact_uri(user_of(own), self.transport(target), secure, out);
     }
 
     /// Writes User-Agent or Server.
@@ -412,6 +417,9 @@ impl UserAgent {
         self.timers.stop(&mut call.again);
         self.timers.stop(&mut call.end);
         call.session.stop(&mut self.timers);
+        if let Some(client) = call.inviting.and_then(|request| self.requests.get(request)?.client) {
+            round.tx.limit_wait(round.now, client, round.out);
+        }
         Some(call)
     }
 
@@ -445,9 +453,25 @@ impl UserAgent {
 
     /// Returns sixteen hexadecimal digits.
     fn word(&mut self) -> [u8; 16] {
-        let mut text = Vec::with_capacity(16);
-        write_hex(self.entropy.u64(), &mut text);
-        text.try_into().expect("write_hex writes sixteen digits")
+        hex(self.entropy.u64())
+    }
+
+    /// Returns a tag for a new dialog: four random bytes, and a keyed hash of them, by which [`UserAgent::has_written`] knows it.
+    fn tag(&mut self) -> [u8; 16] {
+        let random = self.entropy.u64() as u32;
+        self.marked(random)
+    }
+
+    fn marked(&self, random: u32) -> [u8; 16] {
+        let mark = hash(self.settings.tag_secret, &random.to_le_bytes());
+        hex(u64::from(random) << 32 | u64::from(mark))
+    }
+
+    /// Tells whether this is the tag of a dialog of a user agent with the same [`UserAgentSettings::tag_secret`], also of one that is over.
+    pub fn has_written(&self, tag: &[u8]) -> bool {
+        let random = tag.first_chunk::<8>().and_then(|digits| std::str::from_utf8(digits).ok());
+        let random = random.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        random.is_some_and(|random| self.marked(random) == *tag)
     }
 }
 

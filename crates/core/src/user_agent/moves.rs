@@ -1,7 +1,7 @@
 //! Moves of calls, requests and registrations to another shard.
 
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::call::{Call, OpenRequest};
 use super::client_request::{ClientRequestKind, Request};
@@ -25,8 +25,11 @@ pub struct AgentRecord {
     open: Vec<(Id, OpenRequest, u64)>,
 }
 
+/// Number of CSeqs that a process skips in each dialog that it takes over: the process before may have used some after its last record.
+const SKIPPED_CSEQS: u32 = 1_000;
+
 /// Remaining milliseconds of the timers of a call.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Left {
     again: Option<u64>,
     end: Option<u64>,
@@ -40,9 +43,26 @@ impl AgentRecord {
         self.calls.iter().any(|(id, ..)| *id == key.0)
     }
 
+    /// Advances the timers of the calls in a record of an earlier process by `time` milliseconds. Expired timers are due at once.
+    pub fn pass(&mut self, time: u64) {
+        for (_, _, Left { again, end, refresh, expiry }) in &mut self.calls {
+            let lefts = [again, end, refresh, expiry].into_iter().flatten();
+            lefts.for_each(|left| *left = left.saturating_sub(time));
+        }
+    }
+
     /// Tells whether the registration is in the record.
     pub fn has_registration(&self, key: RegistrationKey) -> bool {
         self.registrations.iter().any(|(id, ..)| *id == key.0)
+    }
+}
+
+impl AgentRecord {
+    /// Returns the ids of the server transactions of UPDATEs and PRACKs that wait for an answer, as words. These transactions have no transaction
+    /// user, and move with their calls.
+    pub fn updates(&self) -> BTreeSet<u64> {
+        let legs = self.calls.iter().flat_map(|(_, call, _)| &call.legs);
+        legs.filter_map(|leg| Some(leg.updated.as_ref()?.server.to_u64())).collect()
     }
 }
 
@@ -119,7 +139,7 @@ impl UserAgent {
             }
             let left = |stamp: Stamp| left(&ends, stamp);
             let (again, end) = (left(call.again), left(call.end));
-            let (refresh, expiry) = (left(call.session.refresh), left(call.session.expiry));
+            let [refresh, expiry] = call.session.lefts(now);
             let left = Left { again, end, refresh, expiry };
             self.timers.stop(&mut call.again);
             self.timers.stop(&mut call.end);
@@ -147,6 +167,22 @@ impl UserAgent {
         record
     }
 
+    /// Returns a copy of these calls for the next process; `None` unless all are up and have no open request, since transactions end
+    /// with the process. The next process skips some CSeqs, because this process may still send requests after the copy.
+    pub fn keep(&self, now: Now, calls: &[CallKey]) -> Option<AgentRecord> {
+        let kept = calls.iter().map(|key| {
+            let mut call = self.calls.get(key.0).filter(|call| call.is_at_rest())?.clone();
+            call.legs.iter_mut().for_each(|leg| leg.dialog.skip_cseqs(SKIPPED_CSEQS));
+            let [refresh, expiry] = call.session.lefts(now);
+            // The timers themselves stay here.
+            (call.session.refresh, call.session.expiry) = (Stamp::NONE, Stamp::NONE);
+            Some((key.0, call, Left { refresh, expiry, ..Left::default() }))
+        });
+        let calls = kept.collect::<Option<Vec<_>>>()?;
+        let (requests, registrations, open) = Default::default();
+        Some(AgentRecord { buckets: BucketSet::NONE, calls, requests, registrations, open })
+    }
+
     /// Adds the state that another shard exported, with the same `call_secret` and the same accounts in the same order. Its transactions
     /// follow ([`import_all`](crate::transaction::Transactions::import_all)), then [`UserAgent::settle`].
     pub fn import(&mut self, now: Now, record: AgentRecord) -> MovedCalls {
@@ -161,8 +197,7 @@ impl UserAgent {
             if let Some(call) = self.calls.get_mut(id) {
                 let timers = &mut self.timers;
                 (call.again, call.end) = (start(timers, left.again), start(timers, left.end));
-                call.session.refresh = start(timers, left.refresh);
-                call.session.expiry = start(timers, left.expiry);
+                call.session.start(now, timers, id.slot, [left.refresh, left.expiry]);
             }
         }
         for (old, registration, left) in record.registrations {
@@ -214,6 +249,16 @@ impl UserAgent {
         for id in moved.open.values() {
             if let Some(open) = self.open.get_mut(*id) {
                 open.server = server(open.server);
+            }
+        }
+    }
+
+    /// Returns a new Call-ID in this bucket, for a call that belongs to another one: the far leg of a back-to-back user agent.
+    pub fn call_id_in(&mut self, bucket: u8) -> Vec<u8> {
+        loop {
+            let mut call_id = self.word().to_vec();
+            if call::end_in(self.call_secret, bucket, &mut call_id) {
+                return call_id;
             }
         }
     }

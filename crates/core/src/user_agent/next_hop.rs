@@ -3,8 +3,10 @@
 use strowger_message::{SipUri, Uri};
 
 use super::call::{Leg, LegKey, NamedHop, Stage};
+use super::client_request::ClientRequestKind;
 use super::{CallKey, Event, UserAgent};
 use crate::slots::Id;
+use crate::transaction::{ClientId, TransactionUser};
 use crate::{Round, Target, Transport};
 
 impl UserAgent {
@@ -41,6 +43,18 @@ impl UserAgent {
             Some(listener) => Target::new(transport, listener, address),
             None => *other,
         }
+    }
+
+    /// Tells whether `client` is the transaction of our re-INVITE or UPDATE that went straight to the remote target, because the dialog has no
+    /// route set.
+    pub fn is_direct(&self, tu: TransactionUser, client: ClientId) -> bool {
+        let is_change = |kind| matches!(kind, ClientRequestKind::Reinvite | ClientRequestKind::Update);
+        let request = self.request_of(tu, client).and_then(|id| self.requests.get(id));
+        let leg = request.filter(|request| is_change(request.kind)).and_then(|request| {
+            let call = self.calls.get(request.of?)?;
+            call.legs.get(call.position(request.leg)?)
+        });
+        leg.is_some_and(|leg| leg.dialog.routes().is_empty())
     }
 
     /// Reports that the next hop of a dialog is a host name, once for each name (RFC 3263 section 4).

@@ -112,6 +112,9 @@ impl UserAgent {
         call.ended_by = by;
         call.accepted = None;
         call.kept = Vec::new();
+        if by != Ending::Local {
+            self.events.push(Event::Ending { call: CallKey(id), by });
+        }
         let content = Content { headers: &lines, ..Content::default() };
         let outgoing = Outgoing { kind: ClientRequestKind::Bye, method: Method::Bye.text(), content };
         if self.send_in_dialog(round, id, None, outgoing).is_none() {
@@ -251,7 +254,7 @@ impl UserAgent {
         let at = call.position(number)?;
         let Leg { dialog, number, .. } = &mut call.legs[at];
         let cseq = dialog.next_cseq(first);
-        let mut request = Request::new(kind, Some(id), call.account, call.target, call.call_hash);
+        let mut request = Request::new(kind, Some(id), None, call.target, call.call_hash);
         request.leg = Some(*number);
         request.before = dialog.exchange;
         request.offered = content.is_description();
@@ -263,10 +266,10 @@ impl UserAgent {
         {
             dialog.exchange.send();
         }
-        let leg = &self.calls.get(id)?.legs[at];
-        let dialog = &leg.dialog;
-        request.target = self.hop(leg, &request.target);
-        request.secure = dialog.is_secure();
+        let call = self.calls.get(id)?;
+        let (leg, dialog) = (&call.legs[at], &call.legs[at].dialog);
+        request.target = self.hop(leg, &call.target);
+        (request.account, request.secure) = (call.account_at(&request.target), dialog.is_secure());
         let (target, start) = (request.target, round.out.start());
         dialog.write_request_named(method, cseq, |text| self.write_via(&target, &branch, text), &mut round.out.bytes);
         if refreshes(Method::of(method)) {

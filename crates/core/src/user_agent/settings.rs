@@ -35,6 +35,8 @@ pub struct UserAgentSettings {
     pub outbound: Option<Target>,
     /// Sends credentials for the last challenge of the same account in advance (RFC 3261 section 22.2). Default on.
     pub reuse_challenges: bool,
+    /// Secret by which a user agent knows the tags of its dialogs, also after their end ([`super::UserAgent::has_written`]). Default 0.
+    pub tag_secret: u32,
     /// Milliseconds until a failed registration is tried again. 0: never. Default 30,000.
     pub registration_retry: u64,
 }
@@ -51,6 +53,7 @@ impl Default for UserAgentSettings {
             other_methods: false,
             outbound: None,
             reuse_challenges: true,
+            tag_secret: 0,
             registration_retry: 30_000,
         }
     }

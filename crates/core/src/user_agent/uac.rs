@@ -15,8 +15,12 @@ use crate::dialog::{Description, Dialog, RequestRoute, State};
 use crate::slots::Id;
 use crate::{Outbox, Round, Target, call};
 
-/// Maximum number of dialogs that the provisional responses to an INVITE may begin.
-const MOST_LEGS: usize = 64;
+/// Maximum number of dialogs that the provisional responses to an INVITE may begin, ended ones included.
+const MOST_LEGS: u16 = 64;
+
+/// Maximum number of lost dialogs of an INVITE that are being ended at a time. Each 2xx causes an ACK and a BYE with its copies to an address of its
+/// sender's choice; a 2xx beyond this number gets neither, so that its sender ends the dialog (RFC 3261 section 13.3.1.4).
+const MOST_LOST: usize = 16;
 
 /// New call.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +33,8 @@ pub struct Invite<'a> {
     pub uri: Option<&'a [u8]>,
     /// Value of Route, name-addrs joined with commas. Empty: none.
     pub routes: &'a [u8],
-    /// Target of the INVITE.
+    /// Target of the INVITE. With [`Target::LOOPBACK`] another role of this server carries it: later requests of the call go to the next hop
+    /// of their dialog, or to the source of its response.
     pub target: Target,
     /// Account that answers challenges. None: a 401 or 407 ends the call.
     pub account: Option<AccountKey>,
@@ -41,7 +46,7 @@ pub struct Invite<'a> {
     pub headers: &'a [u8],
     /// Capabilities in this call. None: those of the settings.
     pub capabilities: Option<&'a Capabilities>,
-    /// Call-ID. Empty: a new one. A back-to-back user agent chooses one that belongs to its shard.
+    /// Call-ID. Empty: a new one. A back-to-back user agent takes one in the bucket of the other leg ([`UserAgent::call_id_in`]).
     pub call_id: &'a [u8],
 }
 
@@ -61,7 +66,7 @@ impl UserAgent {
     /// `from` or `to` is malformed.
     pub fn invite(&mut self, round: &mut Round<'_>, invite: &Invite<'_>) -> Result<CallKey, BadAddress> {
         let (from, to) = (NameAddr::parse(invite.from)?, NameAddr::parse(invite.to)?);
-        let (made, tag, branch) = (self.own_call_id(), self.word(), self.branch());
+        let (made, tag, branch) = (self.own_call_id(), self.tag(), self.branch());
         let call_id = if invite.call_id.is_empty() { &made[..] } else { invite.call_id };
         let uri = invite.uri.unwrap_or(to.uri_text);
         let target = self.settings.outbound.unwrap_or(invite.target);
@@ -138,14 +143,24 @@ impl UserAgent {
             |out| self.write_via(&target, &branch, out),
             &mut out.bytes,
         );
-        // Credentials of the INVITE (section 22.1).
-        out.bytes.extend_from_slice(&call.credentials);
+        // Credentials of the INVITE (section 22.1), unless they are for another host, and the owner's lines.
+        let has_credentials = call.account_at(&target) == call.account;
+        let lines = call.credentials.split_inclusive(|&b| b == b'\n');
+        lines
+            .filter(|line| has_credentials || !is_credentials(line))
+            .for_each(|line| out.bytes.extend_from_slice(line));
         finish(&call.kept, &mut out.bytes);
         out.send(target, start..out.bytes.len(), 0);
     }
 
     /// Handles a response to an INVITE that makes a call (section 13.2.2).
     pub(super) fn invite_replied(&mut self, round: &mut Round<'_>, response: Response<'_>) {
+        let has_other_call_id = response.message.is_some_and(|message| !self.has_call_id(response.request, message));
+        let response = match has_other_call_id {
+            true if response.status < 200 || response.after_final => return,
+            true => Response { status: 502, message: None, ..response },
+            false => response,
+        };
         let Response { call: id, status, message, .. } = response;
         match (status, message) {
             (100..200, Some(message)) => self.progressed(round, response, message),
@@ -166,6 +181,14 @@ impl UserAgent {
         }
     }
 
+    /// Tells whether a response has the Call-ID of its request (section 8.2.6.2). With another one each 2xx of a callee would be the first of an
+    /// INVITE, and so evade [`MOST_LOST`].
+    fn has_call_id(&self, request: Id, response: &Message<'_>) -> bool {
+        let call_id = response.call_id().map_or(&b""[..], |call_id| call_id.text);
+        let hash = call::hash(self.call_secret, call_id);
+        self.requests.get(request).is_some_and(|request| request.call_hash == hash)
+    }
+
     /// Handles a 1xx (section 13.2.2.1).
     fn progressed(&mut self, round: &mut Round<'_>, response: Response<'_>, message: &Message<'_>) {
         let Response { request, call: id, status, .. } = response;
@@ -178,7 +201,7 @@ impl UserAgent {
         if status > 100 && !tag.is_empty() {
             let at = match call.leg_of(tag) {
                 Some(at) => at,
-                None if call.legs.len() >= MOST_LEGS => return,
+                None if call.made >= MOST_LEGS => return,
                 None => match Dialog::caller(message, secure) {
                     Ok(mut dialog) => {
                         if offered {
@@ -251,6 +274,14 @@ impl UserAgent {
         Ok(RequestKey(request))
     }
 
+    /// Cancels our open re-INVITE (section 9.1). Its final response is reported as without the CANCEL: [`Event::Unchanged`] with 487, or
+    /// the event of a 2xx that crosses the CANCEL. Returns false if there is nothing to cancel.
+    pub fn withdraw(&mut self, round: &mut Round<'_>, call: CallKey) -> bool {
+        let established = self.calls.get(call.0).filter(|call| call.stage == Stage::Established);
+        let client = established.and_then(|call| self.requests.get(call.inviting?)?.client);
+        client.is_some_and(|client| round.tx.cancel(round.now, client, None, round.out))
+    }
+
     /// Sends the PRACK with our answer, after [`Event::Progress`] with an offer (RFC 3262 section 5).
     ///
     /// # Errors
@@ -301,15 +332,18 @@ impl UserAgent {
         };
         let (offered, credentials) =
             self.requests.get(request).map_or((false, Vec::new()), |r| (r.offered, credential_lines(&r.bytes)));
-        let target = self.requests.get(request).map_or_else(|| self.any_target(), |r| r.target);
+        let account = self.requests.get(request).and_then(|r| r.account);
+        let sent = self.requests.get(request).map(|r| r.target).filter(|target| !target.is_loopback());
+        let source = || Some(self.events.source()?.reply()).filter(|target| !target.is_loopback());
+        let target = sent.or_else(source).unwrap_or_else(|| self.any_target());
         let call_hash = self.requests.get(request).map_or(0, |r| r.call_hash);
         let Some(call) = self.calls.get_mut(id) else {
-            return self.end_fork(round, made, target, call_hash, credentials);
+            return self.end_fork(round, made, target, call_hash, (account, credentials));
         };
         if !matches!(call.stage, Stage::Inviting | Stage::Cancelling) {
             let same = call.legs.first().is_some_and(|l| l.dialog.remote_tag() == made.remote_tag());
             if !same {
-                self.end_fork(round, made, target, call_hash, credentials);
+                self.end_fork(round, made, target, call_hash, (account, credentials));
             } else if call.ack_branch != 0 && made.local_cseq() == call.invite_cseq {
                 self.acknowledge_now(round, id);
             }
@@ -383,18 +417,22 @@ impl UserAgent {
         dialog: Dialog,
         target: Target,
         call_hash: u32,
-        credentials: Vec<u8>,
+        (account, credentials): (Option<AccountKey>, Vec<u8>),
     ) {
         if let Some((known, _)) = self.find(dialog.call_id(), dialog.local_tag(), dialog.remote_tag()) {
             // A copy of the 2xx; its BYE was sent.
             return self.acknowledge_now(round, known);
         }
-        if self.calls.len() >= self.settings.calls {
+        let place = self.place(dialog.call_id());
+        let of_invite = self.places.iter_hash(place).filter(|(hash, _)| *hash == place).count();
+        if of_invite > MOST_LOST || self.calls.len() >= self.settings.calls {
             return;
         }
-        let mut call = Call::new(Stage::Established, self.place(dialog.call_id()), call_hash, target);
+        let mut call = Call::new(Stage::Established, place, call_hash, target);
         call.invite_cseq = dialog.local_cseq();
         call.credentials = credentials;
+        // The BYE of a lost branch has no credentials of a numbered account.
+        call.account = account.filter(|account| account.is_named());
         call.silent = true;
         call.add_leg(dialog);
         let id = self.insert_call(call);
@@ -423,9 +461,13 @@ pub(super) fn credential_lines(request: &[u8]) -> Vec<u8> {
         if line == b"\r\n" {
             break;
         }
-        if line.starts_with(b"Authorization:") || line.starts_with(b"Proxy-Authorization:") {
+        if is_credentials(line) {
             lines.extend_from_slice(line);
         }
     }
     lines
+}
+
+fn is_credentials(line: &[u8]) -> bool {
+    line.starts_with(b"Authorization:") || line.starts_with(b"Proxy-Authorization:")
 }

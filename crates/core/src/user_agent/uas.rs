@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use strowger_message::{Limits, Message, Name, Write, build};
+use strowger_message::{Limits, Message, Method, Name, Write, build};
 
 use super::call::{IncomingInvite, Leg, LegKey, Stage, Unacknowledged};
 use super::content::Content;
@@ -201,6 +201,8 @@ impl UserAgent {
         if first {
             self.remove_call(round, id);
             self.events.push(Event::Ended { call: CallKey(id), by });
+        } else if by == Ending::Cancelled {
+            self.events.push(Event::Withdrawn { call: CallKey(id) });
         }
     }
 
@@ -269,21 +271,42 @@ impl UserAgent {
     }
 
     /// Answers the request of an [`Event::Request`]. `headers`: further lines, each with its CRLF; Content-Type among them if there is a
-    /// body. The key is gone after a final response or 64*T1.
+    /// body. A 2xx to a REFER or SUBSCRIBE in a call gets its Contact. The key is gone after a final response or 64*T1.
     pub fn respond(&mut self, round: &mut Round<'_>, request: IncomingKey, status: u16, headers: &[u8], body: &[u8]) {
         let Some(open) = self.open.get(request.0) else { return };
         let (server, source, bytes, tag) = (open.server, open.source, open.bytes.clone(), open.tag.clone());
-        let write = |_: &Self, lines: &mut Vec<u8>| lines.extend_from_slice(headers);
+        let contact = if (200..300).contains(&status) { self.contact_for(&bytes) } else { Vec::new() };
+        let write = |_: &Self, lines: &mut Vec<u8>| lines.extend([&contact[..], headers].concat());
         if status >= 200 {
             self.open.remove(request.0);
         }
         self.reply(round, server, source, &bytes, status, &tag, write, body);
     }
 
+    /// Returns the Contact line of a 2xx to a request in a call that begins a subscription (RFC 3515 section 2, RFC 6665 section 4.2.1.1);
+    /// empty for other requests.
+    fn contact_for(&mut self, request: &[u8]) -> Vec<u8> {
+        let (mut line, mut index) = (Vec::new(), self.indexes.pop().unwrap_or_default());
+        if index.parse(request, &Limits::UNLIMITED).is_ok() {
+            let request = Message::new(request, &index);
+            if matches!(request.method(), Some(Method::Refer | Method::Subscribe))
+                && let (Ok(from), Ok(to), Ok(call_id)) = (request.from(), request.to(), request.call_id())
+                && let Some((id, at)) =
+                    self.find(call_id.text, to.tag.unwrap_or_default(), from.tag.unwrap_or_default())
+                && let Some(call) = self.calls.get(id)
+            {
+                let dialog = &call.legs[at].dialog;
+                self.write_contact(dialog.local(), &call.target, dialog.is_secure(), &mut line);
+            }
+        }
+        self.indexes.push(index);
+        line
+    }
+
     /// Refuses a message without a transaction: it is malformed, or there is no room for it.
     pub(super) fn refuse(&mut self, arrival: &Arrival, message: &Message<'_>, status: u16, out: &mut Outbox) {
         let method = message.method();
-        if method.is_none() || method == Some(strowger_message::Method::Ack) || message.header(Name::Via).is_none() {
+        if method.is_none() || method == Some(Method::Ack) || message.header(Name::Via).is_none() {
             return;
         }
         let tag = self.word();

@@ -1,7 +1,7 @@
 //! Programs that experiments need, with their Debian packages.
 
 use super::{Area, Finding, Grade};
-use crate::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, Program, REDIS, in_path};
+use crate::program::{KAMAILIO, MARIADB, MARIADBD, MEMCACHED, Program, REDIS, RTPENGINE, in_path};
 use std::path::Path;
 
 /// Folders of Kamailio's modules.
@@ -12,8 +12,9 @@ const MODULES: [&str; 3] = [
 ];
 
 /// Programs, and the purpose of each.
-const PROGRAMS: [(Program, &str); 7] = [
+const PROGRAMS: [(Program, &str); 8] = [
     (KAMAILIO, "the system kamailio"),
+    (RTPENGINE, "the system kamailio-rtpengine"),
     (MARIADBD, "stress F to K, proxy, caches"),
     (MARIADB, "stress F to K, proxy, caches"),
     (REDIS, "caches in Redis"),

@@ -7,7 +7,7 @@ use super::system::SystemSpec;
 use crate::compare::FLOOR;
 
 /// Keys of a gate.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "figure",
     "system",
     "where",
@@ -17,6 +17,7 @@ const KEYS: [&str; 11] = [
     "at_least",
     "adds_at_most",
     "aim",
+    "or_over",
     "each",
     "repetitions",
 ];
@@ -92,6 +93,8 @@ pub struct Gate {
     pub bound: Bound,
     /// Value that is hoped for.
     pub aim: Option<f64>,
+    /// Gate that may be met instead of this one: a bound on the ratio of the same figure to that of another system.
+    pub instead: Option<Box<Self>>,
     /// Each valid trial is judged, not their median.
     pub is_of_each: bool,
     /// Least number of valid repetitions that judge it.
@@ -157,7 +160,8 @@ impl Gate {
                 faults.push(value.span(), message, cure);
             }
         }
-        Some(Self {
+        let instead = over(fields, &with_floor, faults);
+        let gate = Self {
             figures: fields.figures("figure", faults),
             system,
             only: fields.axes("where", axes, faults),
@@ -165,8 +169,29 @@ impl Gate {
             against_only,
             bound: bound?,
             aim: fields.number("aim", faults),
+            instead: None,
             is_of_each,
             repetitions: fields.count("repetitions", 1, faults).unwrap_or(1),
-        })
+        };
+        let ratio =
+            |(against, bound)| Self { against: Some(against), bound, aim: None, is_of_each: false, ..gate.clone() };
+        let instead = instead.map(ratio).map(Box::new);
+        Some(Self { instead, ..gate })
     }
+}
+
+/// Reads `or_over = { system = "kamailio", at_most = 1.5 }`: a system, and the ratio to its figures.
+fn over(fields: &Fields<'_>, systems: &[&str], faults: &mut Faults) -> Option<(String, Bound)> {
+    let table = fields.table("or_over", faults)?;
+    let start = fields.value("or_over").map_or(fields.start, |value| value.span().start);
+    let fields = Fields { name: "or_over", table, start };
+    fields.know(&["system", "at_most"], faults);
+    let system = fields.required_text("system", "\"kamailio\"", faults);
+    if let Some(value) = fields.value("system").filter(|_| !systems.contains(&system.as_str())) {
+        faults.wrong_word(value, &system, "system", systems);
+    }
+    if fields.value("at_most").is_none() {
+        fields.missing("at_most", "write at_most = 1.5", faults);
+    }
+    Some((system, Bound::AtMost(fields.number("at_most", faults)?)))
 }

@@ -10,11 +10,11 @@
 //! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions`, `increase` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
 //! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `figures`, `against` by value; `per_core` |
-//! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `step`, `expected`, `optional` |
+//! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `step`, `expected`, `optional`, `lossless` |
 //! | `[[event]]` | `at`, a time or times by profile; `do`: `kill` with `silent`, `start`, or `load` with `load`; `where` |
 //! | `[profile.NAME]` | `warm_up`, `warm_up_calls`, `window`, `cool_down`, `settle`, `settled`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `increase`, `loads`, `only` |
 //! | `[[figure]]` | `name`, `title`, `form`, `x`, `y`, `line`, `where`, `entries`; published: `points`, `rows`, `erratum`, `picture` |
-//! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`; `at_most`, `at_least` or `adds_at_most`; `aim`, `each`, `repetitions` |
+//! | `[[gate]]` | `figure`, `system`, `against`, `where`, `against_where`; `at_most`, `at_least` or `adds_at_most`; `or_over` with `system` and `at_most`; `aim`, `each`, `repetitions` |
 //!
 //! An axis of the name `clients` is the number of generators that share the load of a trial, each with answering sides of its own. A system
 //! of several servers has at least one answering side for each server.

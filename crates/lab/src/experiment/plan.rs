@@ -133,8 +133,8 @@ const REPEATS: f64 = 20.0;
 
 /// Plans a run of the named systems, or of all systems that are not optional.
 ///
-/// Systems are interleaved and their order alternates, so that a drift during the run favours no system. The floor runs at the start and at
-/// the end.
+/// Systems are interleaved and their order alternates, so that a drift during the run favours no system. A system that must lose nothing is
+/// the first of its repetition: while it loses, no other system is measured. The floor runs at the start and at the end.
 pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
     let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
     let systems: Vec<&SystemSpec> = experiment.systems.iter().filter(|system| system.is_among(only)).collect();
@@ -149,6 +149,7 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                 if (at + step + repetition as usize).is_multiple_of(2) {
                     order.reverse();
                 }
+                order.sort_by_key(|system| !system.is_lossless);
                 for system in order {
                     // A system whose trials kill it, or need a fresh one, starts with each.
                     let kills = experiment.course(profile, &axes).restarts();

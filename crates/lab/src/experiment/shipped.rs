@@ -2,6 +2,8 @@
 
 /// Names and texts of the shipped experiments.
 pub const SHIPPED: &[(&str, &str)] = &[
+    ("b2bua", include_str!("../../experiments/b2bua.toml")),
+    ("b2bua-calls", include_str!("../../experiments/b2bua-calls.toml")),
     ("caches", include_str!("../../experiments/caches.toml")),
     ("caches-entries", include_str!("../../experiments/caches-entries.toml")),
     ("connections", include_str!("../../experiments/connections.toml")),

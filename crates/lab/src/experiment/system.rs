@@ -23,6 +23,9 @@ pub struct SystemSpec {
     pub skip: BTreeMap<String, Vec<AxisValue>>,
     /// Measured only if the command line names the system.
     pub is_optional: bool,
+    /// True if a trial of this system in which media packets are lost is invalid: such a floor shows that the machine is too busy. The trials of
+    /// a repetition begin with it.
+    pub is_lossless: bool,
     /// Step of a staircase. It replaces the step of `[load]`.
     pub step: Option<f64>,
     /// Expected limit, by which the plan estimates its time. It replaces the limit of `[load]`.
@@ -41,7 +44,18 @@ pub enum Workers {
 impl SystemSpec {
     pub(super) fn read(fields: &Fields<'_>, before: &[Self], axes: &[Axis], faults: &mut Faults) -> Self {
         fields.know(
-            &["name", "driver", "configuration", "workers", "beside", "skip", "step", "expected", "optional"],
+            &[
+                "name",
+                "driver",
+                "configuration",
+                "workers",
+                "beside",
+                "skip",
+                "step",
+                "expected",
+                "optional",
+                "lossless",
+            ],
             faults,
         );
         let name = fields.required_text("name", "\"strowger\"", faults);
@@ -82,6 +96,7 @@ impl SystemSpec {
             beside,
             skip: fields.axis_lists("skip", axes, faults),
             is_optional: fields.flag("optional", faults).unwrap_or(false),
+            is_lossless: fields.flag("lossless", faults).unwrap_or(false),
             step: positive(fields, "step", faults),
             expected: positive(fields, "expected", faults),
         }

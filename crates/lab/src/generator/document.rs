@@ -35,14 +35,14 @@ pub(super) fn write(setting: &Setting, folder: &Path) -> Result<Files, Error> {
         for (number, (name, share)) in documents.iter().enumerate() {
             for (side, answer) in named.iter().enumerate() {
                 let file = folder.join(format!("call-{}-{}.xml", number + 1, side + 1));
-                write_file(&file, &document::text(name, &parties(*answer))?)?;
+                document::write(&file, &document::text(name, &parties(*answer))?)?;
                 files.calling.push((file, *share));
             }
         }
     }
     if let CalleeBehaviour::Document(name) = &setting.answer {
         let file = folder.join("answer.xml");
-        write_file(&file, &document::text(name, &parties(sides[0]))?)?;
+        document::write(&file, &document::text(name, &parties(sides[0]))?)?;
         files.answering = Some(file);
     }
     if setting.users > 0 {

@@ -80,6 +80,12 @@ pub(super) fn read(
         let established = measured.counter(Counter::CallsSuccessful) as f64 / length.as_secs_f64();
         figures.set("connect.rate", established).map_err(known)?;
     }
+    if let Some(warm_up) = warm_ups(&run).next() {
+        let [begun, successful] =
+            [Counter::CallsOutgoing, Counter::CallsSuccessful].map(|counter| warm_up.counter(counter));
+        figures.set("failed.warm_up", begun.saturating_sub(successful) as f64).map_err(known)?;
+    }
+    of_media(&mut figures, &run, &in_window, counted).map_err(known)?;
     of_threads(&mut figures, &in_window).map_err(known)?;
     if figures.largest("generator.thread/").is_none() {
         // A window of a second may end before its sample is taken.
@@ -222,6 +228,46 @@ fn of_page(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> {
     Ok(())
 }
 
+/// Adds the figures of media, of both ends: of the streams of all calls, and of the packets in the seconds of a window. A run without media
+/// has none.
+///
+/// The generator counts a stream when its call ends, and as one of the warm-up if its call fell due in it. A window may be shorter than a call:
+/// then most calls that are open in it fell due in the warm-up, so that their streams are judged too.
+fn of_media(figures: &mut Figures, run: &Run, in_window: &Run, counted: Duration) -> Result<(), UnknownFigure> {
+    if ends(run).all(|page| page.counter(Counter::MediaSent) == 0) {
+        return Ok(());
+    }
+    let of_calls: Vec<&Page> = ends(run).chain(warm_ups(run)).collect();
+    let in_window: Vec<&Page> = ends(in_window).collect();
+    let count = |pages: &[&Page], counter| pages.iter().map(|page| page.counter(counter)).sum::<u64>() as f64;
+    let delays = |pages: &[&Page], delay| {
+        let mut sum = Delays::new();
+        pages.iter().for_each(|page| sum.add(page.delays(delay)));
+        sum
+    };
+    let percentile = |delays: &Delays, percent| delays.percentile(percent).map(|us| us as f64);
+    figures.set("media.rate", count(&in_window, Counter::MediaReceived) / counted.as_secs_f64())?;
+    figures.set("media.lost", count(&of_calls, Counter::MediaLost))?;
+    figures.set("media.silent", count(&of_calls, Counter::MediaSilent))?;
+    let largest = delays(&of_calls, Delay::MediaMaxDelta);
+    set(figures, "media.max_delta.p99", percentile(&largest, 99.0))?;
+    set(figures, "packet.delay.max", percentile(&largest, 100.0))?;
+    set(figures, "media.jitter.mean", delays(&of_calls, Delay::MediaJitter).mean())?;
+    let of_packets = delays(&in_window, Delay::MediaDelay);
+    set(figures, "media.delay.p50", percentile(&of_packets, 50.0))?;
+    set(figures, "media.delay.p99", percentile(&of_packets, 99.0))
+}
+
+/// Returns the totals of the callers and those of the answering sides.
+fn ends(run: &Run) -> impl Iterator<Item = &Page> {
+    std::iter::once(&run.totals).chain(run.answering.as_deref().map(|answering| &answering.totals))
+}
+
+/// Returns the pages of the warm-up, with the later events of its calls.
+fn warm_ups(run: &Run) -> impl Iterator<Item = &Page> {
+    [Some(run), run.answering.as_deref()].into_iter().flatten().filter_map(|run| run.warm_up.as_deref())
+}
+
 fn of_delays(figures: &mut Figures, name: &str, delays: &Delays) -> Result<(), UnknownFigure> {
     set(figures, &format!("{name}.mean"), delays.mean())?;
     for percent in [50.0, 95.0, 99.0] {
@@ -341,6 +387,41 @@ mod tests {
         let value = |name: &str| figures.value(name);
         assert_eq!((value("attempts"), value("failed"), value("failed.any")), (Some(100.0), Some(10.0), Some(10.0)));
         assert_eq!((value("refused"), value("request.p95"), value("srd.p95")), (Some(7.0), Some(1_000.0), None));
+    }
+
+    #[test]
+    fn media_are_those_of_both_ends() {
+        let run = || Run::new(strowger_measure::Heading::default());
+        let (mut calling, mut other) = (run(), run());
+        for (side, max_delta, delay) in [(&mut calling, 25_000, 200), (&mut other, 61_000, 400)] {
+            side.totals.count(Counter::MediaSent, 500);
+            side.totals.count(Counter::MediaReceived, 450);
+            side.totals.count(Counter::MediaLost, 3);
+            side.totals.record(Delay::MediaMaxDelta, max_delta);
+            side.totals.record(Delay::MediaDelay, delay);
+        }
+        calling.totals.count(Counter::MediaSilent, 1);
+        calling.answering = Some(Box::new(other));
+        // A call that fell due in the warm-up. The packets of that time are not those of the window.
+        let mut warm_up = Page::new(0);
+        for (counter, by) in [(Counter::MediaLost, 2), (Counter::MediaSilent, 1), (Counter::MediaReceived, 9_000)] {
+            warm_up.count(counter, by);
+        }
+        warm_up.record(Delay::MediaMaxDelta, 97_000);
+        calling.warm_up = Some(Box::new(warm_up));
+        let mut figures = Figures::default();
+        of_media(&mut figures, &calling, &calling, Duration::from_secs(3)).expect("known figures");
+        let value = |name: &str| figures.value(name);
+        assert_eq!(
+            (value("media.rate"), value("media.lost"), value("media.silent")),
+            (Some(300.0), Some(8.0), Some(2.0))
+        );
+        assert!(value("packet.delay.max").is_some_and(|us| (97_000.0..97_100.0).contains(&us)), "{figures:?}");
+        assert!(value("media.delay.p99").is_some_and(|us| (400.0..401.0).contains(&us)), "{figures:?}");
+        // Calls without media have no such figures.
+        let mut figures = Figures::default();
+        of_media(&mut figures, &run(), &run(), Duration::from_secs(3)).expect("known figures");
+        assert_eq!(figures, Figures::default());
     }
 
     #[test]

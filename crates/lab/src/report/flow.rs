@@ -3,6 +3,7 @@
 //! The documents say what each end sends and expects. The server between them forwards a request to the answering side if that side expects it and
 //! the caller does not expect a challenge, and forwards each response back.
 
+use crate::document;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
@@ -75,6 +76,7 @@ fn plain_answer() -> Vec<Action> {
 
 fn actions(text: &str, hold: Duration) -> Result<Vec<Action>, String> {
     let environment = Environment { injections: vec!["users.csv".into()], ..Environment::default() };
+    let text = document::without_sound(text);
     let scenario = Scenario::parse(text.as_bytes(), Path::new("document.xml"), &environment)
         .map_err(|refusal| refusal.to_string())?;
     let action = |kind: &StepKind| match kind {
@@ -288,6 +290,15 @@ mod tests {
         ];
         assert_eq!(lines(&found), wanted);
         assert!(found.draw().is_ok());
+    }
+
+    #[test]
+    fn a_call_with_media_is_read_without_its_file() {
+        let play = "<nop><action><exec rtp_stream=\"sound.raw,-1,0\"/></action></nop>\n";
+        let playing = CALL.replacen("      <pause", &format!("{play}      <pause"), 1);
+        assert_ne!(playing, CALL);
+        let [plain, playing] = [CALL, &playing].map(|text| lines(&ladder(text, true, &[]).expect("it is read")));
+        assert_eq!(playing, plain);
     }
 
     #[test]

@@ -46,7 +46,20 @@ fn has_optional(experiment: &Experiment, rows: &[Row], gate: &Gate) -> bool {
     optional.all(|system| rows.iter().any(|row| *row.system.name == system.name))
 }
 
+/// Judges a gate. If its bound is missed, judges the gate that may be met instead.
 fn verdict(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> GateVerdict {
+    let mut verdict = verdict_alone(cells, rows, gate, is_smoke);
+    let Some(instead) = &gate.instead else { return verdict };
+    let other = verdict_alone(cells, rows, instead, is_smoke);
+    verdict.gate = format!("{}, or {}", verdict.gate, other.gate);
+    if verdict.is_met == Some(false) {
+        verdict.sentence = format!("{}; {}", verdict.sentence, other.sentence);
+        verdict.is_met = other.is_met.or(verdict.is_met);
+    }
+    verdict
+}
+
+fn verdict_alone(cells: &Cells<'_>, rows: &[Row], gate: &Gate, is_smoke: bool) -> GateVerdict {
     let measured = measured(cells, rows, gate);
     let is_ratio = gate.against.is_some() && !matches!(gate.bound, Bound::AddsAtMost(_));
     let figure = gate.figures.first().map_or("", String::as_str);

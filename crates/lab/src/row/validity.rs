@@ -26,6 +26,8 @@ words! {
         Restart = "restart",
         /// Each event was made at its time.
         Events = "events",
+        /// The floor of media lost no packet.
+        Loss = "loss",
     }
 }
 

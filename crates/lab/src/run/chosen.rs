@@ -175,8 +175,8 @@ pub(super) fn versions_of(names: &[String]) -> BTreeMap<String, String> {
     found
 }
 
-/// Refuses a plan that works only on one machine if several take part: callers show credentials with their first INVITE, or a command of
-/// the system makes the load.
+/// Refuses a plan that works only on one machine if several take part: callers show credentials with their first INVITE or play media, or a
+/// command of the system makes the load.
 ///
 /// # Errors
 /// The first such trial, with a cure, or a document that cannot be read.
@@ -194,7 +194,14 @@ pub fn check_hosts(experiment: &Experiment, plan: &Plan, systems: &[Chosen], hos
         }
         let (users, name) = (experiment.users(&planned.axes), experiment.document(&planned.axes));
         let parties = document::Parties { users, answer: nowhere, hold: Duration::ZERO };
-        if users > 0 && document::sends_at_once(&document::text(name, &parties)?) {
+        let text = document::text(name, &parties)?;
+        if document::plays_sound(&text) {
+            return refused(
+                format!("document {name}"),
+                "the delay of its packets is measured by the clock of one machine",
+            );
+        }
+        if users > 0 && document::sends_at_once(&text) {
             return refused(
                 format!("document {name}"),
                 "its callers show credentials for nonces that this machine was given",

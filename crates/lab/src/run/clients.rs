@@ -6,8 +6,18 @@ use crate::row::{Figures, Load, UnknownFigure};
 use std::path::PathBuf;
 
 /// Figures whose values add up.
-const SUMS: [&str; 7] =
-    ["attempts", "failed", "refused", "timeouts", "retransmissions", "rate.achieved", "connect.rate"];
+const SUMS: [&str; 10] = [
+    "attempts",
+    "failed",
+    "refused",
+    "timeouts",
+    "retransmissions",
+    "rate.achieved",
+    "connect.rate",
+    "media.rate",
+    "media.lost",
+    "media.silent",
+];
 
 /// Makes a trial by all clients at the same time, each with its share of the load.
 ///

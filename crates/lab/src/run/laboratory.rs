@@ -247,6 +247,7 @@ impl Laboratory {
             folder,
             is_kept: false,
             is_loaded: false,
+            is_lossless: self.chosen(&planned.system).is_some_and(|chosen| chosen.spec.is_lossless),
         })
     }
 }

@@ -120,6 +120,10 @@ impl Sampled {
                 figures.set(&format!("{name}.thread/{label}"), share(used))?;
             }
             if *name == SERVER {
+                if let Some(packets) = figures.value("media.rate").filter(|packets| *packets > 0.0) {
+                    let cost = part.cpu as f64 / (part.interval + away) as f64 * 1e6 / packets;
+                    figures.set("server.cpu.packet", cost)?;
+                }
                 if let Some(rate) = rate {
                     figures.set("server.wait.call", share(part.waited) / 100.0 * 1e6 / rate)?;
                 }
@@ -224,6 +228,7 @@ mod tests {
         let times: Vec<_> = evidence.sampled.iter().map(|(name, time)| (name.as_str(), time.as_millis())).collect();
         assert_eq!(times, [("the machine", 500), ("the server", 500), ("the database", 500)]);
         let mut figures = Figures::default();
+        figures.set("media.rate", 20_000.0).expect("a known figure");
         sampled.write(Some(1_000.0), &mut figures).expect("known figures");
         for (name, value) in [
             ("machine.cores", 2.0),
@@ -236,6 +241,7 @@ mod tests {
             ("server.cpu.user", 6.25),
             ("server.cpu.system", 18.75),
             ("server.cpu.call", 500.0),
+            ("server.cpu.packet", 25.0),
             ("server.thread/shard-0", 40.0),
             ("server.thread/shard-0-2", 10.0),
             ("server.wait", 5.0),

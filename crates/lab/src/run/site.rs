@@ -30,6 +30,8 @@ pub(super) struct Site {
     pub(super) is_kept: bool,
     /// True once a trial has loaded it.
     pub(super) is_loaded: bool,
+    /// True if the system must lose no media packet.
+    pub(super) is_lossless: bool,
 }
 
 /// Folder that is removed with its value.

@@ -54,7 +54,9 @@ pub(super) fn measure(site: &mut Site, order: &NextTrial, folder: &Path) -> Resu
         None => site.side.ended()?.or(lost),
     };
     let (away, busiest, clock) = (happened.away, watched.busiest, watched.clock);
-    let mut evidence = Evidence { ended, late: happened.late, away, busiest, clock, ..Evidence::default() };
+    let is_lossless = site.is_lossless;
+    let mut evidence =
+        Evidence { ended, late: happened.late, away, busiest, clock, is_lossless, ..Evidence::default() };
     let made = match made {
         Ok(made) => made,
         Err(gone @ Error::Host { .. }) => return Err(gone),

@@ -42,6 +42,8 @@ pub struct Evidence {
     pub log: Option<String>,
     /// Load of everything together, in per cent of all cores, for the sentence about other programs.
     pub busiest: Option<String>,
+    /// True if the system must lose no media packet.
+    pub is_lossless: bool,
 }
 
 /// Rows of accounting of the calls of a trial, warm-up included.
@@ -97,6 +99,13 @@ pub fn reasons(evidence: &Evidence, figures: &Figures) -> Vec<Reason> {
             "other programs used {other:.0} % of all cores, over {NEIGHBOUR} %{busiest}: end them during the run"
         );
         found.push(reason(Check::Neighbour, sentence));
+    }
+    if let Some(lost) = figures.value("media.lost").filter(|lost| evidence.is_lossless && *lost > 0.0) {
+        let sentence = format!(
+            "the floor lost {lost} media packets, so that losses of the systems would be the machine's: measure on a quieter machine, or with \
+             fewer calls"
+        );
+        found.push(reason(Check::Loss, sentence));
     }
     found
 }

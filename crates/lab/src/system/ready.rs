@@ -1,11 +1,10 @@
 //! Signs that a system is ready, and ports that are taken.
 
 use super::Ready;
-use crate::process::{Process, rows, sockets_of, table};
+use crate::process::{Process, inodes, owns, sockets_of};
 use crate::{Error, port, wait};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
-use strowger_measure::process::tree;
 
 /// Time that a system has until it is ready.
 const START: Duration = Duration::from_secs(60);
@@ -75,26 +74,6 @@ fn says(address: SocketAddr, limit: Duration) -> bool {
         Ok::<_, std::io::Error>(heard[..length].starts_with(b"SIP/2.0 "))
     };
     asked().unwrap_or(false)
-}
-
-/// Returns whether a process of this tree has bound the port. If the sockets of these processes cannot be seen, the port of any
-/// process counts.
-fn owns(id: u32, port: u16, protocol: &str) -> bool {
-    let bound = inodes(id, port, protocol);
-    if bound.is_empty() {
-        return false;
-    }
-    let own: Vec<_> = tree(id).into_iter().filter_map(sockets_of).collect();
-    own.is_empty() || bound.iter().any(|inode| own.iter().any(|sockets| sockets.contains(inode)))
-}
-
-/// Returns the inodes of the sockets that are bound to this port in the network namespace of this process.
-fn inodes(id: u32, port: u16, protocol: &str) -> Vec<String> {
-    let (port, state) = (format!(":{port:04X}"), if protocol == "udp" { "07" } else { "0A" });
-    let versions = [protocol.to_owned(), format!("{protocol}6")];
-    let tables: Vec<String> = versions.iter().filter_map(|protocol| table(id, protocol).ok()).collect();
-    let rows = tables.iter().flat_map(|table| rows(table));
-    rows.filter(|[own, found, _]| own.ends_with(&port) && *found == state).map(|[.., inode]| inode.to_owned()).collect()
 }
 
 /// Returns the process that has bound a port, and its name.

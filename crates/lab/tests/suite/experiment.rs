@@ -1,5 +1,8 @@
 //! Experiments: their files, faults and plans.
 
+mod document;
+
+use self::document::{MINE, mine};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use strowger_core::Transport;
@@ -9,62 +12,6 @@ use strowger_lab::experiment::{
 };
 use strowger_lab::row::{AxisValue, LoadUnit, Profile};
 use strowger_load::campaign::Connections;
-
-/// An experiment of thirty lines, as a user writes one.
-const MINE: &str = r#"title = "Two caches"
-
-[call]
-document = "call"
-answer = "answer"
-users = 500
-
-[load]
-unit = "calls/s"
-values = [100, 200]
-
-[[axis]]
-name = "cache"
-values = ["local", "redis"]
-
-[[system]]
-name = "strowger"
-configuration = "mine-{cache}"
-
-[[system]]
-name = "kamailio"
-configuration = "mine"
-workers = 4
-skip = { cache = ["redis"] }
-
-[profile.quick]
-warm_up = "1s"
-window = "4s"
-repetitions = 2
-
-[[figure]]
-name = "cost"
-title = "CPU of a call"
-x = "load"
-y = ["server.cpu.call"]
-line = "system"
-where = { cache = "local" }
-
-[[gate]]
-figure = "server.cpu.call"
-against = "kamailio"
-where = { cache = "local" }
-at_most = 0.5
-"#;
-
-fn mine() -> Experiment {
-    match Experiment::read("folder/mine.toml", MINE) {
-        Ok((experiment, report)) => {
-            assert!(report.faults().is_empty(), "{report}");
-            experiment
-        }
-        Err(report) => panic!("{report}"),
-    }
-}
 
 #[test]
 fn an_experiment_is_read_into_types() {

@@ -12,7 +12,9 @@ pub mod users;
 mod advice;
 mod documents;
 mod ending;
+mod facts;
 mod failed_calls;
+mod inputs;
 mod keys;
 mod live;
 mod obstacle;
@@ -23,16 +25,17 @@ mod rehearsal;
 mod remarks;
 mod side;
 mod silence;
+mod sockets;
 
 pub use advice::Facts as AdviceFacts;
 pub use documents::{Document, parse as documents};
+pub use inputs::{timers, warnings};
 pub use keys::QUIT;
 pub use live::Live;
 pub use obstacle::Obstacle;
 pub use plan::{Connections, Plan, Trust, User, Work};
 pub use probe::probe;
 pub use rehearsal::{Line, rehearse};
-pub use side::{timers, warnings};
 pub use target::Target;
 
 use crate::engine::Halt;
@@ -155,7 +158,7 @@ impl Campaign {
             let scenario = prepared.facts.scenario(plan, first)?;
             right_side(plan, scenario.role)?;
             drain = drain.max(plan.drain(&scenario));
-            side::add_names(&mut timers, scenario.timed());
+            inputs::add_names(&mut timers, scenario.timed());
         }
         let heading = heading(&plan, callers_none, clock, now, timers);
         let log = match &plan.log {

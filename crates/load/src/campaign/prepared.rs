@@ -1,8 +1,10 @@
 //! Sockets and addresses of a campaign, opened before it begins.
 
-use super::moment;
+use super::facts::Facts;
 use super::plan::{Connections, Plan};
-use super::side::{self, Bound, Facts, Side};
+use super::side::Side;
+use super::sockets::{self, Bound};
+use super::{inputs, moment};
 use crate::engine::traffic::ShardCommand;
 use crate::workload::Workload;
 use std::net::{IpAddr, Ipv4Addr};
@@ -36,11 +38,12 @@ impl Prepared {
         };
         let destination = plan.proxy.or(resolved);
         let receives = plan.workload() == Some(Workload::RegisterThenReceive);
-        let own = |ip: IpAddr| if ip.is_unspecified() && destination.is_some() { side::local(destination) } else { ip };
+        let own =
+            |ip: IpAddr| if ip.is_unspecified() && destination.is_some() { sockets::local(destination) } else { ip };
         let sources = match (&plan.sources[..], destination) {
             // A side that only answers is reachable at every address of this machine.
             ([], None) => vec![Ipv4Addr::UNSPECIFIED.into()],
-            ([], _) => vec![side::local(destination)],
+            ([], _) => vec![sockets::local(destination)],
             (named, _) => named.iter().copied().map(own).collect(),
         };
         if let Some(destination) = destination
@@ -87,11 +90,11 @@ impl Prepared {
         let mut callers = Vec::new();
         for index in 0..count {
             let port = if plan.port == 0 { 0 } else { plan.port + (index / sources.len()) as u16 };
-            callers.push(side::bind(plan, sources[index % sources.len()], port, false)?);
+            callers.push(sockets::bind(plan, sources[index % sources.len()], port, false)?);
         }
         let answers = plan.pair || plan.target.is_none() || receives;
         let port = if count == 0 { plan.port } else { 0 };
-        let answerer = if answers { Some(side::bind(plan, sources[0], port, true)?) } else { None };
+        let answerer = if answers { Some(sockets::bind(plan, sources[0], port, true)?) } else { None };
         let at = answerer.as_ref().map(|bound| bound.address);
         let registers = receives || (plan.pair && plan.callee.is_some());
         let direct = plan.pair && plan.callee.is_none() && !receives;
@@ -100,8 +103,8 @@ impl Prepared {
             target: if direct { at } else { resolved },
             direct,
             callee: plan.callee.clone(),
-            injections: side::data(plan)?,
-            most_sockets: side::most_sockets(plan, count),
+            injections: inputs::data(plan)?,
+            most_sockets: sockets::most_sockets(plan, count),
         };
         Ok(Self { facts, callers, answerer, registers })
     }

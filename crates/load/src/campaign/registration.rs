@@ -1,9 +1,10 @@
 //! Registrations of the called side. They are made before the first call and removed after the last (RFC 3261 section
 //! 10.2.2), so that no run leaves contacts at which nothing listens.
 
+use super::facts::Facts;
 use super::plan::Plan;
 use super::remarks::Remarks;
-use super::side::{Facts, Side};
+use super::side::Side;
 use crate::engine::traffic::{Event, Following, ShardCommand};
 use crate::engine::watch::{Passage, Watch};
 use std::fmt::Arguments;

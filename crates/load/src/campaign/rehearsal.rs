@@ -1,8 +1,10 @@
 //! Dry run: the first call of a plan against an answering side in this process, on loopback. The target receives
 //! nothing.
 
+use super::facts::Facts;
 use super::plan::{Connections, Plan, Work};
-use super::side::{self, Facts, Part, Side};
+use super::side::{Part, Side};
+use super::{inputs, sockets};
 use crate::engine::pace::Part as Pace;
 use crate::engine::traffic::Event;
 use crate::engine::watch::{Passage, Watch};
@@ -63,10 +65,10 @@ pub fn rehearse(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
 fn rehearse_one(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let target = plan.target.as_ref().ok_or("a dry run needs a target")?;
     if let Work::Document(path) = &plan.work {
-        super::prepared::right_side(plan, side::document(plan, path)?.role)?;
+        super::prepared::right_side(plan, inputs::document(plan, path)?.role)?;
     }
     let resolved = target.resolve(plan.transport)?;
-    let own = plan.sources.first().copied().unwrap_or_else(|| side::local(plan.proxy.or(Some(resolved))));
+    let own = plan.sources.first().copied().unwrap_or_else(|| sockets::local(plan.proxy.or(Some(resolved))));
     let loopback: IpAddr = if resolved.is_ipv6() { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
     // Encrypted transports run over plain TCP here; the texts name the plan's transport.
     let wire = if plan.transport == Transport::Udp { Transport::Udp } else { Transport::Tcp };
@@ -82,13 +84,13 @@ fn rehearse_one(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
         ..plan.clone()
     };
     let answers = Plan { work: Work::Ready(crate::workload::Workload::Call), target: None, ..local.clone() };
-    let bound = side::bind(&answers, loopback, 0, true)?;
+    let bound = sockets::bind(&answers, loopback, 0, true)?;
     let nobody = Facts {
         destination: None,
         target: None,
         direct: false,
         callee: None,
-        injections: side::data(&answers)?,
+        injections: inputs::data(&answers)?,
         most_sockets: usize::MAX,
     };
     let now = clock::micros();
@@ -98,13 +100,13 @@ fn rehearse_one(plan: &Plan) -> Result<(Vec<Line>, Vec<String>), String> {
     let there = Side::start(bound, run, collector.recorder(now), None, false)?;
 
     let part = Part::caller(0, 1);
-    let bound = side::bind(&local, loopback, 0, false)?;
+    let bound = sockets::bind(&local, loopback, 0, false)?;
     let facts = Facts {
         destination: Some(there.address),
         target: Some(resolved),
         direct: false,
         callee: plan.callee.clone(),
-        injections: side::data(plan)?,
+        injections: inputs::data(plan)?,
         most_sockets: usize::MAX,
     };
     let scenario = Arc::new(facts.scenario(plan, part)?);

@@ -1,5 +1,8 @@
 //! Actions of a step.
 
+mod texts;
+
+use self::texts::{difference, url_decode, url_encode, whole_number};
 use super::call::{CallKind, Value};
 use super::call_runner::{CallRunner, StepResult};
 use super::shard_context::Halt;
@@ -469,83 +472,5 @@ const fn attribute(check: Check) -> &'static str {
     }
 }
 
-/// Compares as C's strcmp does, and returns the difference of the first two bytes that differ.
-fn difference(left: &[u8], right: &[u8]) -> i32 {
-    let byte = |text: &[u8], i: usize| text.get(i).copied().unwrap_or(0);
-    let most = left.len().max(right.len());
-    (0..most).map(|i| i32::from(byte(left, i)) - i32::from(byte(right, i))).find(|&d| d != 0).unwrap_or(0)
-}
-
-/// Parses a whole text as a number as C's `strtod` does: leading white space, hexadecimal with `0x`.
-fn whole_number(text: &[u8]) -> Option<f64> {
-    if text.is_empty() {
-        return Some(0.0);
-    }
-    let text = std::str::from_utf8(text).ok()?.trim_ascii_start();
-    let (sign, digits) = match text.strip_prefix(['-', '+']) {
-        Some(digits) => (if text.starts_with('-') { -1.0 } else { 1.0 }, digits),
-        None => (1.0, text),
-    };
-    match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
-        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok().map(|number| sign * number as f64),
-        None => text.parse().ok(),
-    }
-}
-
-fn url_encode(text: &[u8], out: &mut Vec<u8>) {
-    use std::io::Write;
-    for &b in text {
-        if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~') {
-            out.push(b);
-        } else {
-            let _ = write!(out, "%{b:02x}");
-        }
-    }
-}
-
-fn url_decode(text: &[u8], out: &mut Vec<u8>) {
-    let mut at = 0;
-    while at < text.len() {
-        let digits = text.get(at + 1..at + 3).and_then(|d| std::str::from_utf8(d).ok());
-        match digits.and_then(|d| u8::from_str_radix(d, 16).ok()) {
-            Some(byte) if text[at] == b'%' => {
-                out.push(byte);
-                at += 3;
-            }
-            _ => {
-                out.push(text[at]);
-                at += 1;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use strowger_message::Name;
-
-    fn search(text: &str, start_line: bool, ignore_case: bool, occurrence: u32) -> HeaderSearch {
-        HeaderSearch { text: text.as_bytes().into(), known: Name::Other, ignore_case, start_line, occurrence }
-    }
-
-    #[test]
-    fn headers_are_found_anywhere_unless_asked_at_the_start_of_a_line() {
-        let message = b"INVITE sip:x SIP/2.0\r\nX-From: cheese\r\nFrom: bread\r\nFrom: wine\r\n\r\n";
-        assert_eq!(header(message, &search("From:", false, false, 1)), b" cheese");
-        assert_eq!(header(message, &search("From:", true, false, 1)), b" bread");
-        assert_eq!(header(message, &search("from:", true, true, 2)), b" wine");
-        assert_eq!(header(message, &search("from:", true, false, 1)), b"");
-    }
-
-    #[test]
-    fn texts() {
-        assert_eq!((difference(b"ab", b"ab"), difference(b"ab", b"aa")), (0, 1));
-        let (mut there, mut back) = (Vec::new(), Vec::new());
-        url_encode(b"a b/\xff%", &mut there);
-        url_decode(&there, &mut back);
-        assert_eq!((&there[..], &back[..]), (&b"a%20b%2f%ff%25"[..], &b"a b/\xff%"[..]));
-        let numbers = [&b" 12.5"[..], b"12.5 ", b"7a", b"", b" ", b"-0x1F", b"1e3"].map(whole_number);
-        assert_eq!(numbers, [Some(12.5), None, None, Some(0.0), None, Some(-31.0), Some(1_000.0)]);
-    }
-}
+mod tests;

@@ -1,11 +1,11 @@
 //! Runs a call through its scenario, step by step, until it has to wait.
 
-use super::call::{Call, CallKind, Leaving, Started};
+use super::call::{Call, Leaving, Started};
 use super::script::{Line, Script};
 use super::shard_context::{Halt, ShardContext};
 use super::watch::Passage;
 use strowger_core::Outbox;
-use strowger_measure::{Attempt, CallOutcome, Failure};
+use strowger_measure::Attempt;
 use strowger_message::Method;
 use strowger_scenario::step::{Pause, Send, Start, Step, StepKind};
 
@@ -266,82 +266,9 @@ impl CallRunner<'_> {
         }
     }
 
-    fn over(&self, result: StepResult) -> Progress {
-        if result == StepResult::Over { Progress::Over } else { Progress::Waits }
-    }
-
-    fn receive_timed_out(&mut self) -> Progress {
-        let until = std::mem::take(&mut self.call.receive_until);
-        self.call.book.due(until * 1_000);
-        let script = self.script;
-        let index = self.call.step;
-        let Some(step) = script.scenario.steps.get(index as usize) else { return Progress::Waits };
-        self.shard.stats.steps[index as usize].timeouts += 1;
-        match step.on_timeout {
-            Some(to) if (to as usize) < script.scenario.steps.len() => {
-                self.warn_call(format_args!(
-                    "receive timeout on message {}:{index} without label to jump to (ontimeout attribute): jumping to label {to}",
-                    script.scenario.name
-                ));
-                self.call.step = to;
-                self.drive()
-            }
-            _ => {
-                self.warn_call(format_args!(
-                    "receive timeout on message {}:{index} without label to jump to (ontimeout attribute): aborting call",
-                    script.scenario.name
-                ));
-                let result = self.give_up(Failure::TimeoutOnReceive);
-                self.over(result)
-            }
-        }
-    }
-
     pub(super) fn warn_call(&mut self, text: std::fmt::Arguments<'_>) {
         let id = String::from_utf8_lossy(self.call.id()).into_owned();
         self.shard.warn(format_args!("Call-Id: {id}, {text}"));
-    }
-
-    /// Retransmits the last message, or gives up. `Waits`: the call jumped and has to be run.
-    fn retransmit(&mut self) -> StepResult {
-        let run = self.shard.run.clone();
-        let settings = &run.retransmission;
-        self.call.retransmissions += 1;
-        let invite = self.call.sent.starts_with(b"INVITE");
-        let most = settings.most.min(if invite { settings.most_invite } else { settings.most_non_invite });
-        let index = self.call.sent_step;
-        if self.call.retransmissions > most {
-            let until = std::mem::take(&mut self.call.retransmit_at);
-            self.call.book.due(until * 1_000);
-            if let Some(counts) = self.shard.stats.steps.get_mut(index as usize) {
-                counts.timeouts += 1;
-            }
-            let steps = &self.script.scenario.steps;
-            let to = steps.get(index as usize).and_then(|s| s.on_timeout);
-            if let Some(to) = to.filter(|&to| (to as usize) < steps.len()) {
-                self.warn_call(format_args!("timeout on max UDP retrans for message {index}, jumping to label {to}"));
-                let method = self.sent_method();
-                self.shard.recorder.timed_out(&mut self.call.book, self.shard.now, method);
-                self.call.step = to;
-                self.call.receive_until = 0;
-                self.call.paused_until = 0;
-                return StepResult::Waits;
-            }
-            let id = String::from_utf8_lossy(self.call.id()).into_owned();
-            self.shard.warn(format_args!("Aborting call on UDP retransmission timeout for Call-ID '{id}'"));
-            return self.give_up(Failure::MaxUdpRetransmissions);
-        }
-        self.call.retransmit_delay = self.call.retransmit_delay.saturating_mul(2);
-        if !invite {
-            self.call.retransmit_delay = self.call.retransmit_delay.min(settings.t2);
-        }
-        self.call.retransmit_at = self.shard.ms + u64::from(self.call.retransmit_delay);
-        self.shard.stats.retransmissions += 1;
-        self.send_again();
-        if let Some(counts) = self.shard.stats.steps.get_mut(index as usize) {
-            counts.sent_again += 1;
-        }
-        StepResult::On
     }
 
     pub(super) fn sent_method(&self) -> Method {
@@ -437,8 +364,9 @@ impl CallRunner<'_> {
         self.call.has_sent = true;
         if let Some(media) = &mut self.shard.media
             && script.hears
+            && let Err(refusal) = media.describe(self.slot, &self.call.sent)
         {
-            media.describe(self.slot, &self.call.sent);
+            self.shard.warn(format_args!("{refusal}"));
         }
         if self.is_lost(step) {
             self.shard.stats.steps[index as usize].lost += 1;
@@ -535,55 +463,5 @@ impl CallRunner<'_> {
     pub(super) fn is_lost(&mut self, step: &Step) -> bool {
         let share = step.lost.unwrap_or(self.shard.run.behaviour.lost);
         share > 0.0 && self.shard.random.unit() * 100.0 < share
-    }
-
-    /// Ends a call at the end of the scenario.
-    fn succeed(&mut self) -> Progress {
-        match self.call.failed {
-            Some(failure) => self.finish(CallOutcome::Failed(failure)),
-            None => self.finish(CallOutcome::Successful),
-        }
-        Progress::Over
-    }
-
-    /// Records how the call ended, once.
-    pub(super) fn finish(&mut self, outcome: CallOutcome) {
-        if std::mem::replace(&mut self.call.counted, true) {
-            return;
-        }
-        // A call that the end of the run interrupts counts as stopped, whatever its state.
-        let outcome = if self.call.leaving == Leaving::No { outcome } else { CallOutcome::Stopped };
-        self.shard.leave_place();
-        // A call that ends in a pause leaves it.
-        if std::mem::take(&mut self.call.paused_until) != 0
-            && let Some(StepKind::Pause(_) | StepKind::TimeWait(_)) = self.step().map(|step| &step.kind)
-        {
-            self.leave_pause();
-        }
-        if self.call.kind == CallKind::Passing {
-            return;
-        }
-        if self.call.kind == CallKind::Main {
-            if !matches!(outcome, CallOutcome::Stopped) {
-                let length = self.shard.came.saturating_sub(self.call.started);
-                self.shard.stats.call_length.add(length);
-            }
-            match outcome {
-                CallOutcome::Successful => self.shard.stats.successful += 1,
-                CallOutcome::Failed(failure) => {
-                    self.shard.stats.failed += 1;
-                    self.shard.stats.failures[failure as usize] += 1;
-                }
-                CallOutcome::Stopped => (),
-            }
-        }
-        if let Some(watch) = &mut self.shard.watch {
-            let failure = match outcome {
-                CallOutcome::Failed(failure) if !self.call.book.warm_up => Some(failure),
-                _ => None,
-            };
-            watch.call_ended(self.call.id(), failure);
-        }
-        self.shard.recorder.call_ended(&mut self.call.book, self.shard.came, outcome);
     }
 }

@@ -1,6 +1,7 @@
 //! Challenges that a call answers, and credentials that it checks.
 
 use super::call_runner::CallRunner;
+use super::received_message::ReceivedMessage;
 use crate::aka::AkaSecret;
 use crate::authentication::{self, Credentials, Request};
 use std::io::Write;
@@ -130,6 +131,21 @@ impl CallRunner<'_> {
                 true
             }
             Wanted::Injected(words) => word.within(words).map(|value| out.extend_from_slice(value)).is_some(),
+        }
+    }
+
+    /// Keeps the challenge of a 401 or 407. Returns false if the response has none, which ends the run, as with SIPp.
+    pub(super) fn keep_challenge(&mut self, heard: &ReceivedMessage<'_>) -> bool {
+        let extra = self.call.extra.get_or_insert_default();
+        extra.challenge.clear();
+        extra.challenge_code = heard.code;
+        extra.nonce_count = 0;
+        match authentication::write_challenges(heard.bytes, &mut extra.challenge) {
+            Ok(()) => true,
+            Err(error) => {
+                self.halt(format_args!("{error}"));
+                false
+            }
         }
     }
 

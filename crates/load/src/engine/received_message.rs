@@ -74,9 +74,19 @@ pub(super) fn hash(bytes: &[u8]) -> u64 {
     foldhash::fast::FixedState::with_seed(0x5350).hash_one(bytes) | 1
 }
 
+/// Returns the three digits of a status code.
+pub(super) fn digits(code: u16) -> [u8; 3] {
+    [code / 100 % 10, code / 10 % 10, code % 10].map(|digit| b'0' + digit as u8)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn codes_as_text() {
+        assert_eq!((digits(404), digits(99)), (*b"404", *b"099"));
+    }
 
     #[test]
     fn the_call_id_is_found_in_a_quoted_message() {

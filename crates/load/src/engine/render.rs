@@ -211,8 +211,12 @@ impl CallRunner<'_> {
             Piece::UserId(n) => number(out, i64::from(self.call.user) + i64::from(*n)),
             Piece::AutoMediaPort(n) => {
                 let (base, call) = (self.shard.run.media_port, self.call.number);
-                let port = match &mut self.shard.media {
-                    Some(media) => media.own_port(self.slot, call),
+                let port = match self.shard.media.as_mut().map(|media| media.own_port(self.slot, call)) {
+                    Some(Ok(port)) => port,
+                    Some(Err(refusal)) => {
+                        self.shard.warn(format_args!("{refusal}"));
+                        base
+                    }
                     None => crate::media::automatic(base, call),
                 };
                 self.check_media_line(start, out);

@@ -106,6 +106,7 @@ impl ShardContext {
         if let Some(media) = &mut self.media {
             let recorder = &mut self.recorder;
             media.count(|counter, by| recorder.count(counter, by));
+            media.report_delays(|delays| recorder.packets_delayed(delays));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::call::{CallKind, Leaving, Past};
 use super::call_runner::{CallRunner, Progress, StepResult};
-use super::received_message::{ReceivedMessage, branch, cseq, hash, tag};
+use super::received_message::{ReceivedMessage, branch, cseq, digits, hash, tag};
 use super::watch::Passage;
 use strowger_measure::Counter;
 use strowger_message::index::Start as First;
@@ -462,21 +462,6 @@ impl CallRunner<'_> {
         }
     }
 
-    /// Keeps the challenge of a 401 or 407. Returns false if the response has none, which ends the run, as with SIPp.
-    pub(super) fn keep_challenge(&mut self, heard: &ReceivedMessage<'_>) -> bool {
-        let extra = self.call.extra.get_or_insert_default();
-        extra.challenge.clear();
-        extra.challenge_code = heard.code;
-        extra.nonce_count = 0;
-        match crate::authentication::write_challenges(heard.bytes, &mut extra.challenge) {
-            Ok(()) => true,
-            Err(error) => {
-                self.halt(format_args!("{error}"));
-                false
-            }
-        }
-    }
-
     /// Counts and reports a message that the scenario does not expect.
     pub(super) fn note_unexpected(&mut self, heard: &ReceivedMessage<'_>) {
         if let Some(counts) = self.shard.stats.steps.get_mut(self.call.step as usize) {
@@ -510,19 +495,4 @@ fn successor(step: &Step, place: usize) -> usize {
 
 fn is_optional(step: &Step) -> bool {
     matches!(&step.kind, StepKind::Receive(receive) if receive.optional != Optional::No)
-}
-
-/// Returns the three digits of a status code.
-fn digits(code: u16) -> [u8; 3] {
-    [code / 100 % 10, code / 10 % 10, code % 10].map(|digit| b'0' + digit as u8)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_as_text() {
-        assert_eq!((digits(404), digits(99)), (*b"404", *b"099"));
-    }
 }

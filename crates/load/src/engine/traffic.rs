@@ -2,7 +2,12 @@
 
 mod beginning;
 mod ending;
+mod link_events;
 mod service;
+mod shard_command;
+mod strays;
+
+pub use shard_command::{Event, Following, ShardCommand};
 
 use super::bound::Bound;
 use super::call::{Call, CallKind, Shared, Value};
@@ -11,7 +16,6 @@ use super::call_table::Calls;
 use super::dead::DeadCalls;
 use super::helper::{Helper, HelperResult};
 use super::pace::Pace;
-use super::received_message;
 use super::run::Run;
 use super::script::Script;
 use super::shard_context::{Halt, ShardContext};
@@ -19,77 +23,18 @@ use super::sipp_stats::SippStats;
 use super::sockets::{AcceptedCalls, CallSockets};
 use super::stall_detector::StallDetector;
 use super::watch::Watch;
-use crate::command::{self, LinkEvent};
+use crate::command;
 use crate::random::Random;
 use crate::wheel::{Alarm, Wheel};
 use hashbrown::HashTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, SyncSender};
-use strowger_core::{Arrival, Outbox, Target};
-use strowger_measure::{CallBook, Counter, ShardRecorder};
-use strowger_message::{Index, Limits, Method};
+use std::sync::mpsc::Sender;
+use strowger_core::{Outbox, Target};
+use strowger_measure::{CallBook, ShardRecorder};
+use strowger_message::{Index, Limits};
 use strowger_net::clock;
 use strowger_net::dedicated::DedicatedSockets;
-use strowger_scenario::ThirdPartyRole;
-
-/// Events that a shard sends to the thread that started it.
-#[derive(Debug)]
-pub enum Event {
-    /// No call is open and none will begin. Carries the counts of this shard.
-    Finished(Box<SippStats>),
-    /// An action asked for the end of the run.
-    Halt(Halt),
-}
-
-/// Commands to a running shard.
-#[derive(Debug)]
-pub enum ShardCommand {
-    /// Sets the rate, calls per second.
-    Rate(f64),
-    /// Replaces the remaining profile.
-    Profile(Vec<super::pace::Part>),
-    /// Sets the limit of concurrent calls.
-    Limit(u64),
-    /// Sets the number of users, where calls come by users.
-    Users(u32),
-    /// Makes the connection that calls will use, so that none of them waits for it.
-    Connect,
-    /// Begins the schedule at this time of the engine's clock (µs), or now; see [`Traffic::waiting`].
-    Begin(Option<u64>),
-    /// Stops new calls (true) or resumes them (false).
-    Pause(bool),
-    /// Stops new calls permanently.
-    Quit,
-    /// Stops new calls, and refuses new calls of peers. Open calls continue, except those that only wait for
-    /// retransmissions. The end of calls of the out-of-call scenario is awaited.
-    Close,
-    /// Stops new calls and ends open ones with a CANCEL or a BYE, which is sent again until it is answered. The sender
-    /// of the command bounds that time with [`ShardCommand::End`].
-    Leave,
-    /// Ends every open call now, with or without a message to the peer.
-    End { goodbye: bool },
-    /// Delivers a command from another controller, or its departure (third party call control).
-    LinkEvent(LinkEvent),
-    /// Delivers the result of work outside the shard.
-    Helped(HelperResult),
-    /// Ends open calls without a message and begins other calls on the same sockets.
-    Follow(Box<Following>),
-    /// Sends the counts to this channel.
-    Report(SyncSender<SippStats>),
-}
-
-/// Calls that follow the calls of the run on the same sockets. Meanwhile no call of a peer is accepted. The out-of-call
-/// scenario remains.
-#[derive(Debug)]
-pub struct Following {
-    pub run: Arc<Run>,
-    pub script: Arc<Script>,
-    /// Recorder of these calls; the run counts none of them.
-    pub recorder: ShardRecorder,
-    /// Receiver of later events.
-    pub events: Sender<Event>,
-}
 
 /// Calls of one shard.
 pub struct Traffic {
@@ -346,73 +291,6 @@ impl Traffic {
         slot
     }
 
-    /// Returns whether the commands of another controller begin calls.
-    fn begins_by_word(&self) -> bool {
-        self.main.scenario.third_party == Some(ThirdPartyRole::B)
-    }
-
-    /// Handles the departure of another controller.
-    #[cold]
-    fn lose(&mut self, name: &str, out: &mut Outbox) {
-        self.quitting = true;
-        let classic = self.shard.link.as_ref().is_some_and(command::Link::is_classic);
-        let who = match (classic, self.begins_by_word()) {
-            (false, _) => "One of the twin instances",
-            (true, true) => "3PCC controller A",
-            (true, false) => "3PCC controller B",
-        };
-        self.shard.warn(format_args!("{who} has ended -> exiting"));
-        for slot in 0..self.calls.len() as u32 {
-            if self.calls[slot as usize].live && !self.calls[slot as usize].counted {
-                self.drive(slot, out, |runner| runner.lose_controller(name));
-            }
-        }
-    }
-
-    /// Delivers a command of another controller to its call, or begins a call with it.
-    #[cold]
-    fn on_link_event(&mut self, heard: LinkEvent, out: &mut Outbox) {
-        let word = match heard {
-            LinkEvent::Command(word) => word,
-            LinkEvent::Ended(name) => return self.lose(&name, out),
-        };
-        let Some(whole) = command::call_id(&word) else {
-            return self.shard.warn(format_args!("a command without Call-ID is discarded"));
-        };
-        let keep_slashes = self.shard.run.behaviour.keep_slashes;
-        let name = known(whole, keep_slashes);
-        let hash = received_message::hash(name);
-        let calls = &self.calls;
-        let found = self.table.find(hash, |&s| known(calls[s as usize].id(), keep_slashes) == name).copied();
-        if let Some(slot) = found {
-            return self.drive(slot, out, |runner| runner.receive_command(&word));
-        }
-        let address = self.shard.run.sending_address.or(self.shard.run.target);
-        let begins = self.begins_by_word() && self.may_begin() && !command::is_abort(&word);
-        let Some(address) = address.filter(|_| begins) else {
-            let text = String::from_utf8_lossy(&word).into_owned();
-            return self.shard.warn(format_args!("a command for no known call is discarded:\n{text}"));
-        };
-        let run = &*self.shard.run;
-        let target = run.to(address);
-        self.number += 1;
-        self.begun += 1;
-        self.shard.recorder.calls_intended(1);
-        let book = self.shard.recorder.call_started(self.shard.now, self.shard.came, 0);
-        let slot = self.place(hash, CallKind::Main, target, book);
-        let number = self.number;
-        let call = &mut self.calls[slot as usize];
-        call.name(whole, number, 0);
-        call.prepare(&self.main);
-        self.shard.stats.outgoing += 1;
-        self.drive(
-            slot,
-            out,
-            |runner| if runner.take_socket() { runner.receive_command(&word) } else { Progress::Over },
-        );
-    }
-
-    /// Takes the result of work outside the shard.
     #[cold]
     fn helped(&mut self, answer: HelperResult, out: &mut Outbox) {
         if self.shard.frozen {
@@ -553,49 +431,6 @@ impl Traffic {
             }
             self.drive(alarm.slot, out, |runner| runner.wake());
         }
-    }
-
-    /// Handles a message that belongs to no open call.
-    #[cold]
-    fn stray(&mut self, hash: u64, name: &[u8], arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        if self.dead.knows(hash) {
-            self.shard.recorder.dead_call(bytes.len());
-            self.shard.stats.dead_call += 1;
-            let id = String::from_utf8_lossy(name).into_owned();
-            if self.shard.watch.is_some() {
-                let message = String::from_utf8_lossy(bytes).into_owned();
-                self.shard.warn(format_args!(
-                    "Received message for a call that is already terminated, Call-ID '{id}': {message}"
-                ));
-            }
-            return;
-        }
-        let request = bytes.first() != Some(&b'S') || !bytes.starts_with(b"SIP/2.0");
-        if self.out_of_call.is_some() && request && self.disown(hash, arrival, bytes, out) {
-            return;
-        }
-        if self.out_of_call.is_some() && request {
-            self.shard.recorder.count(Counter::AutoAnswered, 1);
-            self.shard.stats.auto_answered += 1;
-            let method = String::from_utf8_lossy(bytes.split(|&b| b == b' ').next().unwrap_or_default()).into_owned();
-            self.shard.warn(format_args!("Received out-of-call {method} message, using the out-of-call scenario"));
-            return self.accept(hash, CallKind::OutOfCall, name, arrival, bytes, out);
-        }
-        let method = bytes.iter().position(|&b| b == b' ').map_or(Method::Other, |end| Method::of(&bytes[..end]));
-        let polite = matches!(method, Method::Info | Method::Notify | Method::Options | Method::Update);
-        if self.shard.run.behaviour.auto_answer && polite {
-            self.shard.recorder.count(Counter::AutoAnswered, 1);
-            self.shard.stats.auto_answered += 1;
-            let id = String::from_utf8_lossy(name).into_owned();
-            self.shard.warn(format_args!(
-                "Automatic response mode for an unexpected INFO, NOTIFY, OPTIONS or UPDATE for call: {id}"
-            ));
-            return self.accept(hash, CallKind::Passing, name, arrival, bytes, out);
-        }
-        self.shard.recorder.out_of_call(bytes.len());
-        self.shard.stats.out_of_call += 1;
-        let message = String::from_utf8_lossy(bytes).into_owned();
-        self.shard.warn(format_args!("Discarding message which can't be mapped to a known SIPp call:\n{message}"));
     }
 }
 

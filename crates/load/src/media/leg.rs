@@ -1,18 +1,21 @@
 //! Media of the calls of one shard: the address to which each peer wants media to be sent, and the port from which they
 //! are sent.
 
-use super::call_port::CallPort;
+use super::call_port::VIDEO;
+use super::description::Description;
 use super::dtmf;
-use super::formats::Formats;
 use super::plane::Shared;
 use super::player::{Lane, Play, PlayerCommand};
+use super::reception::{MEDIA, Reception};
 use super::remote::Remote;
+use super::sending::Sending;
+use super::stream::{Taken, Until};
 use super::tally::COUNTS;
 use super::track::Track;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use strowger_measure::{Counter, HeardMedia};
+use strowger_measure::{Counter, Delays, HeardMedia};
 use strowger_net::clock;
 use strowger_scenario::action::{Action, EchoCommand, Media, RtpStream};
 
@@ -25,6 +28,8 @@ pub enum Refusal {
     Unknown(&'static str, &'static str),
     #[error("the media port {0} cannot be used: {1}")]
     Port(u16, String),
+    #[error("the call has no media port of its own, and uses the common one: {0}")]
+    CallPort(String),
     #[error("media are not played: too many commands wait for the thread that sends them")]
     Busy,
     #[error("play_dtmf without a digit: 0 to 9, *, # and A to D are")]
@@ -49,13 +54,11 @@ struct Leg {
     remote: Remote,
     /// Audio port announced to the peer; 0: the common audio port.
     port: u16,
-    /// Socket of `port`, if it is no common one.
-    own: Option<Arc<CallPort>>,
-    /// Formats of the last description of each side: ours, which the peer sends in, and the peer's.
-    ours: Formats,
-    theirs: Formats,
-    /// Addresses from which media are expected, and the place of their common socket: 0 audio, 1 video.
-    expected: Vec<(usize, SocketAddr)>,
+    /// Received media: audio and video.
+    received: [Reception; MEDIA.len()],
+    sending: Sending,
+    /// First BYE of either side.
+    over: Option<Until>,
     /// Stream of its digits, once there was one.
     events: Option<Events>,
     /// Peers whose audio and video are echoed.
@@ -72,28 +75,28 @@ struct Events {
 /// First SSRC of telephone events, as SIPp's.
 const FIRST_SOURCE: u32 = 0x0102_0304;
 
-/// Limit of addresses from which a call expects media. Peers that move more often are judged at the first ones.
-const ADDRESSES: usize = 16;
+/// Silence before our BYE, or a hold, that is no fault: a packet may be on its way. Microseconds.
+const OURS: u64 = 200_000;
+
+/// Silence before the peer's BYE that is no fault: the BYE may have been sent again. Microseconds.
+const THEIRS: u64 = 1_000_000;
 
 impl Leg {
-    /// Expects media from the peer's addresses, in the formats of both descriptions.
+    /// Applies the descriptions to the received media.
     fn listen(&mut self, shared: &Shared) {
-        let formats = self.ours.clone().or(&self.theirs);
-        if let Some(own) = &self.own {
-            own.ear.describe(&formats);
+        let now = clock::micros();
+        let until = self.until(now);
+        for (place, received) in self.received.iter_mut().enumerate() {
+            received.listen(shared, place, until, now);
         }
-        for (place, address) in [self.remote.audio, self.remote.video].into_iter().enumerate() {
-            // Address 0.0.0.0 holds the call.
-            let Some(address) = address.filter(|address| !address.ip().is_unspecified()) else { continue };
-            let is_new = !self.expected.contains(&(place, address));
-            if is_new && self.expected.len() == ADDRESSES {
-                continue;
-            }
-            if is_new {
-                self.expected.push((place, address));
-            }
-            shared.ears[place].expect(address, is_new, &formats);
-        }
+    }
+
+    /// Returns the moment up to which the peer should have sent: the first BYE, the end of the call's own media, or `now` (microseconds),
+    /// whichever comes first. `None` if the call has not played media.
+    fn until(&self, now: u64) -> Option<Until> {
+        let over = self.over.unwrap_or(Until { at: now, allowance: OURS });
+        let own = self.sending.until();
+        (own > 0).then_some(Until { at: over.at.min(own), ..over })
     }
 }
 
@@ -113,6 +116,17 @@ impl Legs {
         }
     }
 
+    /// Reports the delays of stamped packets since the last call, if there are some.
+    pub fn report_delays(&self, to: impl FnOnce(&Delays)) {
+        if self.reported.is_some() {
+            let mut delays = self.shared.tally.heard.delays();
+            if !delays.is_empty() {
+                to(&delays);
+                delays.clear();
+            }
+        }
+    }
+
     fn leg(&mut self, slot: u32) -> &mut Leg {
         let index = slot as usize;
         if self.legs.len() <= index {
@@ -121,8 +135,9 @@ impl Legs {
         &mut self.legs[index]
     }
 
-    /// Reads a message of the call's peer, and stores the addresses of its media, if the message has them.
+    /// Reads a message of the call's peer: a BYE, or the addresses of its media, if the message has them.
     pub fn learn(&mut self, slot: u32, message: &[u8]) {
+        self.read_bye(slot, message, THEIRS);
         if let Some((remote, description)) = Remote::read(message) {
             let shared = self.shared.clone();
             let leg = self.leg(slot);
@@ -131,7 +146,11 @@ impl Legs {
             leg.remote.audio = remote.audio.or(leg.remote.audio);
             leg.remote.video = remote.video.or(leg.remote.video);
             leg.remote.image = remote.image.or(leg.remote.image);
-            leg.theirs = Formats::read(description);
+            for ((received, medium), peer) in
+                leg.received.iter_mut().zip(MEDIA).zip([leg.remote.audio, leg.remote.video])
+            {
+                received.learn(Description::read(description, medium), peer);
+            }
             leg.listen(&shared);
             let (number, remote) = (leg.number, leg.remote);
             // Playing streams change to the new address. A full queue is counted by the sending thread.
@@ -141,26 +160,58 @@ impl Legs {
         }
     }
 
-    /// Reads a message that the call sends, and stores the formats of its session description, if the message has one.
-    pub fn describe(&mut self, slot: u32, message: &[u8]) {
-        if let Some((_, description)) = Remote::read(message) {
-            let shared = self.shared.clone();
-            let leg = self.leg(slot);
-            leg.ours = Formats::read(description);
-            leg.listen(&shared);
+    /// Reads a message that the call sends: a BYE, or its session description, if the message has one.
+    ///
+    /// # Errors
+    /// The call has a port of its own, and describes video above it, but that port cannot be read.
+    pub fn describe(&mut self, slot: u32, message: &[u8]) -> Result<(), Refusal> {
+        self.read_bye(slot, message, OURS);
+        let Some((own, description)) = Remote::read(message) else { return Ok(()) };
+        let shared = self.shared.clone();
+        let leg = self.leg(slot);
+        for ((received, medium), address) in leg.received.iter_mut().zip(MEDIA).zip([own.audio, own.video]) {
+            received.describe(Description::read(description, medium), address);
+        }
+        let mut opened = Ok(());
+        let [audio, video] = &mut leg.received;
+        if let (Some(sound), None, Some(address)) = (&audio.own, &video.own, own.video)
+            && Some(address.port()) == sound.port.checked_add(VIDEO)
+        {
+            opened = shared.open_port(address.port(), false).map(|port| video.own = Some(port));
+        }
+        leg.listen(&shared);
+        opened.map_err(|error| shared.refuse(Refusal::Port(leg.port.wrapping_add(VIDEO), error.to_string())))
+    }
+
+    /// Reads a message that the call sends and that is not of its scenario: a BYE ends the media.
+    pub fn read_sent(&mut self, slot: u32, message: &[u8]) {
+        self.read_bye(slot, message, OURS);
+    }
+
+    /// Stores the time of the first BYE. `allowance`: silence before it that is no fault, microseconds.
+    fn read_bye(&mut self, slot: u32, message: &[u8], allowance: u64) {
+        if message.starts_with(b"BYE ")
+            && let Some(leg) = self.legs.get_mut(slot as usize)
+        {
+            leg.over.get_or_insert_with(|| Until { at: clock::micros(), allowance });
         }
     }
 
-    /// Returns the audio port of this call (`[auto_media_port]`), and begins to receive there. Ports are four apart, in a range of 10,000
-    /// that begins at the common port. `number` is that of the call.
-    pub fn own_port(&mut self, slot: u32, number: u64) -> u16 {
-        let port = automatic(self.shared.port, number);
+    /// Returns the audio port of this call (`[auto_media_port]`), and begins to receive there. `number` is that of the call: ports are four
+    /// apart, in a range of 10,000 that begins at the common port. If the port is taken, by another call, another side or another program,
+    /// the call gets a free one above the common port.
+    ///
+    /// # Errors
+    /// No port can be opened. The call then has the common port.
+    pub fn own_port(&mut self, slot: u32, number: u64) -> Result<u16, Refusal> {
         let shared = self.shared.clone();
         let leg = self.leg(slot);
-        if leg.port != port {
-            (leg.port, leg.own) = (port, shared.call_port(port));
+        if leg.port == 0 {
+            let opened = shared.call_port(number);
+            let (port, own) = opened.map_err(|error| shared.refuse(Refusal::CallPort(error.to_string())))?;
+            (leg.port, leg.received[0].own) = (port, own);
         }
-        port
+        Ok(leg.port)
     }
 
     /// Returns the common audio port.
@@ -191,8 +242,14 @@ impl Legs {
                 let (lane, media) = if *video { (Lane::Video, Media::Video) } else { (Lane::Audio, Media::Audio) };
                 self.play(slot, lane, media, Track::samples(samples, *loops, *format))
             }
-            Action::RtpStream(RtpStream::Pause) => self.ask(slot, PlayerCommand::Pause),
-            Action::RtpStream(RtpStream::Resume) => self.ask(slot, PlayerCommand::Resume),
+            Action::RtpStream(RtpStream::Pause) => {
+                self.leg(slot).sending.pause(clock::micros());
+                self.ask(slot, PlayerCommand::Pause)
+            }
+            Action::RtpStream(RtpStream::Resume) => {
+                self.leg(slot).sending.resume(clock::micros());
+                self.ask(slot, PlayerCommand::Resume)
+            }
             Action::RtpStream(
                 RtpStream::Pattern { .. } | RtpStream::PausePattern { .. } | RtpStream::ResumePattern { .. },
             ) => Err(Refusal::Unknown("the RTP pattern", "play a file with rtp_stream instead")),
@@ -225,16 +282,11 @@ impl Legs {
         let target = target.ok_or(Refusal::NoAddress(name))?;
         let refused = |port| move |error: std::io::Error| Refusal::Port(port, error.to_string());
         let base = if leg.port == 0 { shared.port } else { leg.port };
-        let port = if media == Media::Video { base.wrapping_add(2) } else { base };
-        if leg.port != 0 && leg.own.is_none() {
-            leg.own = shared.call_port(leg.port);
-            if leg.own.is_some() {
-                leg.listen(&shared);
-            }
-        }
-        let socket = match &leg.own {
-            Some(own) if media != Media::Video => own.socket.clone(),
-            _ => shared.socket(port).map_err(refused(port))?,
+        let is_video = media == Media::Video;
+        let port = if is_video { base.wrapping_add(VIDEO) } else { base };
+        let socket = match &leg.received[usize::from(is_video)].own {
+            Some(own) => own.socket.clone(),
+            None => shared.socket(port).map_err(refused(port))?,
         };
         let mut above: Vec<(u16, Arc<UdpSocket>)> = Vec::new();
         if let Track::Capture(capture) = &track {
@@ -248,8 +300,11 @@ impl Legs {
         if leg.number == 0 {
             leg.number = shared.queue.legs.fetch_add(1, Relaxed);
         }
+        let length = track.length();
         let play = Play { leg: leg.number, lane, target, socket, above, track };
-        self.hand(PlayerCommand::Play(Box::new(play)))
+        self.hand(PlayerCommand::Play(Box::new(play)))?;
+        self.leg(slot).sending.begin(lane, clock::micros(), length);
+        Ok(())
     }
 
     /// Sends a command for a leg that plays.
@@ -264,8 +319,7 @@ impl Legs {
         if self.shared.queue.ask(command) {
             return Ok(());
         }
-        self.shared.tally.refused.fetch_add(1, Relaxed);
-        Err(Refusal::Busy)
+        Err(self.shared.refuse(Refusal::Busy))
     }
 
     /// Runs `rtp_echo="startaudio,…"` and its variants: echoes the datagrams from the address in the peer's
@@ -289,30 +343,30 @@ impl Legs {
 
     /// Ends the media of the call in this slot. Returns what the call received.
     pub fn end(&mut self, slot: u32) -> HeardMedia {
-        let mut heard = HeardMedia::default();
-        let Some(leg) = self.legs.get_mut(slot as usize) else { return heard };
-        let leg = std::mem::take(leg);
+        let Some(leg) = self.legs.get_mut(slot as usize) else { return HeardMedia::default() };
+        let mut leg = std::mem::take(leg);
         let now = clock::micros();
-        let mut is_heard = false;
-        for (place, address) in &leg.expected {
-            is_heard |= self.shared.ears[*place].take(*address, now, &mut heard.streams);
+        let until = leg.until(now);
+        let mut taken = Taken::default();
+        for (place, received) in leg.received.iter_mut().enumerate() {
+            received.end(&self.shared, place, until, now, &mut taken);
         }
-        if let Some(own) = &leg.own {
-            own.ear.take_all(&mut heard.streams);
-        }
-        // Media from an address that calls share may be another call's.
-        heard.is_silent = leg.number != 0 && !is_heard && heard.streams.is_empty();
+        let counts = &self.shared.tally.heard;
+        counts.early.fetch_add(taken.early, Relaxed);
+        counts.unjudged.fetch_add(taken.unjudged, Relaxed);
         if leg.number != 0 {
             self.shared.queue.ask(PlayerCommand::End(leg.number));
         }
         for peer in leg.mirrored.into_iter().flatten() {
             self.shared.mirror.set(peer, false);
         }
-        heard
+        // Media from an address that calls share may be another call's; a stream may have ended before its description came.
+        let is_silent = leg.number != 0 && !taken.has_come && taken.streams.is_empty();
+        HeardMedia { streams: taken.streams, is_silent }
     }
 }
 
-/// Computes `[auto_media_port]`.
+/// Computes `[auto_media_port]` of SIPp: the first call has the common port.
 pub(crate) const fn automatic(port: u16, number: u64) -> u16 {
     port.wrapping_add((4 * (number.saturating_sub(1)) % 10_000) as u16)
 }

@@ -8,10 +8,11 @@
 //!
 //! A received stream has one sender and one SSRC, as in Wireshark, and is judged by the kernel's time stamps of arrival
 //! ([`strowger_media::received_stream`]). At the port of a single call all streams are the call's; at a common port those from
-//! the address in the description of its peer.
+//! the address in the description of its peer. The silence between the last packet and the end of a call is judged too.
 
 mod call_port;
 mod capture;
+mod description;
 mod dtmf;
 mod echo;
 mod formats;
@@ -20,8 +21,12 @@ mod leg;
 mod plane;
 mod player;
 mod receiver;
+mod reception;
 mod remote;
+mod sending;
 mod settings;
+mod stamp;
+mod stream;
 mod tally;
 mod track;
 
@@ -31,6 +36,7 @@ pub use leg::{Legs, Refusal};
 pub use plane::{Plane, PlaneError};
 pub use remote::Remote;
 pub use settings::{Echo, Settings};
+pub use stamp::stamped_sound;
 pub use tally::{Snapshot, Tally};
 pub use track::Track;
 

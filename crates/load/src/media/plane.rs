@@ -1,10 +1,10 @@
 //! Media of one process: sockets, files, threads.
 
-use super::call_port::{CallPort, CallPorts};
+use super::call_port::{APART, CallPort, CallPorts, VIDEO};
 use super::capture::{Capture, CaptureError};
 use super::echo::Mirror;
 use super::hearing::Ear;
-use super::leg::Legs;
+use super::leg::{Legs, Refusal, automatic};
 use super::player::{CommandQueue, Player};
 use super::receiver::Receiver;
 use super::settings::{Echo, Settings};
@@ -61,6 +61,9 @@ pub(super) struct Shared {
     /// Further sockets, alive while a leg uses them.
     others: Mutex<HashMap<u16, Weak<UdpSocket>, foldhash::fast::RandomState>>,
 }
+
+/// Limit of common ports to try.
+const TRIES: u16 = 100;
 
 /// Receive buffer of the socket of a call, bytes: seconds of sound.
 const CALL_BUFFER: usize = 128 << 10;
@@ -137,6 +140,11 @@ impl Plane {
     pub fn snapshot(&self) -> Snapshot {
         self.shared.tally.snapshot()
     }
+
+    /// Returns the number of datagrams that the kernel dropped because this process did not read its media sockets in time.
+    pub fn drops(&self) -> u64 {
+        self.shared.tally.heard.drops.load(Relaxed)
+    }
 }
 
 impl Drop for Plane {
@@ -166,14 +174,14 @@ impl Shared {
         if port == self.port {
             return Ok(self.audio.clone());
         }
-        if Some(port) == self.port.checked_add(2) {
+        if Some(port) == self.port.checked_add(VIDEO) {
             return Ok(self.video.clone());
         }
         let mut others = self.others.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(socket) = others.get(&port).and_then(Weak::upgrade) {
             return Ok(socket);
         }
-        // No thread reads from it unless it is the port of a call: its buffer fills, and the kernel drops further datagrams.
+        // No thread reads from it unless it is the port of a call: its buffer fills, and the kernel drops further datagrams, uncounted.
         let address = SocketAddr::new(self.settings.address, port);
         let socket = datagrams::bind(address, CALL_BUFFER, self.settings.send_buffer)?;
         datagrams::stamp_arrivals(&socket);
@@ -185,14 +193,48 @@ impl Shared {
         Ok(socket)
     }
 
-    /// Opens the port of a single call and reads from it. Returns `None` for a common port, and for one that cannot be used: playing from
-    /// it gives the reason.
-    pub(super) fn call_port(&self, port: u16) -> Option<Arc<CallPort>> {
-        if port == self.port || Some(port) == self.port.checked_add(2) {
-            return None;
+    /// Opens the audio port of a single call and reads from it: that of its number, or the next free one. Returns the port alone if it is
+    /// the common one.
+    ///
+    /// # Errors
+    /// The error of the last port that was tried.
+    pub(super) fn call_port(&self, number: u64) -> std::io::Result<(u16, Option<Arc<CallPort>>)> {
+        let place = if self.settings.first_is_common { number } else { number.saturating_add(1) };
+        let mut port = automatic(self.port, place);
+        if port == self.port && self.settings.first_is_common {
+            return Ok((port, None));
         }
-        let socket = self.socket(port).ok()?;
-        self.calls.open(port, socket, self.settings.streams).ok()
+        let mut tries = u16::MAX / APART;
+        loop {
+            match self.open_port(port, true) {
+                Ok(open) => return Ok((port, Some(open))),
+                Err(error) if tries == 0 || !is_taken(&error) => return Err(error),
+                Err(_) => (port, tries) = (self.calls.next(self.port), tries - 1),
+            }
+        }
+    }
+
+    /// Opens a port for a single call and reads from it.
+    ///
+    /// # Errors
+    /// The port is a common one or that of another call, or cannot be bound.
+    pub(super) fn open_port(&self, port: u16, is_audio: bool) -> std::io::Result<Arc<CallPort>> {
+        if port == 0 || port == self.port || Some(port) == self.port.checked_add(VIDEO) {
+            return Err(ErrorKind::AddrInUse.into());
+        }
+        self.calls.open(port, is_audio, || self.socket(port))
+    }
+
+    /// Ends the reading from the port of a call, and counts its last drops.
+    pub(super) fn close_port(&self, open: &CallPort) {
+        self.calls.close(open);
+        open.count_drops(&self.tally);
+    }
+
+    /// Counts a refusal that is a fault of this machine.
+    pub(super) fn refuse(&self, refusal: Refusal) -> Refusal {
+        self.tally.refused.fetch_add(1, Relaxed);
+        refusal
     }
 }
 
@@ -225,6 +267,11 @@ impl Files {
     }
 }
 
+/// Returns whether another port may be free.
+fn is_taken(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied)
+}
+
 /// Binds the first free pair of ports. Returns the audio port and both sockets.
 fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> {
     let pair = |port: u16| {
@@ -241,7 +288,7 @@ fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> 
         };
         Ok((audio, video))
     };
-    let tries = if settings.exact { 1 } else { settings.tries.max(1) };
+    let tries = if settings.exact { 1 } else { TRIES };
     // The video port, two above, must be in range too.
     let highest = if settings.exact { u16::MAX } else { settings.highest }.saturating_sub(2);
     let mut port = settings.port;
@@ -259,7 +306,7 @@ fn bind(settings: &Settings) -> Result<(u16, UdpSocket, UdpSocket), PlaneError> 
         // Port 0 means any port.
         let next = if port == 0 { Some(0) } else { port.checked_add(2) };
         match next {
-            Some(next) if matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::PermissionDenied) => port = next,
+            Some(next) if is_taken(&error) => port = next,
             _ => break,
         }
     }

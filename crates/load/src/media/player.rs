@@ -2,6 +2,7 @@
 
 use super::remote::Remote;
 use super::settings::Settings;
+use super::stamp;
 use super::tally::Tally;
 use super::track::Track;
 use crate::random::Random;
@@ -49,7 +50,8 @@ pub(super) enum Lane {
     Capture,
 }
 
-const LANES: usize = 3;
+/// Number of lanes.
+pub(super) const LANES: usize = 3;
 
 /// Command queue between the shards and the thread.
 pub(super) struct CommandQueue {
@@ -425,7 +427,9 @@ impl Player {
                     let (mut at, from) = (stream.at, stream.at);
                     self.out.push(target, |out| {
                         header.write(out);
+                        let payload = out.len();
                         at = around(&bytes, from, length, out);
+                        stamp::write(&mut out[payload..]);
                     });
                     stream.at = at;
                     stream.due += u64::from(format.milliseconds_per_packet.max(1)) * 1_000;

@@ -12,10 +12,10 @@ pub struct Settings {
     /// True if no other port may be used (`-mp`). Otherwise, if the port is in use, the port two above it is tried, and
     /// so on.
     pub exact: bool,
+    /// True if the first call has the common port as its own, as in SIPp.
+    pub first_is_common: bool,
     /// Highest port to try (`-max_rtp_port`).
     pub highest: u16,
-    /// Limit of ports to try.
-    pub tries: u16,
     pub echo: Echo,
     /// Buffers of the common sockets in bytes, as far as the kernel allows.
     pub receive_buffer: usize,
@@ -24,7 +24,7 @@ pub struct Settings {
     pub batch: usize,
     /// Maximum number of commands that wait for the sending thread. A further command is refused and counted.
     pub commands: usize,
-    /// Maximum number of streams that one socket judges at once. Packets of further streams are counted.
+    /// Maximum number of streams that a common socket judges at once. Packets of further streams are counted.
     pub streams: usize,
     /// Delay from which a packet counts as late, microseconds.
     pub late: u64,
@@ -40,8 +40,8 @@ impl Default for Settings {
             address: Ipv4Addr::LOCALHOST.into(),
             port: 6_000,
             exact: false,
+            first_is_common: false,
             highest: u16::MAX,
-            tries: 100,
             echo: Echo::Never,
             receive_buffer: 4 << 20,
             send_buffer: 4 << 20,

@@ -1,9 +1,9 @@
 //! Counters of sent and received media, and of their delays.
 
 use hdrhistogram::Histogram;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use strowger_measure::Counter;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use strowger_measure::{Counter, Delays};
 
 /// Number of counters in the recorder.
 pub(super) const COUNTS: usize = 9;
@@ -20,10 +20,35 @@ pub struct Tally {
     pub(super) streams: AtomicU64,
     pub(super) received: AtomicU64,
     pub(super) received_bytes: AtomicU64,
-    pub(super) unjudged: AtomicU64,
+    pub(super) heard: HeardCounts,
     pub(super) echoed: [AtomicU64; 2],
     pub(super) echoed_bytes: [AtomicU64; 2],
     pub(super) delays: Mutex<Histogram<u64>>,
+}
+
+/// Counters of received streams.
+#[derive(Debug, Default)]
+pub(super) struct HeardCounts {
+    pub(super) unjudged: AtomicU64,
+    pub(super) drops: AtomicU64,
+    pub(super) early: AtomicU64,
+    /// Delays of stamped packets that no shard has reported yet.
+    delays: Mutex<Delays>,
+}
+
+impl HeardCounts {
+    /// Records these delays, microseconds, and empties the list.
+    pub(super) fn record_delays(&self, us: &mut Vec<u64>) {
+        if !us.is_empty() {
+            let mut delays = self.delays();
+            us.drain(..).for_each(|us| delays.record(us));
+        }
+    }
+
+    /// Locks the delays that no shard has reported yet.
+    pub(super) fn delays(&self) -> MutexGuard<'_, Delays> {
+        self.delays.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Counters at one moment.
@@ -45,8 +70,12 @@ pub struct Snapshot {
     /// Datagrams that the media sockets received.
     pub received: u64,
     pub received_bytes: u64,
-    /// Of these: packets of more streams than [`super::Settings::streams`].
+    /// Of these, packets left out of all figures: their stream is above the limit of streams, or its socket has dropped datagrams.
     pub unjudged: u64,
+    /// Datagrams that the kernel dropped because this process did not read its media sockets in time.
+    pub drops: u64,
+    /// Streams that ended before their call.
+    pub early: u64,
     /// Echoes, by the audio and the video socket.
     pub echoed: [u64; 2],
     pub echoed_bytes: [u64; 2],
@@ -67,7 +96,7 @@ impl Tally {
             streams: zero(),
             received: zero(),
             received_bytes: zero(),
-            unjudged: zero(),
+            heard: HeardCounts::default(),
             echoed: [zero(), zero()],
             echoed_bytes: [zero(), zero()],
             delays: Mutex::new(delays()),
@@ -86,7 +115,7 @@ impl Tally {
             (Counter::MediaRefused, self.refused.load(Relaxed)),
             (Counter::MediaReceived, self.received.load(Relaxed)),
             (Counter::MediaEchoed, sum(&self.echoed)),
-            (Counter::MediaUnjudged, self.unjudged.load(Relaxed)),
+            (Counter::MediaUnjudged, self.heard.unjudged.load(Relaxed)),
         ]
     }
 
@@ -101,7 +130,9 @@ impl Tally {
             streams: self.streams.load(Relaxed),
             received: self.received.load(Relaxed),
             received_bytes: self.received_bytes.load(Relaxed),
-            unjudged: self.unjudged.load(Relaxed),
+            unjudged: self.heard.unjudged.load(Relaxed),
+            drops: self.heard.drops.load(Relaxed),
+            early: self.heard.early.load(Relaxed),
             echoed: self.echoed.each_ref().map(|n| n.load(Relaxed)),
             echoed_bytes: self.echoed_bytes.each_ref().map(|n| n.load(Relaxed)),
             delays: self.delays.lock().unwrap_or_else(|e| e.into_inner()).clone(),

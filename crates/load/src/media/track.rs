@@ -27,6 +27,17 @@ impl Track {
         let packets = u64::try_from(turns).ok().map(|turns| turns * each);
         Self::Samples { bytes, format, packets }
     }
+
+    /// Returns its length, microseconds; [`u64::MAX`]: without end.
+    pub(super) fn length(&self) -> u64 {
+        match self {
+            Self::Samples { format, packets, .. } => {
+                let each = 1_000 * u64::from(format.milliseconds_per_packet.max(1));
+                packets.map_or(u64::MAX, |packets| packets.saturating_mul(each))
+            }
+            Self::Capture(capture) => capture.packets().last().map_or(0, |packet| packet.at),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -42,5 +53,7 @@ mod tests {
             Track::Capture(_) => None,
         };
         assert_eq!((packets(2), packets(-1)), (Some(4), None));
+        let length = |turns| Track::samples(vec![0; 250].into(), turns, format).length();
+        assert_eq!((length(2), length(-1)), (80_000, u64::MAX));
     }
 }

@@ -71,6 +71,7 @@ pub(super) fn html(report: &Report<'_>) -> String {
     page.markup(
         "<h2>Traffic</h2><div class=\"charts\" id=\"traffic\"></div>\n\
          <h2>Delays</h2><div class=\"charts\" id=\"delays\"></div><p></p><div class=\"wide\" id=\"delay-table\"></div>\n\
+         <div class=\"wide\" id=\"score-table\"></div>\n\
          <p class=\"about\">Delays run from the first bit sent to the last bit received; those named .intended run from the time at \
          which the schedule wanted the request sent, so that a stall of generator or server is in them.</p>\n\
          <h2>Ratios</h2><div class=\"wide\" id=\"ratio-table\"></div>\n\
@@ -180,9 +181,12 @@ fn tiles(totals: &Page) -> Vec<Tile> {
             tiles.push((format!("{} p95", delay.key()), show(p95), format!("p99 {}", show(p99))));
         }
     }
-    let score = |statistic| Delay::MediaScore.figure(statistic, totals.delays(Delay::MediaScore));
-    if let (Some(mean), Some(least)) = (score(Statistic::Mean), score(Statistic::Least)) {
-        tiles.push(("MOS".into(), Unit::Score.show(mean), format!("at least {}", Unit::Score.show(least))));
+    let scores = totals.delays(Delay::MediaScore);
+    let mos = |statistic| Delay::MediaScore.figure(statistic, scores).map(|score| Unit::Score.show(score));
+    if let (Some(p10), Some(p1), Some(least)) =
+        (mos(Statistic::Percentile(10.0)), mos(Statistic::Percentile(1.0)), mos(Statistic::Least))
+    {
+        tiles.push(("MOS p10".into(), p10, format!("p1 {p1}, at least {least}")));
     }
     for share in [Share::Establishment, Share::IneffectiveAttempts, Share::IneffectiveRegistrations] {
         if let Some(value) = share.of(totals) {

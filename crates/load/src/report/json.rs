@@ -370,7 +370,8 @@ fn delays(totals: &Page) -> Map<DelayPart> {
 fn timers(totals: &Page, names: &[String]) -> Map<DelayPart> {
     let part = |name: &String, delays: &Delays| {
         let figure = |statistic: Statistic| statistic.of(delays);
-        figures_part(format!("Timer {name}"), "scenario", Unit::Microseconds, delays.count(), figure)
+        let about = (format!("Timer {name}"), "scenario", Unit::Microseconds);
+        figures_part(about, delays.count(), Statistic::SHOWN, figure)
     };
     Map(names.iter().zip(totals.timers()).map(|(name, delays)| (name.clone(), part(name, delays))).collect())
 }
@@ -390,17 +391,16 @@ fn share_figure(share: Share, totals: &Page) -> Figure {
 fn delay_part(delay: Delay, totals: &Page) -> DelayPart {
     let delays = totals.delays(delay);
     let figure = |statistic: Statistic| delay.figure(statistic, delays);
-    figures_part(delay.title().into(), delay.source(), delay.unit(), delays.count(), figure)
+    figures_part((delay.title().into(), delay.source(), delay.unit()), delays.count(), delay.shown(), figure)
 }
 
 fn figures_part(
-    title: String,
-    source: &'static str,
-    unit: Unit,
+    (title, source, unit): (String, &'static str, Unit),
     count: u64,
+    shown: &[Statistic],
     figure: impl Fn(Statistic) -> Option<f64>,
 ) -> DelayPart {
-    let shown = Statistic::SHOWN.iter().filter(|statistic| **statistic != Statistic::Count);
+    let shown = shown.iter().filter(|statistic| **statistic != Statistic::Count);
     let figures = shown.map(|statistic| (statistic.key().into_owned(), figure(*statistic)));
     DelayPart { title, source, unit: unit.key(), count, figures: Map(figures.collect()) }
 }

@@ -14,6 +14,32 @@ use strowger_report::{Ink, Table, Terminal};
 /// Source of the measures of the generator itself, see [`Delay::source`].
 const GENERATOR: &str = "generator health";
 
+/// Figures of delays and timers.
+const OF_TIMES: [Statistic; 9] = [
+    Statistic::Count,
+    Statistic::Mean,
+    Statistic::Percentile(50.0),
+    Statistic::Percentile(90.0),
+    Statistic::Percentile(95.0),
+    Statistic::Percentile(99.0),
+    Statistic::Percentile(99.9),
+    Statistic::Percentile(99.99),
+    Statistic::Most,
+];
+
+/// Figures of scores: the worst streams are at the low end.
+const OF_SCORES: [Statistic; 6] = [
+    Statistic::Count,
+    Statistic::Mean,
+    Statistic::Percentile(50.0),
+    Statistic::Percentile(10.0),
+    Statistic::Percentile(1.0),
+    Statistic::Least,
+];
+
+/// Values of a delay, score or timer, with its name. A timer has no [`Delay`].
+type Measured<'a> = (String, Option<Delay>, &'a Delays);
+
 /// Writes the table. `width`: columns of the terminal, at most [`strowger_report::WIDTH`] are used.
 pub(super) fn table(report: &Report<'_>, colour: bool, width: usize) -> String {
     let mut out = Out(Terminal::new(colour, width));
@@ -173,9 +199,9 @@ impl Out {
     }
 
     fn delays(&mut self, run: &Run, good: Option<&Page>) {
-        let mut some = self.delays_of(&run.totals, &run.timers, "Delay");
+        let mut some = self.delays_of(&run.totals, &run.timers, ["Delay", "Score"]);
         if let Some(good) = good {
-            some |= self.delays_of(good, &run.timers, "Good windows");
+            some |= self.delays_of(good, &run.timers, ["Good windows", "Scores in good windows"]);
         }
         if some {
             self.0.sentence("From the first bit sent; .intended: from the time at which the schedule wanted it sent.");
@@ -183,31 +209,29 @@ impl Out {
         }
     }
 
-    /// Writes the delays. Returns false if there are none.
-    fn delays_of(&mut self, totals: &Page, timers: &[String], title: &str) -> bool {
+    /// Writes the delays, then the scores, under these titles. Returns false if there are no delays.
+    fn delays_of(&mut self, totals: &Page, timers: &[String], titles: [&str; 2]) -> bool {
         let shown = Delay::ALL.iter().filter(|delay| delay.source() != GENERATOR);
-        let mut rows: Vec<(String, Option<Delay>, &Delays)> =
+        let mut rows: Vec<Measured<'_>> =
             shown.map(|delay| (delay.key().to_string(), Some(*delay), totals.delays(*delay))).collect();
         let timers = timers.iter().zip(totals.timers());
         rows.extend(timers.map(|(name, delays)| (format!("timer.{name}"), None, delays)));
         rows.retain(|(_, _, delays)| !delays.is_empty());
+        let is_score = |delay: Option<Delay>| delay.is_some_and(|delay| delay.unit() == Unit::Score);
+        let (scores, times): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, delay, _)| is_score(*delay));
+        self.figures(titles[0], &OF_TIMES, &times);
+        self.figures(titles[1], &OF_SCORES, &scores);
+        !times.is_empty()
+    }
+
+    /// Writes a table of these figures, a row for each measure, if there is any.
+    fn figures(&mut self, title: &str, statistics: &[Statistic], rows: &[Measured<'_>]) {
         if rows.is_empty() {
-            return false;
+            return;
         }
         self.0.blank();
-        let statistics = [
-            Statistic::Count,
-            Statistic::Mean,
-            Statistic::Percentile(50.0),
-            Statistic::Percentile(90.0),
-            Statistic::Percentile(95.0),
-            Statistic::Percentile(99.0),
-            Statistic::Percentile(99.9),
-            Statistic::Percentile(99.99),
-            Statistic::Most,
-        ];
-        let titles = statistics.iter().map(|statistic| statistic.key().into_owned());
-        let mut table = Table::new([title.to_owned()].into_iter().chain(titles));
+        let heads = statistics.iter().map(|statistic| statistic.key().into_owned());
+        let mut table = Table::new([title.to_owned()].into_iter().chain(heads));
         for (name, delay, delays) in rows {
             let figures = statistics.iter().map(|statistic| {
                 let value = delay.map_or_else(|| statistic.of(delays), |delay| delay.figure(*statistic, delays));
@@ -217,10 +241,9 @@ impl Out {
                 };
                 value.map(|value| unit.show(value)).unwrap_or_default()
             });
-            table.row([name].into_iter().chain(figures));
+            table.row([name.clone()].into_iter().chain(figures));
         }
         self.0.table(&table);
-        true
     }
 
     fn messages(&mut self, totals: &Page) {
@@ -266,8 +289,11 @@ impl Out {
         entries.push(format!("{} reordered", count(totals.counter(Counter::MediaReordered))));
         entries.push(format!("{} doubled", count(totals.counter(Counter::MediaDoubled))));
         let scores = totals.delays(Delay::MediaScore);
-        if let Some(least) = Delay::MediaScore.figure(Statistic::Least, scores) {
-            entries.push(format!("MOS at least {}", Unit::Score.show(least)));
+        let mos = |statistic| Delay::MediaScore.figure(statistic, scores).map(|score| Unit::Score.show(score));
+        if let (Some(p10), Some(p1), Some(least)) =
+            (mos(Statistic::Percentile(10.0)), mos(Statistic::Percentile(1.0)), mos(Statistic::Least))
+        {
+            entries.push(format!("MOS p10 {p10}, p1 {p1}, at least {least}"));
         }
         if silent > 0 {
             entries.push(format!("{} without media from the peer", several(silent, "call")));

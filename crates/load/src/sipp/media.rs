@@ -32,6 +32,7 @@ pub(super) fn plane(options: &Options, scenarios: &[&Scenario], local: IpAddr) -
         address,
         port: options.media_port.or(options.min_rtp_port).unwrap_or(defaults.port),
         exact: options.media_port.is_some(),
+        first_is_common: true,
         highest: options.max_rtp_port.unwrap_or(defaults.highest),
         echo: if options.echo { Echo::Always } else { Echo::Never },
         seed: options.seed.unwrap_or_else(|| u64::from(std::process::id()) << 32 ^ strowger_net::clock::micros()),
@@ -71,13 +72,13 @@ impl Shown {
     /// Returns the media errors as a sentence.
     pub(super) fn trouble(&self) -> Option<String> {
         let now = self.plane.snapshot();
-        if now.failures + now.missed + now.refused == 0 {
+        if now.failures + now.missed + now.refused + now.drops == 0 {
             return None;
         }
         Some(format!(
             "Media: {} packets could not be sent, {} were left out because this machine was too late, {} left late, {} \
-             commands were refused ({} packets were sent).",
-            now.failures, now.missed, now.late, now.refused, now.packets
+             commands were refused ({} packets were sent); the kernel dropped {} that came.",
+            now.failures, now.missed, now.late, now.refused, now.packets, now.drops
         ))
     }
 

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use strowger_core::Transport;
 use strowger_net::tls::Versions;
 
+mod defaults;
+
 /// Parsed command line.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -140,99 +142,6 @@ pub enum Sockets {
     One,
     PerCall,
     PerAddress,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            remote: None,
-            sending_address: None,
-            scenario: Source::BuiltIn("uac".into()),
-            dump: None,
-            out_of_call: None,
-            transport: Transport::Udp,
-            sockets: Sockets::One,
-            max_sockets: 50_000,
-            ip_field: None,
-            max_reconnect: 0,
-            reconnect_close: true,
-            reconnect_sleep: 1_000,
-            local_ip: None,
-            bind_local: false,
-            local_port: None,
-            media_ip: None,
-            media_port: None,
-            min_rtp_port: None,
-            max_rtp_port: None,
-            payload_type: None,
-            echo: false,
-            service: "service".into(),
-            keys: Vec::new(),
-            sets: Vec::new(),
-            injections: Vec::new(),
-            indices: Vec::new(),
-            username: None,
-            password: None,
-            auth_uri: None,
-            rate: 10.0,
-            rate_period: 1_000,
-            rate_increase: 0.0,
-            rate_interval: None,
-            rate_max: None,
-            rate_quit: true,
-            rate_scale: 1.0,
-            users: None,
-            calls: None,
-            limit: None,
-            duration: None,
-            timeout: None,
-            timeout_error: false,
-            receive_timeout: None,
-            dead_call_wait: None,
-            auto_answer: false,
-            behaviours: Behaviours::ALL,
-            retransmit: true,
-            most: None,
-            most_invite: None,
-            most_non_invite: None,
-            t2: None,
-            loose: false,
-            lost: 0.0,
-            ignore_in_pause: false,
-            keep_slashes: false,
-            call_id: None,
-            base_cseq: 0,
-            dynamic_id: DynamicId::default(),
-            background: false,
-            keyboard: true,
-            sleep: 0,
-            control_port: None,
-            control_ip: None,
-            traces: Traces { rtt_frequency: 200, ..Traces::default() },
-            screen_period: 1_000,
-            statistics_period: 60_000,
-            delimiter: ";".into(),
-            periodic_rtd: false,
-            rfc3339: false,
-            timer_resolution: None,
-            seed: None,
-            threads: 1,
-            third_party: None,
-            master: None,
-            slave: None,
-            slave_file: None,
-            tls_certificate: None,
-            tls_key: None,
-            tls_ca: None,
-            tls_revoked: None,
-            tls_versions: Versions::All,
-            no_exec: false,
-            circuits: None,
-            help: false,
-            version: false,
-            ignored: Vec::new(),
-        }
-    }
 }
 
 /// Options that are accepted and ignored, with their numbers of values.
@@ -534,53 +443,4 @@ fn address(text: &str, default: u16) -> Result<(String, u16), String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(line: &str) -> Result<Options, String> {
-        let words: Vec<String> = line.split(' ').filter(|w| !w.is_empty()).map(str::to_owned).collect();
-        Options::parse(&words)
-    }
-
-    #[test]
-    fn a_usual_command_line() {
-        let o = parse(
-            "-sn uac 127.0.0.1:5070 -m 5 -r 20 -rp 2s -d 100 -l 7 -p 5071 -t t1 -key a b -set v 1 -nd -bg -timeout 3",
-        )
-        .unwrap();
-        assert_eq!(o.remote, Some(("127.0.0.1".into(), 5070)));
-        assert_eq!((o.calls, o.rate, o.rate_period, o.duration, o.limit), (Some(5), 20.0, 2_000, Some(100), Some(7)));
-        assert_eq!((o.transport, o.timeout, o.background, o.keyboard), (Transport::Tcp, Some(3_000), true, false));
-        assert_eq!(o.behaviours, Behaviours::NONE);
-        assert_eq!(parse("[::1]:5071").unwrap().remote, Some(("::1".into(), 5071)));
-        assert_eq!(parse("::1").unwrap().remote, Some(("::1".into(), 5060)));
-    }
-
-    #[test]
-    fn wrong_options_are_explained() {
-        for line in [
-            "-bogus",
-            "-m",
-            "-m x",
-            "-t x1",
-            "-max_log_size 1 -ringbuffer_size 2",
-            "-p 70000",
-            "-default_behaviors what",
-        ] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-        assert!(parse("-watchdog_reset 5 -skip_rlimit").is_ok());
-    }
-
-    #[test]
-    fn sockets_of_calls() {
-        let o = parse("-t ui -ip_field 2 -max_socket 70 -max_reconnect -1 -reconnect_close false -reconnect_sleep 5")
-            .unwrap();
-        assert_eq!((o.sockets, o.ip_field, o.max_sockets), (Sockets::PerAddress, Some(2), 70));
-        assert_eq!((o.max_reconnect, o.reconnect_close, o.reconnect_sleep), (-1, false, 5));
-        assert_eq!(parse("-t ln").unwrap().sockets, Sockets::PerCall);
-        for line in ["-t ti", "-max_socket 0", "-max_reconnect often", "-reconnect_close perhaps"] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-    }
-}
+mod tests;

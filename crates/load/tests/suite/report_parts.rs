@@ -5,8 +5,8 @@ use serde_json::Value;
 use std::time::{Duration, UNIX_EPOCH};
 use strowger_load::report::Report;
 use strowger_measure::{
-    CallOutcome, Clock, DocumentName, FailedCall, Failure, Heading, Journal, KeptMessage, Log, Requirement, Run,
-    Thresholds,
+    CallOutcome, Clock, Counter, Delay, DocumentName, FailedCall, Failure, Heading, Journal, KeptMessage, Log,
+    Requirement, Run, Thresholds,
 };
 use strowger_message::Method::Options;
 
@@ -108,4 +108,36 @@ fn documents_and_failed_calls_are_reported_live_and_from_the_log() {
         assert!(!page.contains("<b>@west") && page.contains("7-&lt;b&gt;@west"));
     }
     assert!(live.generators[0].lost.is_none(), "two failed calls are allowed");
+}
+
+#[test]
+fn scores_show_the_worst_streams() {
+    let mut run = measured::run("west", 2, 1, None);
+    // Four of two hundred streams are bad. Scores are recorded in thousandths.
+    for stream in 0..200 {
+        let (rating, score) = if stream < 4 { (45_800, 2_360) } else { (93_200, 4_409) };
+        run.totals.record(Delay::MediaRating, rating);
+        run.totals.record(Delay::MediaScore, score);
+    }
+    run.totals.count(Counter::MediaStreams, 200);
+    let report = Report::new(&run, &[], &Thresholds::default());
+    let json: Value = serde_json::from_str(&report.json()).expect("it is JSON");
+    let schema: Value =
+        serde_json::from_str(include_str!("../../../../docs/load-report.schema.json")).expect("it is JSON");
+    assert_eq!(schema::problems(&schema, &json), Vec::<String>::new());
+    let mos = |statistic: &str| json["delays"]["media.mos"][statistic].as_f64();
+    assert_eq!((mos("min"), mos("p10"), mos("max"), mos("p99")), (Some(2.36), Some(4.409), Some(4.409), None));
+    assert!(mos("p1").is_some_and(|p1| (2.36..2.37).contains(&p1)), "{json}");
+    let columns = json["series"]["columns"].as_array().expect("it is a list");
+    let has = |name: &str| columns.iter().any(|column| column == name);
+    assert!(has("media.mos.p1") && has("media.rating.p0.01") && has("media.jitter.p99") && !has("media.mos.p99"));
+    let table = report.table(false);
+    assert!(table.contains("MOS p10 4.41, p1 2.36, at least 2.36"), "{table}");
+    let head = table.lines().find(|line| line.starts_with("Score ")).expect("scores have a table");
+    let heads: Vec<&str> = head.split_whitespace().collect();
+    assert_eq!(heads, ["Score", "count", "mean", "p50", "p10", "p1", "min"]);
+    let row = table.lines().find(|line| line.starts_with("media.mos ")).expect("the scores of the streams");
+    let figures: Vec<&str> = row.split_whitespace().skip(1).collect();
+    assert_eq!(figures, ["200", "4.37", "4.41", "4.41", "2.36", "2.36"]);
+    assert!(report.html().contains("p1 2.36, at least 2.36"));
 }

@@ -1,7 +1,7 @@
 //! Warnings about a run: facts that a reader of the report should know although they do not make the run invalid.
 
 use super::{Judged, Threads, threads::WAITED};
-use crate::catalogue::{Unit, grouped};
+use crate::unit::{Unit, grouped};
 use crate::{Counter, Generator, Page, Rate, Sample, Thresholds};
 
 /// Describes the bad windows of a run that is valid as a whole.

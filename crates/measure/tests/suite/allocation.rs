@@ -2,11 +2,19 @@
 
 use std::time::SystemTime;
 use strowger_allocations::of_thread;
-use strowger_measure::{CallOutcome, Clock, Collector, Counter, Failure, SendFailure, ShardRecorder};
+use strowger_measure::{
+    CallOutcome, Clock, Collector, Counter, Failure, HeardMedia, HeardStream, Quality, SendFailure, ShardRecorder,
+};
 use strowger_message::Method;
 
-/// Records a second of calls, some of which take long and some of which fail.
-fn second(recorder: &mut ShardRecorder, second: u64) {
+/// Returns the media of a call.
+fn media() -> HeardMedia {
+    let quality = Some(Quality { rating: 93.2, score: 4.41 });
+    HeardMedia { streams: vec![HeardStream { packets: 50, quality, ..HeardStream::default() }], is_silent: false }
+}
+
+/// Records a second of calls, some of which take long and some of which fail. `media`: media of each call.
+fn second(recorder: &mut ShardRecorder, second: u64, media: &HeardMedia) {
     for n in 0..1_000u64 {
         let at = second * 1_000_000 + n * 900;
         recorder.tick(at);
@@ -41,6 +49,7 @@ fn second(recorder: &mut ShardRecorder, second: u64) {
         recorder.count(Counter::Warnings, 1);
         recorder.request_sent(&mut call, at, Method::Bye, 400);
         recorder.response_received(&mut call, at + 700 * n, Method::Bye, 200, false, 300);
+        recorder.media_heard(&call, media);
         let outcome = if n % 5 == 0 { CallOutcome::Failed(Failure::TimeoutOnReceive) } else { CallOutcome::Successful };
         recorder.call_ended(&mut call, at + 40_000 * n, outcome);
     }
@@ -50,10 +59,10 @@ fn second(recorder: &mut ShardRecorder, second: u64) {
 fn recording_allocates_nothing_once_warm() {
     let mut collector = Collector::new(Clock::new(0, SystemTime::UNIX_EPOCH), vec!["1".into()], 1);
     let mut recorder = collector.recorder(0);
-    let mut allocations = Vec::new();
+    let (media, mut allocations) = (media(), Vec::new());
     for number in 0..12 {
         let before = of_thread();
-        second(&mut recorder, number);
+        second(&mut recorder, number, &media);
         allocations.push(of_thread() - before);
         collector.poll(number * 1_000_000 + 950_000, |_| {});
     }
@@ -69,11 +78,11 @@ fn a_collector_that_is_away_costs_no_shard_its_time_or_its_figures() {
     let mut recorder = collector.recorder(0);
     // No reader polls for half a minute: the queue fills, and the current page grows over the seconds.
     for number in 0..30 {
-        second(&mut recorder, number);
+        second(&mut recorder, number, &media());
     }
     let mut seconds = Vec::new();
     collector.poll(30_000_000, |page| seconds.push((page.second, page.covered, page.counter(Counter::CallsOutgoing))));
-    second(&mut recorder, 30);
+    second(&mut recorder, 30, &media());
     recorder.tick(31_000_000);
     collector.poll(31_100_000, |page| seconds.push((page.second, page.covered, page.counter(Counter::CallsOutgoing))));
     recorder.close(31_500_000);

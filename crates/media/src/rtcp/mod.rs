@@ -12,6 +12,10 @@ pub const RECEIVER_REPORT: u8 = 201;
 pub const DESCRIPTION: u8 = 202;
 pub const GOODBYE: u8 = 203;
 
+/// Packet types of feedback (RFC 4585 section 6.1).
+pub const TRANSPORT_FEEDBACK: u8 = 205;
+pub const PAYLOAD_FEEDBACK: u8 = 206;
+
 /// Item of a description: canonical name (RFC 3550 section 6.5.1).
 const CNAME: u8 = 1;
 

@@ -60,6 +60,22 @@ impl<'a> CompoundWriter<'a> {
         })
     }
 
+    /// Appends feedback of the SSRC `source` about the SSRC `media` (RFC 4585 section 6.1). `format`: FMT, 0 to 31. `control` writes the control
+    /// information.
+    pub fn feedback(
+        &mut self,
+        packet_type: u8,
+        format: u8,
+        (source, media): (u32, u32),
+        control: impl FnOnce(&mut Vec<u8>),
+    ) -> &mut Self {
+        self.packet(packet_type, usize::from(format & 31), |out| {
+            out.extend(source.to_be_bytes());
+            out.extend(media.to_be_bytes());
+            control(out);
+        })
+    }
+
     /// Appends a packet, filled up with zeros to whole words.
     fn packet(&mut self, packet_type: u8, count: usize, write: impl FnOnce(&mut Vec<u8>)) -> &mut Self {
         let start = self.out.len();

@@ -4,36 +4,50 @@
 //! SSRC, numbers, payload types and RTCP, so the legs may differ in all of them.
 //!
 //! *Who may send*: the address of the description, or, for a peer behind NAT, the address of its signalling, of which the first packet selects the
-//! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of other
-//! sources are counted and dropped, and nothing is sent there.
+//! port. Another port of the same address is accepted after a silence, until the earlier one is back; another address only after a new description.
+//! Packets of other sources are counted and dropped, and nothing is sent there.
+//! The shard learns each accepted source ([`SessionEvent::Heard`]): the session of a later process begins with it ([`StreamPeer::heard`]).
 //!
-//! *Who is sent to*: an echo sends nothing to a host before a packet from there, RTCP included, and never more media than came. A relay sends
-//! to the described address at once, since a peer may only listen; reports go to the host of the media, or to an address from which RTCP came.
+//! *Who is sent to*: a description may name any host. An echo sends nothing to a host before a packet from there, RTCP included, and never more
+//! media than came. A relay sends to the described address at once, since a peer may only listen or wait for the first packet, if its order says
+//! that the address is the peer's own or one that the peer may name ([`StreamPeer::may_send_first`]); otherwise it waits as an echo does. A host
+//! from which nothing has come gets at most 250 packets a second. Reports go to the host of the media, or to an address from which RTCP came.
+//! The sound of a playback obeys the law of a relay: it begins once its peer may be sent to, and stands still while the peer does not receive.
+//! A recording begins after its tone, or at once if the peer does not receive. It takes no more packets than the rate of an echo.
 
-mod echo_rate;
+mod feedback;
 mod latch;
 mod leg;
 mod order;
 mod output;
+mod packet_rate;
+mod playback;
+mod recording;
 #[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;
 
+pub use latch::LatchedSource;
 pub use order::{
     PayloadFormat, PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
     StreamPeer, StreamReport,
 };
-pub use output::{OutgoingPacket, SessionOutput};
+pub use output::{DropReason, OutgoingPacket, SessionOutput};
+pub use playback::PlayedSound;
+pub use recording::RecordedSound;
 
 use crate::Moment;
 use crate::rtcp::is_rtcp;
-use echo_rate::EchoRate;
 use leg::Leg;
+use packet_rate::PacketRate;
+use playback::Playback;
+use recording::Recording;
 
 /// Session of a call.
 ///
 /// ```
+/// use strowger_media::quality::SpeechEncoding;
 /// use strowger_media::rtp::{Numbering, Packet};
 /// use strowger_media::session::{
 ///     LegPort, PayloadFormat, PortPair, Session, SessionKey, SessionOutput, Side, StreamKind, StreamOrder, StreamPeer,
@@ -45,9 +59,17 @@ use leg::Leg;
 ///     rtp: Some(peer),
 ///     rtcp: None,
 ///     behind_nat: None,
-///     formats: vec![PayloadFormat { payload_type: 0, other: None, clock_rate: 8_000, is_event: false }],
+///     formats: vec![PayloadFormat {
+///         payload_type: 0,
+///         other: None,
+///         clock_rate: 8_000,
+///         is_event: false,
+///         encoding: SpeechEncoding::G711,
+///     }],
 ///     sends: true,
 ///     receives: true,
+///     may_send_first: false,
+///     heard: None,
 /// };
 /// let echo = StreamOrder { kind: StreamKind::Echo, near, far: None };
 /// // A real caller has random numbers.
@@ -96,8 +118,8 @@ pub struct LegPort {
 type CanonicalName = [u8; 16];
 
 impl Session {
-    /// Creates a session at `now`, in microseconds. `timeout`: longest silence of a side whose peer sends and receives, in microseconds; `None`: no
-    /// limit. `random`: uniform over all values, unpredictable to other parties.
+    /// Creates a session at `now`, in microseconds. `timeout`: longest silence of a side whose peer sends and receives, or hears a sound, in microseconds;
+    /// `None`: no limit. `random`: uniform over all values, unpredictable to other parties.
     pub fn new(
         now: u64,
         key: SessionKey,
@@ -150,21 +172,28 @@ impl Session {
     /// Takes a datagram that arrived at `now`, in microseconds. Nothing is allocated once `out` is warm.
     pub fn packet(&mut self, now: u64, at: LegPort, from: SocketAddr, datagram: &[u8], out: &mut SessionOutput) {
         let Some(Some(stream)) = self.streams.get_mut(usize::from(at.stream)) else { return };
-        if stream.packet(now, at, from, datagram, out) {
-            out.events.push(SessionEvent::Heard { key: self.key, stream: at.stream, side: at.side, from });
+        if let Some(source) = stream.packet(now, at, from, datagram, &self.names, out) {
+            out.events.push(SessionEvent::Heard { key: self.key, stream: at.stream, side: at.side, source });
         }
     }
 
     /// Returns the time at which [`Session::poll`] has work, in microseconds. Packets may only delay it.
     pub fn deadline(&self) -> Option<u64> {
-        let reports = self.streams.iter().flatten().flat_map(Stream::legs).filter_map(|(_, leg)| leg.deadline());
+        let of_rtp = self.streams.iter().flatten().filter(|stream| stream.kind.is_rtp());
+        let reports = of_rtp.flat_map(Stream::legs).filter_map(|(_, leg)| leg.deadline());
         let ends = [Side::Near, Side::Far].into_iter().filter_map(|side| self.silence_ends(side));
-        reports.chain(ends).min()
+        let sounds = self.streams.iter().flatten().filter_map(Stream::sound_due);
+        reports.chain(ends).chain(sounds).min()
     }
 
-    /// Sends due reports, and finds silent peers.
+    /// Sends due packets of sounds and due reports, and finds silent peers.
     pub fn poll(&mut self, now: Moment, random: &mut impl FnMut() -> u32, out: &mut SessionOutput) {
-        for stream in self.streams.iter_mut().flatten() {
+        for (place, stream) in (0_u8..=u8::MAX).zip(&mut self.streams) {
+            if stream.as_mut().is_some_and(|stream| stream.play(now.mono, out)) {
+                out.events.push(SessionEvent::Played { key: self.key, stream: place });
+            }
+        }
+        for stream in self.streams.iter_mut().flatten().filter(|stream| stream.kind.is_rtp()) {
             for (leg, name) in stream.legs_mut().zip(&self.names) {
                 leg.poll(now, name, random, out);
             }
@@ -177,11 +206,15 @@ impl Session {
         }
     }
 
+    /// Begins the silence of all peers again at `now`, in microseconds: for a while their packets were not read.
+    pub fn begin_silence(&mut self, now: u64) {
+        self.streams.iter_mut().flatten().flat_map(Stream::legs_mut).for_each(|leg| leg.begin_silence(now));
+    }
+
     /// Returns the time at which the silence of a side is too long: that of all its peers that send and receive.
     fn silence_ends(&self, side: Side) -> Option<u64> {
         let timeout = self.timeout.filter(|_| !self.is_silent)?;
-        let legs = self.streams.iter().flatten().flat_map(Stream::legs);
-        let last = legs.filter(|(of, leg)| *of == side && leg.is_expected()).map(|(_, leg)| leg.last()).max();
+        let last = self.streams.iter().flatten().filter_map(|stream| stream.last(side)).max();
         last.map(|last| last.saturating_add(timeout))
     }
 
@@ -207,15 +240,21 @@ struct Stream {
     kind: StreamKind,
     near: Leg,
     far: Option<Leg>,
-    /// Rate of an echo.
-    rate: EchoRate,
+    /// Rate of an echo or of a recording, or of the feedback that a relay carries over, for the packets of the near and of the far side.
+    rates: [PacketRate; 2],
+    playback: Playback,
+    recording: Recording,
 }
 
 impl Stream {
     fn new(now: u64, order: StreamOrder, random: &mut impl FnMut() -> u32) -> Self {
         let StreamOrder { kind, near, far } = order;
         let near = Leg::new(now, near, random);
-        Self { kind, near, far: far.map(|peer| Leg::new(now, peer, random)), rate: EchoRate::default() }
+        let far = far.map(|peer| Leg::new(now, peer, random));
+        let (rates, playback, recording) = ([PacketRate::default(); 2], Playback::new(now), Recording::default());
+        let mut stream = Self { kind, near, far, rates, playback, recording };
+        stream.record_the_deaf(now);
+        stream
     }
 
     fn set(
@@ -226,6 +265,12 @@ impl Stream {
         random: &mut impl FnMut() -> u32,
         out: &mut SessionOutput,
     ) {
+        if !order.kind.is_rtp() {
+            self.say_goodbye(now, names, out);
+        }
+        if !self.kind.plays_sound_of(&order.kind) {
+            self.playback.restart(now.mono);
+        }
         self.kind = order.kind;
         let is_near_other = self.near.set(now, order.near, &names[0], random, out);
         let is_far_other = match (&mut self.far, order.far) {
@@ -244,38 +289,93 @@ impl Stream {
         if is_near_other || is_far_other {
             self.legs_mut().for_each(Leg::cut);
         }
+        self.record_the_deaf(now.mono);
     }
 
-    /// Takes a datagram. Returns whether it is the first packet of its peer.
-    fn packet(&mut self, now: u64, at: LegPort, from: SocketAddr, datagram: &[u8], out: &mut SessionOutput) -> bool {
-        let (leg, other) = match (at.side, &mut self.far) {
-            (Side::Near, far) => (&mut self.near, far.as_mut()),
-            (Side::Far, Some(far)) => (far, Some(&mut self.near)),
-            (Side::Far, None) => return false,
-        };
-        if at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram) {
-            leg.receive_rtcp(now, at.is_rtcp, from, datagram);
-            return false;
+    /// Begins the recording of a peer that does not receive: it will not hear the tone.
+    fn record_the_deaf(&mut self, now: u64) {
+        if matches!(self.kind, StreamKind::Recording(_)) && !self.near.is_listening() {
+            self.recording.begin(now);
         }
-        let was_heard = leg.is_heard();
-        if let Some(accepted) = leg.receive(now, from, datagram) {
-            match (self.kind, accepted.format.other) {
+    }
+
+    /// Takes a datagram. Returns the source of its peer if the shard does not know it.
+    fn packet(
+        &mut self,
+        now: u64,
+        at: LegPort,
+        from: SocketAddr,
+        datagram: &[u8],
+        names: &[CanonicalName; 2],
+        out: &mut SessionOutput,
+    ) -> Option<LatchedSource> {
+        let (leg, other, name) = match (at.side, &mut self.far) {
+            (Side::Near, far) => (&mut self.near, far.as_mut(), &names[1]),
+            (Side::Far, Some(far)) => (far, Some(&mut self.near), &names[0]),
+            (Side::Far, None) => return None,
+        };
+        let rate = &mut self.rates[usize::from(at.side == Side::Far)];
+        let (is_rtcp, was_heard) = (at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram), leg.is_heard());
+        if self.kind == StreamKind::Unread {
+            if leg.receive_unread(now, (at.is_rtcp, is_rtcp), from, out)
+                && let Some(other) = other
+            {
+                other.forward(now, is_rtcp, datagram, out);
+            }
+            return leg.news(from, was_heard);
+        }
+        if is_rtcp {
+            let is_accepted = leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
+            if let Some(other) = other.filter(|_| is_accepted && self.kind == StreamKind::Relay) {
+                feedback::carry_over(now, datagram, leg, (other, name), rate, out);
+            }
+            return None;
+        }
+        if let Some(accepted) = leg.receive(now, from, datagram, out) {
+            match (&self.kind, accepted.format.other) {
                 // The peer is an echo too (RFC 3550 section 8.2): it returns the packets as they are, or without end.
-                (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => leg.drop_packet(),
+                (StreamKind::Echo, _) if leg.is_own(&accepted) || !rate.admits(now) => {
+                    leg.drop_packet(DropReason::Rate, out);
+                }
                 (StreamKind::Echo, other) => {
                     let payload_type = other.unwrap_or(accepted.format.payload_type);
                     leg.send(now, &accepted, payload_type, out);
                 }
-                (StreamKind::Relay, Some(payload_type)) => {
-                    if let Some(other) = other {
-                        other.send(now, &accepted, payload_type, out);
-                    }
-                }
+                (StreamKind::Relay | StreamKind::Unread, Some(payload_type)) => match other {
+                    // Each side has the other one as peer, and the packet would pass without end (RFC 3550 section 8.2).
+                    Some(other) if other.is_own(&accepted) => leg.drop_packet(DropReason::Rate, out),
+                    Some(other) => other.send(now, &accepted, payload_type, out),
+                    None => (),
+                },
+                (StreamKind::Playback(_), _) => (),
+                (StreamKind::Recording(_), _) if !rate.admits(now) => leg.drop_packet(DropReason::Rate, out),
+                (StreamKind::Recording(recorded), _) => self.recording.take(now, &accepted.packet, recorded, out),
                 // The other side did not agree on the format.
-                (StreamKind::Relay, None) => leg.drop_packet(),
+                (StreamKind::Relay | StreamKind::Unread, None) => leg.drop_packet(DropReason::Format, out),
             }
         }
-        !was_heard && leg.is_heard()
+        leg.news(from, was_heard)
+    }
+
+    /// Returns the time of the next packet of a sound, or of the end of a recording, in microseconds.
+    fn sound_due(&self) -> Option<u64> {
+        let packet = self.kind.sound().and_then(|_| self.playback.deadline(&self.near));
+        let end = match &self.kind {
+            StreamKind::Recording(recorded) => self.recording.deadline(recorded.limit),
+            _ => None,
+        };
+        packet.into_iter().chain(end).min()
+    }
+
+    /// Sends the due packets of a sound. Returns whether the sound, or a recording, has just ended.
+    fn play(&mut self, now: u64, out: &mut SessionOutput) -> bool {
+        let Some(sound) = self.kind.sound() else { return false };
+        let is_over = self.playback.poll(now, &mut self.near, sound, out);
+        let StreamKind::Recording(recorded) = &self.kind else { return is_over };
+        if is_over {
+            self.recording.begin(now);
+        }
+        self.recording.poll(now, recorded.limit)
     }
 
     fn legs(&self) -> impl Iterator<Item = (Side, &Leg)> {
@@ -287,7 +387,25 @@ impl Stream {
         std::iter::once(&mut self.near).chain(self.far.as_mut())
     }
 
+    /// Returns the time of the last packet of a side in microseconds; `None` if none is expected. A fax that receives a page sends nothing for
+    /// minutes, so datagrams of either side count if they are unread. A peer who hears a sound sends at least reports: no description makes a sound go
+    /// to another host without end.
+    fn last(&self, side: Side) -> Option<u64> {
+        let hears_sound = self.kind.sound().is_some();
+        let is_expected = |leg: &Leg| leg.is_expected() || hears_sound && leg.is_listening();
+        let (_, leg) = self.legs().find(|(of, _)| *of == side).filter(|(_, leg)| is_expected(leg))?;
+        match self.kind {
+            StreamKind::Unread => self.legs().map(|(_, leg)| leg.last()).max(),
+            StreamKind::Relay | StreamKind::Echo | StreamKind::Playback(_) | StreamKind::Recording(_) => {
+                Some(leg.last())
+            }
+        }
+    }
+
     fn say_goodbye(&mut self, now: Moment, names: &[CanonicalName; 2], out: &mut SessionOutput) {
+        if !self.kind.is_rtp() {
+            return;
+        }
         for (leg, name) in self.legs_mut().zip(names) {
             leg.say_goodbye(now, name, out);
         }

@@ -1,7 +1,11 @@
 //! Orders of a shard about a session, and events of the session for the shard.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 
+use super::{LatchedSource, PlayedSound, RecordedSound};
+use crate::quality::SpeechEncoding;
 use crate::received_stream::Figures;
 
 /// Key of a session, chosen by its shard: unique in the process.
@@ -40,6 +44,8 @@ pub struct PayloadFormat {
     pub clock_rate: u32,
     /// Set for telephone events (RFC 4733).
     pub is_event: bool,
+    /// Encoding by its name in the descriptions, for the quality of speech: a dynamic payload type says nothing of it.
+    pub encoding: SpeechEncoding,
 }
 
 /// Peer of a stream, as agreed in its dialog.
@@ -60,15 +66,56 @@ pub struct StreamPeer {
     pub sends: bool,
     /// Set if the peer receives.
     pub receives: bool,
+    /// Set if media may go to the described address before a packet has come from there: it is the source of the peer's signalling, or an address
+    /// that the peer may name. An echo sends nothing first, whatever this says.
+    pub may_send_first: bool,
+    /// Source of the peer in an earlier process, with which a new leg begins; `None`: no packet has come yet.
+    pub heard: Option<LatchedSource>,
 }
 
 /// Use of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamKind {
     /// Packets of each side go to the other side.
     Relay,
     /// Packets of the near side go back to it.
     Echo,
+    /// The near side hears a sound, from the order on. Its packets are judged, and go nowhere.
+    Playback(PlayedSound),
+    /// The near side hears a tone; then its sound is decoded for a file ([`SessionOutput::samples`](super::SessionOutput::samples)).
+    Recording(RecordedSound),
+    /// Datagrams of each side go to the other side as they are: fax by UDPTL (ITU-T T.38), encrypted RTP, anything else. No header is read, and
+    /// this server makes no report. Encrypted RTCP goes by the ports of RTCP, if the peers have described some.
+    Unread,
+}
+
+impl StreamKind {
+    /// Tells whether this server reads RTP, and takes part in RTCP.
+    pub(super) const fn is_rtp(&self) -> bool {
+        !matches!(self, Self::Unread)
+    }
+
+    /// Returns the sound of this server that the near side hears.
+    pub(super) const fn sound(&self) -> Option<&PlayedSound> {
+        match self {
+            Self::Playback(played) => Some(played),
+            Self::Recording(recorded) => Some(&recorded.tone),
+            Self::Relay | Self::Echo | Self::Unread => None,
+        }
+    }
+
+    /// Returns the file of a recording.
+    pub const fn file(&self) -> Option<&Arc<Path>> {
+        match self {
+            Self::Recording(recorded) => Some(&recorded.file),
+            _ => None,
+        }
+    }
+
+    /// Tells whether both play the same sound, whatever the format.
+    pub(super) fn plays_sound_of(&self, other: &Self) -> bool {
+        self.sound().zip(other.sound()).is_some_and(|(one, other)| one.sound == other.sound)
+    }
 }
 
 /// Stream of a session, as it is from now on.
@@ -92,6 +139,11 @@ pub enum SessionOrder {
         /// Streams, in the order of the descriptions. A refused stream (port 0) is `None`.
         streams: Vec<Option<StreamOrder>>,
     },
+    /// Asks for the reports about the streams of a session so far.
+    Report {
+        /// Session.
+        key: SessionKey,
+    },
     /// Ends a session. Its ports are given back with [`SessionEvent::Closed`].
     Close {
         /// Session.
@@ -104,6 +156,13 @@ pub enum SessionOrder {
         /// Pairs that are wanted.
         pairs: u16,
     },
+    /// Binds ports of a session of an earlier process, all of them or none. [`SessionEvent::Claimed`] answers.
+    Claim {
+        /// Session that is to have the ports.
+        key: SessionKey,
+        /// Ports, all of the thread that gets the order.
+        ports: Vec<PortPair>,
+    },
     /// Gives unused ports back.
     Return(Vec<PortPair>),
 }
@@ -115,6 +174,8 @@ pub struct StreamReport {
     pub figures: Figures,
     /// Packets that were dropped: from addresses that may not send, of unknown payload types, or beyond the rate of an echo.
     pub dropped: u64,
+    /// Datagrams that were taken unread; they are not in the statistics.
+    pub unread: u64,
     /// Packets sent to this peer.
     pub sent: u64,
     /// Address in the description.
@@ -123,6 +184,13 @@ pub struct StreamReport {
     pub seen: Option<SocketAddr>,
     /// Round-trip time by RTCP in microseconds.
     pub round_trip: Option<u64>,
+}
+
+impl StreamReport {
+    /// Tells whether no packet ever came from a peer that has described the stream: one-way audio, unless the peer had nothing to send.
+    pub const fn is_silent(&self) -> bool {
+        self.expected.is_some() && self.figures.packets == 0 && self.unread == 0
+    }
 }
 
 /// Cause of the end of a session that its shard did not order.
@@ -135,7 +203,7 @@ pub enum SessionEnd {
 /// Event of a session for its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// First packet of a peer. Once for each stream and side.
+    /// First packet of a peer, and the first one from each further source: twice in a second at most for each stream and side.
     Heard {
         /// Session.
         key: SessionKey,
@@ -143,8 +211,8 @@ pub enum SessionEvent {
         stream: u8,
         /// Side of the peer.
         side: Side,
-        /// Source address.
-        from: SocketAddr,
+        /// Source, for the next process.
+        source: LatchedSource,
     },
     /// End of the time limit without media. The shard ends the call and closes the session.
     Silent {
@@ -153,12 +221,41 @@ pub enum SessionEvent {
         /// Cause.
         end: SessionEnd,
     },
+    /// End of a sound that does not repeat, 200 ms after its last packet, or of a recording at its limit. Once for each stream; the shard ends the
+    /// call.
+    Played {
+        /// Session.
+        key: SessionKey,
+        /// Place of the stream.
+        stream: u8,
+    },
+    /// Failure to write the file of a recording. The shard ends the call.
+    RecordingFailed {
+        /// Session.
+        key: SessionKey,
+    },
+    /// Reports of an open session, by [`SessionOrder::Report`]; none if there is no such session.
+    Reported {
+        /// Session.
+        key: SessionKey,
+        /// Reports of each stream, as in [`SessionEvent::Closed`].
+        streams: Vec<(StreamReport, Option<StreamReport>)>,
+    },
     /// Session that ended by [`SessionOrder::Close`].
     Closed {
         /// Session.
         key: SessionKey,
         /// Reports of each stream: of the near side, and of the far side if there is one.
         streams: Vec<(StreamReport, Option<StreamReport>)>,
+    },
+    /// Answer to [`SessionOrder::Claim`].
+    Claimed {
+        /// Session that is to have the ports.
+        key: SessionKey,
+        /// Ports of the order.
+        ports: Vec<PortPair>,
+        /// Set if all are bound; else none is.
+        is_bound: bool,
     },
     /// Free ports for a shard, at most as many as it asked for; empty if none is left.
     Lent {

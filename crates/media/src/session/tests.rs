@@ -1,13 +1,23 @@
 //! Session: relay, echo, who may send, hold, RTCP, silence, changes.
 
+mod earlier_process;
+mod echo;
+mod feedback;
+mod first_packets;
+mod loops;
+mod playback;
+mod recording;
+mod silence;
+mod unread;
+
 use super::*;
+use crate::quality::SpeechEncoding;
 use crate::rtcp::{CompoundWriter, RtcpPacket, read};
 use crate::rtp::{Header, Packet};
 
 const NEAR: &str = "192.0.2.1:4000";
 const FAR: &str = "198.51.100.2:6000";
 const STRANGER: &str = "203.0.113.3:4000";
-
 const NEAR_PORT: u16 = 30_000;
 const FAR_PORT: u16 = 30_010;
 
@@ -23,7 +33,8 @@ fn peer(port: u16, address: &str, formats: &[(u8, Option<u8>)]) -> StreamPeer {
     let rtp = at(address);
     let format = |&(payload_type, other): &(u8, Option<u8>)| {
         let is_event = matches!(payload_type, 96 | 101);
-        PayloadFormat { payload_type, other, clock_rate: 8_000, is_event }
+        let encoding = SpeechEncoding::of_payload_type(payload_type);
+        PayloadFormat { payload_type, other, clock_rate: 8_000, is_event, encoding }
     };
     StreamPeer {
         ports: PortPair { thread: 0, address: 0, rtp: port },
@@ -33,6 +44,8 @@ fn peer(port: u16, address: &str, formats: &[(u8, Option<u8>)]) -> StreamPeer {
         formats: formats.iter().map(format).collect(),
         sends: true,
         receives: true,
+        may_send_first: true,
+        heard: None,
     }
 }
 
@@ -170,6 +183,38 @@ fn packets_of_other_formats_are_counted_and_not_relayed() {
 }
 
 #[test]
+fn quality_is_that_of_the_codec_of_most_packets() {
+    let near = peer(NEAR_PORT, NEAR, &[(8, Some(112)), (13, None), (97, Some(112)), (101, Some(96))]);
+    let mut call = Call::new(StreamOrder { near, ..relay() });
+    for (sequence, payload_type) in [(0, 8), (1, 8), (2, 13), (3, 13), (4, 13), (5, 101), (9, 101)] {
+        call.hear(20 * u64::from(sequence), Side::Near, NEAR, &rtp(payload_type, 7, sequence));
+    }
+    let figures = call.near().figures;
+    assert_eq!((figures.encoding, figures.lost), (SpeechEncoding::G711, 3));
+    assert!(figures.quality().is_some_and(|quality| (41.0..42.0).contains(&quality.rating)), "{figures:?}");
+    (10..12).for_each(|sequence| drop(call.hear(200, Side::Near, NEAR, &rtp(97, 7, sequence))));
+    assert_eq!((call.near().figures.encoding, call.near().figures.quality()), (SpeechEncoding::Other, None));
+    assert_eq!(call.far().figures.quality(), None);
+}
+
+/// RFC 3551 section 3: descriptions give the numbers of the dynamic range their meaning.
+#[test]
+fn quality_is_that_of_the_agreed_encoding_whatever_its_number() {
+    let mut near = peer(NEAR_PORT, NEAR, &[(97, Some(112)), (98, None), (9, Some(112))]);
+    let encodings = [SpeechEncoding::G711, SpeechEncoding::ComfortNoise, SpeechEncoding::Other];
+    near.formats.iter_mut().zip(encodings).for_each(|(format, encoding)| format.encoding = encoding);
+    let mut call = Call::new(StreamOrder { near, ..relay() });
+    for (sequence, payload_type) in [(0, 97), (1, 98), (2, 98), (3, 98), (4, 97), (5, 9)] {
+        call.hear(20 * u64::from(sequence), Side::Near, NEAR, &rtp(payload_type, 7, sequence));
+    }
+    let figures = call.near().figures;
+    assert_eq!((figures.encoding, figures.lost), (SpeechEncoding::G711, 0));
+    assert!(figures.quality().is_some_and(|quality| quality.rating > 93.0), "{figures:?}");
+    (6..8).for_each(|sequence| drop(call.hear(200, Side::Near, NEAR, &rtp(9, 7, sequence))));
+    assert_eq!((call.near().figures.encoding, call.near().figures.quality()), (SpeechEncoding::Other, None));
+}
+
+#[test]
 fn strangers_are_counted_and_get_nothing() {
     let mut call = Call::new(relay());
     for (ms, from) in [(0, STRANGER), (20, "192.0.2.1:4002"), (40, FAR), (9_000, STRANGER)] {
@@ -224,85 +269,14 @@ fn a_held_stream_is_counted_and_not_relayed() {
 }
 
 #[test]
-fn an_echo_goes_back_to_its_peer() {
-    let near = peer(NEAR_PORT, NEAR, &[(0, None), (101, None)]);
-    let mut call = Call::new(StreamOrder { kind: StreamKind::Echo, near, far: None });
-    let sent = call.hear(0, Side::Near, NEAR, &rtp(0, 7, 500));
-    assert_eq!((sent[0].to, sent[0].port, sent[0].header().payload_type), (at(NEAR), NEAR_PORT, 0));
-    assert!(sent[0].header().source != 7);
-    assert_eq!(call.hear(20, Side::Near, NEAR, &rtp(101, 7, 501))[0].header().payload_type, 101);
-    assert!(call.hear(20, Side::Near, STRANGER, &rtp(0, 7, 502)).is_empty());
-    assert!(call.hear(20, Side::Far, NEAR, &rtp(0, 7, 502)).is_empty());
-}
-
-fn echo(address: &str) -> StreamOrder {
-    StreamOrder { kind: StreamKind::Echo, near: peer(NEAR_PORT, address, &[(0, None)]), far: None }
-}
-
-#[test]
-fn an_echo_has_the_payload_types_of_its_peer() {
-    // This server has offered 111, and the peer has answered with 96 (RFC 3264 section 5.1).
-    let near = peer(NEAR_PORT, NEAR, &[(111, Some(96)), (96, Some(96))]);
-    let mut call = Call::new(StreamOrder { kind: StreamKind::Echo, near, far: None });
-    for (sequence, payload_type) in [(1, 111), (2, 96)] {
-        assert_eq!(call.hear(0, Side::Near, NEAR, &rtp(payload_type, 7, sequence))[0].header().payload_type, 96);
-    }
-}
-
-#[test]
-fn a_described_host_that_sends_nothing_gets_nothing() {
-    let mut call = Call::new(echo(NEAR));
-    assert!(call.poll(9_000_000).is_empty());
-    assert_eq!(call.hear(9_010, Side::Near, NEAR, &rtp(0, 7, 1)).len(), 1);
-    assert_eq!(call.poll(20_000_000).iter().map(|sent| sent.to).collect::<Vec<_>>(), [at("192.0.2.1:4001")]);
-    // A known peer describes another host, and then another one for RTCP.
-    assert!(call.set(20_010, echo("192.0.2.9:4000")).is_empty() && call.poll(29_000_000).is_empty());
-    let mut order = echo(NEAR);
-    order.near.rtcp = Some(at("203.0.113.3:4001"));
-    assert!(call.set(29_010, order).is_empty());
-    assert_eq!(call.hear(29_020, Side::Near, NEAR, &rtp(0, 7, 2)).len(), 1);
-    assert!(call.poll(38_000_000).is_empty());
-    let mut report = Vec::new();
-    CompoundWriter::new(&mut report).receiver_report(8, &[]);
-    call.hear_rtcp(38_010, Side::Near, "203.0.113.3:4001", &report);
-    assert_eq!(call.poll(47_000_000).iter().map(|sent| sent.to).collect::<Vec<_>>(), [at("203.0.113.3:4001")]);
-    // Nor does a BYE go to a host that was never heard.
-    call.set(47_010, echo("192.0.2.9:4000"));
-    let Call { session, mut out, .. } = call;
-    session.close(moment(48_000_000), &mut out);
-    assert!(out.packets.is_empty());
-}
-
-#[test]
-fn two_echoes_lose_the_packets_between_them() {
-    let [one, other] = [NEAR, FAR];
-    // Each has the other one as peer. A third host sends a packet with the source of one.
-    let mut calls = [Call::seeded(1, echo(other)), Call::seeded(2, echo(one))];
-    let mut packet = rtp(0, 7, 1);
-    let mut passes = 0;
-    loop {
-        let from = if passes % 2 == 0 { other } else { one };
-        let sent = calls[passes as usize % 2].hear(passes, Side::Near, from, &packet);
-        let Some(sent) = sent.into_iter().next() else { break };
-        packet = sent.bytes;
-        passes += 1;
-        assert!(passes < 2_000, "without end");
-    }
-    // One that returns the packets as they are.
-    let mut call = Call::new(echo(NEAR));
-    let sent = call.hear(0, Side::Near, NEAR, &rtp(0, 7, 1));
-    assert!(call.hear(1, Side::Near, NEAR, &sent[0].bytes).is_empty());
-    assert_eq!((call.near().dropped, call.near().sent), (1, 1));
-}
-
-#[test]
 fn a_peer_is_heard_once() {
     let mut call = Call::new(relay());
     for place in 0..3 {
         call.hear(0, Side::Far, FAR, &rtp(112, 8, place));
         call.hear(0, Side::Near, NEAR, &rtp(97, 7, place));
     }
-    let heard = |side, from| SessionEvent::Heard { key: SessionKey(7), stream: 0, side, from: at(from) };
+    let source = |from| LatchedSource { described: at(from), from: at(from), is_symmetric: true };
+    let heard = |side, from| SessionEvent::Heard { key: SessionKey(7), stream: 0, side, source: source(from) };
     assert_eq!(call.events(), [heard(Side::Far, FAR), heard(Side::Near, NEAR)]);
 }
 

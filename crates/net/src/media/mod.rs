@@ -2,30 +2,48 @@
 //!
 //! [`MediaThreads::start`] starts the threads and returns a [`MediaHandle`] for each shard. The shard borrows ports, opens sessions on them by
 //! [`SessionOrder`], and takes [`SessionEvent`]s. A session keeps its thread: that of its ports.
+//!
+//! *Ports and threads*: the threads share one range of ports. A pair belongs to the thread that has bound it, until it is closed; then any thread may
+//! bind it. A shard asks the thread for new sessions for ports ([`MediaHandle::preferred`]), and gives those of other threads back first, so
+//! free ports follow the load.
 
+mod figures;
+mod growth;
 mod handle;
+mod lending;
 mod pace;
+mod port_table;
 mod ports;
+mod recorder;
+mod recording_file;
 mod sessions;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod timers;
 
+pub use figures::MediaFigures;
 pub use handle::MediaHandle;
 
 use crate::bell::Bell;
+use crate::clock;
 use crate::ring::{Consumer, Producer, ring};
+use crate::turns::Turns;
+use figures::Counters;
+use growth::Growth;
+use handle::{StartedThreads, ThreadLink};
+use port_table::PortTable;
+use ports::Ports;
+use recorder::Recorder;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use strowger_core::entropy::Entropy;
-use strowger_media::session::{SessionEvent, SessionOrder};
-use strowger_metrics::Count;
+use strowger_media::session::{PortPair, SessionEvent, SessionOrder};
 use thread::{MediaThread, ShardLink};
 
 /// Settings of the media threads.
@@ -37,8 +55,12 @@ pub struct MediaSettings {
     pub ports: RangeInclusive<u16>,
     /// Differentiated services code point of outgoing packets (RFC 2474), 0 to 63.
     pub dscp: u8,
-    /// Threads, at least 1.
+    /// Threads at the start, at least 1.
     pub threads: u16,
+    /// Threads that may run: further ones start under load ([`MediaThreads::balance`]).
+    pub most_threads: u16,
+    /// Pairs that may be bound at a time, for all addresses together. Each takes two descriptors.
+    pub most_pairs: usize,
     /// Longest silence of a peer that sends and receives; `None`: no limit.
     pub timeout: Option<Duration>,
 }
@@ -57,39 +79,6 @@ impl MediaSettings {
     }
 }
 
-/// Figures of a media thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MediaFigures {
-    /// Datagrams received, also from sources that may not send.
-    pub received: u64,
-    /// Datagrams sent.
-    pub sent: u64,
-    /// Datagrams that the kernel did not take: no route, or no room.
-    pub unsent: u64,
-    /// Errors of receiving system calls.
-    pub receive_errors: u64,
-    /// Looks at the sockets.
-    pub looks: u64,
-    /// Events that wait because a ring to a shard is full.
-    pub events_waiting: u64,
-    /// Open sessions.
-    pub sessions: u64,
-    /// Bound pairs of ports, lent ones included.
-    pub pairs: u64,
-}
-
-#[derive(Default)]
-struct Counters {
-    received: Count,
-    sent: Count,
-    unsent: Count,
-    receive_errors: Count,
-    looks: Count,
-    events_waiting: Count,
-    sessions: Count,
-    pairs: Count,
-}
-
 /// Part of a media thread that other threads see.
 #[derive(Default)]
 struct Entry {
@@ -97,6 +86,8 @@ struct Entry {
     stopping: AtomicBool,
     /// Set once the thread obeys no order any more.
     has_ended: AtomicBool,
+    /// Times in which the thread did not look at its sockets.
+    turns: Turns,
     counters: Counters,
 }
 
@@ -118,10 +109,46 @@ const RING: usize = 1_024;
 /// Wakes the shard of this number.
 type Wake = Arc<dyn Fn(usize) + Send + Sync>;
 
+/// Shortest time between two measurements of the load, in microseconds: in a shorter one any thread looks busy.
+const MEASUREMENT: u64 = 500_000;
+
 /// Running media threads. They end when this is dropped; sessions then end without a BYE.
 pub struct MediaThreads {
+    settings: MediaSettings,
+    shards: usize,
+    wake: Wake,
+    table: Arc<PortTable>,
+    started: Arc<StartedThreads>,
+    running: Mutex<Running>,
+    /// Dropped after the threads have ended.
+    recorder: Recorder,
+}
+
+/// Threads, and the measurement of their load.
+struct Running {
+    entropy: Entropy,
     entries: Vec<Arc<Entry>>,
     threads: Vec<JoinHandle<()>>,
+    /// Threads that may run; fewer than by the settings after one could not start.
+    most: usize,
+    growth: Growth,
+    /// Time of the last measurement in microseconds.
+    measured: u64,
+    /// Processor time of each thread at the last measurement in microseconds.
+    busy: Vec<u64>,
+}
+
+impl Running {
+    /// Returns the share of the time in which each thread was busy since the last measurement, 0 to 1; `None` if that was just now.
+    fn measure(&mut self, now: u64) -> Option<Vec<f64>> {
+        let passed = Some(now.saturating_sub(self.measured)).filter(|passed| *passed >= MEASUREMENT)?;
+        let busy: Vec<u64> = self.entries.iter().map(|entry| entry.counters.busy.value()).collect();
+        let before = self.busy.iter().copied().chain(std::iter::repeat(0));
+        let shares = busy.iter().zip(before).map(|(busy, before)| busy.saturating_sub(before) as f64 / passed as f64);
+        let shares = shares.collect();
+        (self.measured, self.busy) = (now, busy);
+        Some(shares)
+    }
 }
 
 impl MediaThreads {
@@ -139,63 +166,133 @@ impl MediaThreads {
         for address in &settings.addresses {
             ports::open(SocketAddr::new(*address, 0), settings.dscp)?;
         }
-        let wake: Wake = Arc::new(wake);
-        let mut handles: Vec<MediaHandle> = (0..shards).map(MediaHandle::new).collect();
-        let mut started = Self { entries: Vec::new(), threads: Vec::new() };
-        for index in 0..settings.threads.max(1) {
-            let entry = Arc::new(Entry::default());
-            let mut links = Vec::with_capacity(shards);
-            for handle in &mut handles {
-                let (orders, taken): (Producer<Transfer<SessionOrder>>, Consumer<_>) = ring(RING);
-                let (made, events): (Producer<Transfer<SessionEvent>>, Consumer<_>) = ring(RING);
-                handle.join(entry.clone(), orders, events);
-                links.push(ShardLink::new(taken, made));
-            }
-            let random = entropy.derive(format!("media-{index}").as_bytes());
-            let thread = MediaThread::new(index, settings, entry.clone(), links, random, wake.clone())?;
-            let end = EndOnDrop(entry.clone());
-            started.entries.push(entry);
-            let builder = std::thread::Builder::new().name(format!("media-{index}"));
-            let run = move || {
-                let _end = end;
-                thread.run();
-            };
-            started.threads.push(builder.spawn(run)?);
+        let started = Arc::new(StartedThreads::new(shards));
+        let handles = (0..shards).map(|shard| MediaHandle::new(shard, started.clone())).collect();
+        let running = Running {
+            entropy: entropy.derive(b"media"),
+            entries: Vec::new(),
+            threads: Vec::new(),
+            most: usize::from(settings.most_threads),
+            growth: Growth::default(),
+            measured: clock::micros(),
+            busy: Vec::new(),
+        };
+        let threads = Self {
+            settings: settings.clone(),
+            shards,
+            wake: Arc::new(wake),
+            table: Arc::new(PortTable::new(settings)),
+            started,
+            running: Mutex::new(running),
+            recorder: Recorder::start()?,
+        };
+        for _ in 0..settings.threads.max(1) {
+            threads.start_thread(&mut threads.running())?;
         }
-        Ok((started, handles))
+        Ok((threads, handles))
+    }
+
+    /// Reserves ports of sessions of an earlier process, before a shard asks for ports: only [`SessionOrder::Claim`] takes them, and
+    /// [`SessionOrder::Return`] ends the reservation of others.
+    pub fn reserve(&self, ports: impl IntoIterator<Item = PortPair>) {
+        ports.into_iter().for_each(|ports| self.table.reserve(ports, true));
+    }
+
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts one more thread.
+    fn start_thread(&self, running: &mut Running) -> io::Result<()> {
+        let index = running.entries.len();
+        let entry = Arc::new(Entry::default());
+        let (mut of_shards, mut of_thread) = (Vec::with_capacity(self.shards), Vec::with_capacity(self.shards));
+        for _ in 0..self.shards {
+            let (orders, taken): (Producer<Transfer<SessionOrder>>, Consumer<_>) = ring(RING);
+            let (made, events): (Producer<Transfer<SessionEvent>>, Consumer<_>) = ring(RING);
+            of_shards.push(ThreadLink::new(entry.clone(), orders, events));
+            of_thread.push(ShardLink::new(taken, made));
+        }
+        let random = running.entropy.derive(index.to_string().as_bytes());
+        let ports = Ports::new(index as u16, &self.settings, self.table.clone());
+        let timeout = self.settings.timeout;
+        let recorder = self.recorder.link(entry.clone()).ok_or(io::ErrorKind::Other)?;
+        let links = (self.wake.clone(), recorder);
+        let thread = MediaThread::new(entry.clone(), of_thread, ports, random, timeout, links)?;
+        let end = EndOnDrop(entry.clone());
+        let run = move || {
+            let _end = end;
+            thread.run();
+        };
+        running.threads.push(std::thread::Builder::new().name(format!("media-{index}")).spawn(run)?);
+        running.entries.push(entry);
+        // The shards learn of a thread that runs.
+        self.started.add(of_shards);
+        Ok(())
+    }
+
+    /// Measures the load since the last call: new sessions go to the least busy thread, and a further thread starts if all have been more than 70 %
+    /// busy for three calls. Call it once a second. Returns the number of threads if one has started.
+    ///
+    /// # Errors
+    /// A further thread could not be started. No more are tried.
+    pub fn balance(&self) -> io::Result<Option<usize>> {
+        self.balance_at(clock::micros())
+    }
+
+    fn balance_at(&self, now: u64) -> io::Result<Option<usize>> {
+        let mut running = self.running();
+        let Some(shares) = running.measure(now) else { return Ok(None) };
+        self.started.prefer(growth::least_busy(&shares, self.started.preferred()));
+        let threads = running.entries.len();
+        if !running.growth.needs_thread(&shares) || threads >= running.most {
+            return Ok(None);
+        }
+        if let Err(error) = self.start_thread(&mut running) {
+            running.most = threads;
+            return Err(error);
+        }
+        self.started.prefer(threads);
+        Ok(Some(threads + 1))
     }
 
     /// Tells whether all threads work. A thread that panicked does not.
     pub fn are_running(&self) -> bool {
-        self.threads.iter().all(|thread| !thread.is_finished())
+        self.running().threads.iter().all(|thread| !thread.is_finished())
     }
 
-    /// Returns the figures of each thread.
+    /// Returns the first thread that has not looked at its sockets for this long although it had work, or has ended.
+    pub fn stuck(&self, patience: Duration) -> Option<usize> {
+        let is_stuck = |entry: &Arc<Entry>| entry.has_ended.load(Acquire) || entry.turns.current() > patience;
+        self.running().entries.iter().position(is_stuck)
+    }
+
+    /// Returns the figures of each thread. Free ports belong to no thread.
     pub fn figures(&self) -> Vec<MediaFigures> {
-        let figures = |entry: &Arc<Entry>| {
-            let counters = &entry.counters;
-            MediaFigures {
-                received: counters.received.value(),
-                sent: counters.sent.value(),
-                unsent: counters.unsent.value(),
-                receive_errors: counters.receive_errors.value(),
-                looks: counters.looks.value(),
-                events_waiting: counters.events_waiting.value(),
-                sessions: counters.sessions.value(),
-                pairs: counters.pairs.value(),
-            }
+        let figures = |entry: &Arc<Entry>| MediaFigures {
+            longest_turn: entry.turns.longest().as_micros() as u64,
+            ..entry.counters.snapshot()
         };
-        self.entries.iter().map(figures).collect()
+        self.running().entries.iter().map(figures).collect()
+    }
+
+    /// Returns the figures of all threads together, with the free ports.
+    pub fn total(&self) -> MediaFigures {
+        let mut total = MediaFigures::default();
+        self.figures().into_iter().for_each(|figures| total += figures);
+        total.free = self.table.free() as u64;
+        total
     }
 }
 
 impl Drop for MediaThreads {
     fn drop(&mut self) {
-        for entry in &self.entries {
+        let mut running = self.running();
+        for entry in &running.entries {
             entry.stopping.store(true, Release);
             entry.bell.ring();
         }
-        for thread in self.threads.drain(..) {
+        for thread in running.threads.drain(..) {
             // A panic was reported by the thread.
             let _ = thread.join();
         }

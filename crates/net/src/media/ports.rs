@@ -1,36 +1,32 @@
 //! Ports of media: bound pairs of sockets, lent to shards.
 
 use super::MediaSettings;
-use crate::epoll::Epoll;
+use super::port_table::{PortTable, Shortage};
+use crate::ready_set::ReadySet;
 use crate::{dedicated, socket_option, timestamp};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use strowger_media::session::{PortPair, Side};
-
-/// Bound of attempts to bind a pair for one request. Other programs may have taken many ports; the next request goes on where this one ended.
-const ATTEMPTS: usize = 1_024;
 
 /// Bound of datagrams that are removed from a socket before a session gets it: more than its buffer holds.
 const STALE: usize = 4_096;
 
-/// Ports of one media thread: of each address, each pair of the range whose number modulo that of threads is the thread's.
+/// Ports of one media thread: the pairs that it has bound.
 pub(super) struct Ports {
     thread: u16,
+    /// Ports of all threads.
+    table: Arc<PortTable>,
     addresses: Vec<IpAddr>,
-    /// First port of the range, even.
-    first: u16,
-    /// Pairs of the whole range.
-    pairs: usize,
     dscp: u8,
-    /// Numbers of the pairs of this thread, in the order in which they are lent.
-    numbers: Vec<usize>,
-    /// Place in `numbers` of the next pair to lend, for each address. An ended call's ports rest as long as possible.
-    next: Vec<usize>,
-    /// Bound pairs: those of the first address, then those of the next one.
+    /// Bound pairs, by their places in the table.
     bound: Vec<Option<Box<BoundPair>>>,
     count: usize,
+    /// Bound pairs that have a leg.
+    used: usize,
     /// Set while no descriptor is left: each call asks for ports, and the log has one line.
     lacks_descriptors: bool,
 }
@@ -62,19 +58,16 @@ impl BoundPair {
 }
 
 impl Ports {
-    pub(super) fn new(thread: u16, settings: &MediaSettings) -> Self {
-        let (first, pairs) = settings.pairs();
+    pub(super) fn new(thread: u16, settings: &MediaSettings, table: Arc<PortTable>) -> Self {
         let addresses = settings.addresses.clone();
         Self {
             thread,
-            first,
-            pairs,
             dscp: settings.dscp,
-            numbers: (0..pairs).skip(usize::from(thread)).step_by(usize::from(settings.threads.max(1))).collect(),
-            next: vec![0; addresses.len()],
-            bound: (0..pairs * addresses.len()).map(|_| None).collect(),
+            bound: (0..table.pairs() * addresses.len()).map(|_| None).collect(),
             count: 0,
+            used: 0,
             lacks_descriptors: false,
+            table,
             addresses,
         }
     }
@@ -84,14 +77,16 @@ impl Ports {
         self.count
     }
 
+    /// Returns the number of bound pairs that have a leg.
+    pub(super) const fn used(&self) -> usize {
+        self.used
+    }
+
     /// Returns the place of a pair that this thread has bound.
     #[inline]
     pub(super) fn place(&self, ports: PortPair) -> Option<usize> {
-        let offset = ports.rtp.checked_sub(self.first)?;
-        let (number, address) = (usize::from(offset / 2), usize::from(ports.address));
-        let is_ours = ports.thread == self.thread && offset % 2 == 0 && number < self.pairs;
-        let place = address * self.pairs + number;
-        (is_ours && self.at(place).is_some()).then_some(place)
+        let place = self.table.place(ports)?;
+        (ports.thread == self.thread && self.at(place).is_some()).then_some(place)
     }
 
     #[inline]
@@ -99,16 +94,22 @@ impl Ports {
         self.bound.get(place)?.as_deref()
     }
 
-    /// Binds up to so many pairs, of all addresses in turn. Ports that another program has are left out.
-    pub(super) fn lend(&mut self, pairs: usize) -> Vec<PortPair> {
-        let (mut lent, mut attempts) = (Vec::new(), ATTEMPTS);
+    /// Returns the number of pairs of all addresses.
+    pub(super) fn pairs(&self) -> usize {
+        self.bound.len()
+    }
+
+    /// Binds up to so many pairs, of all addresses in turn. Ports that another program has are left out. `attempts`: bound of attempts to bind a pair,
+    /// which is lowered by those that were made.
+    pub(super) fn lend(&mut self, pairs: usize, attempts: &mut usize) -> Vec<PortPair> {
+        let mut lent = Vec::new();
         let mut open: Vec<usize> = (0..self.addresses.len()).collect();
         while lent.len() < pairs && !open.is_empty() {
             open.retain(|address| {
                 if lent.len() == pairs {
                     return true;
                 }
-                let ports = self.bind_next(*address, &mut attempts);
+                let ports = self.bind_next(*address, attempts);
                 lent.extend(ports);
                 ports.is_some()
             });
@@ -118,17 +119,17 @@ impl Ports {
 
     /// Binds the next free pair of an address.
     fn bind_next(&mut self, address: usize, attempts: &mut usize) -> Option<PortPair> {
-        for _ in 0..self.numbers.len() {
-            let number = self.numbers[self.next[address]];
-            let place = address * self.pairs + number;
-            if self.bound[place].is_none() {
-                *attempts = attempts.checked_sub(1)?;
-            }
-            self.next[address] = (self.next[address] + 1) % self.numbers.len();
-            if self.bound[place].is_some() {
-                continue;
-            }
-            let ports = PortPair { thread: self.thread, address: address as u16, rtp: self.first + 2 * number as u16 };
+        for _ in 0..self.table.pairs() {
+            *attempts = attempts.checked_sub(1)?;
+            let place = match self.table.take(address) {
+                Ok(place) => place,
+                Err(Shortage::Ports) => return None,
+                Err(Shortage::Descriptors) => {
+                    self.report_shortage(&"the others are kept for connections");
+                    return None;
+                }
+            };
+            let ports = PortPair { thread: self.thread, address: address as u16, rtp: self.table.rtp(place) };
             match self.bind(self.addresses[address], ports.rtp) {
                 Ok(pair) => {
                     self.bound[place] = Some(Box::new(pair));
@@ -136,14 +137,12 @@ impl Ports {
                     self.lacks_descriptors = false;
                     return Some(ports);
                 }
-                Err(error) if dedicated::is_full(&error) => {
-                    if !std::mem::replace(&mut self.lacks_descriptors, true) {
-                        tracing::warn!(%error, "no descriptor for ports of media");
-                    }
-                    *attempts = 0;
-                    return None;
-                }
                 Err(error) => {
+                    self.table.release(place);
+                    if dedicated::is_full(&error) {
+                        self.report_shortage(&error);
+                        return None;
+                    }
                     tracing::debug!(port = ports.rtp, %error, "port of media left out");
                 }
             }
@@ -151,42 +150,81 @@ impl Ports {
         None
     }
 
+    fn report_shortage(&mut self, error: &dyn fmt::Display) {
+        if !std::mem::replace(&mut self.lacks_descriptors, true) {
+            tracing::warn!(%error, "no descriptor for ports of media");
+        }
+    }
+
+    /// Binds these pairs, all of them or none. Returns whether they are bound.
+    pub(super) fn claim(&mut self, pairs: &[PortPair]) -> bool {
+        let refused = pairs.iter().position(|ports| !self.claim_pair(*ports));
+        if let Some(refused) = refused {
+            pairs[..refused].iter().for_each(|ports| self.close(*ports));
+            pairs[refused..].iter().for_each(|ports| self.table.reserve(*ports, false));
+        }
+        refused.is_none()
+    }
+
+    fn claim_pair(&mut self, ports: PortPair) -> bool {
+        let address = self.addresses.get(usize::from(ports.address)).copied().filter(|_| ports.thread == self.thread);
+        let Some((address, place)) = address.and_then(|address| Some((address, self.table.claim(ports)?))) else {
+            return false;
+        };
+        match self.bind(address, ports.rtp) {
+            Ok(pair) => {
+                self.bound[place] = Some(Box::new(pair));
+                self.count += 1;
+                true
+            }
+            Err(error) => {
+                self.table.release(place);
+                tracing::warn!(port = ports.rtp, %error, "port of media of the process before not bound");
+                false
+            }
+        }
+    }
+
     fn bind(&self, address: IpAddr, rtp: u16) -> io::Result<BoundPair> {
         let open = |port| open(SocketAddr::new(address, port), self.dscp);
         Ok(BoundPair { rtp: open(rtp)?, rtcp: open(rtp + 1)?, leg: None })
     }
 
-    /// Closes a pair. A leg that still has it loses it.
+    /// Closes a pair. A leg that still has the pair loses it. A reserved pair becomes free.
     pub(super) fn close(&mut self, ports: PortPair) {
-        let Some(place) = self.place(ports) else { return };
-        self.bound[place] = None;
+        let Some(place) = self.place(ports) else { return self.table.reserve(ports, false) };
+        let had_leg = self.bound[place].take().is_some_and(|pair| pair.leg.is_some());
+        self.table.release(place);
         self.count -= 1;
+        self.used -= usize::from(had_leg);
     }
 
     /// Gives the packets of a pair to a leg. Earlier datagrams are of an earlier call, and are removed.
     ///
     /// # Errors
     /// The kernel has no room to watch the sockets.
-    pub(super) fn attach(&mut self, place: usize, leg: BoundLeg, epoll: &Epoll) -> io::Result<()> {
+    pub(super) fn attach(&mut self, place: usize, leg: BoundLeg, watched: &ReadySet) -> io::Result<()> {
         let Some(Some(pair)) = self.bound.get_mut(place) else { return Ok(()) };
         if pair.leg.replace(leg).is_none() {
+            self.used += 1;
             for is_rtcp in [false, true] {
                 let socket = pair.socket(is_rtcp);
                 remove_stale(socket);
-                epoll.add(socket.as_fd(), name(place, is_rtcp))?;
+                watched.add(socket.as_fd(), name(place, is_rtcp))?;
             }
         }
         Ok(())
     }
 
     /// Takes a pair from a leg of this session, if it has the pair.
-    pub(super) fn detach(&mut self, place: usize, session: u32, epoll: &Epoll) {
+    pub(super) fn detach(&mut self, place: usize, session: u32, watched: &ReadySet) {
         let Some(Some(pair)) = self.bound.get_mut(place) else { return };
         if pair.leg.is_some_and(|leg| leg.session == session) {
             pair.leg = None;
+            self.used -= 1;
             for is_rtcp in [false, true] {
                 // It is not watched if there was no room.
-                let _ = epoll.remove(pair.socket(is_rtcp).as_fd());
+                watched.remove(pair.socket(is_rtcp).as_fd());
             }
         }
     }

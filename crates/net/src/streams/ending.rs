@@ -3,6 +3,7 @@
 use super::{Streams, gauge};
 use crate::connection::Phase;
 use crate::{Ending, Unsent, clock};
+use std::cmp::Reverse;
 use strowger_core::shown::brief;
 use strowger_core::{Now, Target, Transport};
 
@@ -13,6 +14,44 @@ impl Streams {
     /// Ends a connection by this side's decision, for this reason.
     pub(crate) fn close(&mut self, slot: u32, reason: &dyn std::fmt::Display) {
         self.end(slot, Ending::Ours, reason);
+    }
+
+    /// Ends the connections that have timed out.
+    #[inline(never)]
+    pub(crate) fn expire(&mut self, now: Now) {
+        while let Some(&Reverse((at, slot, generation))) = self.timeouts.peek() {
+            if at > now.mono {
+                return;
+            }
+            self.timeouts.pop();
+            let bounds = self.bounds.clone();
+            let Some(connection) = self.same(slot, generation).filter(|c| c.timeout_at == at) else { continue };
+            connection.timeout_at = u64::MAX;
+            if connection.due(&bounds) > now.mono {
+                self.schedule(slot);
+                continue;
+            }
+            if self.check_acknowledged(slot, now) || self.fail_fallbacks(slot) {
+                continue;
+            }
+            let Some(connection) = self.connection(slot) else { continue };
+            let (phase, partial, leaving) = (connection.phase, connection.is_partial(), connection.closing);
+            let finished = connection.half_closed;
+            match phase {
+                Phase::Dialling => self.close(slot, &"it was not made in time"),
+                Phase::Tls | Phase::Ws => self.close(slot, &"the handshake took too long"),
+                Phase::Open if leaving => self.close(slot, &"the peer did not end it"),
+                Phase::Open if finished => self.close(slot, &"the peer had said that nothing would follow"),
+                Phase::Open if partial => {
+                    self.counters.partial_closed.add(1);
+                    self.close(slot, &"the rest of a message did not come");
+                }
+                Phase::Open => {
+                    self.counters.idle_closed.add(1);
+                    self.close(slot, &"it was silent for too long");
+                }
+            }
+        }
     }
 
     /// Handles the end of the peer's side. From now on only responses to its earlier requests are sent. After the last of them, or a time-out, the
@@ -67,7 +106,7 @@ impl Streams {
 
     /// Checks whether all data have reached a peer that had ended its side. Returns false if no check is pending, or
     /// the time for checks is over.
-    pub(super) fn check_acknowledged(&mut self, slot: u32, now: Now) -> bool {
+    fn check_acknowledged(&mut self, slot: u32, now: Now) -> bool {
         let bounds = self.bounds.clone();
         let Some(connection) = self.connection(slot).filter(|c| !c.unacknowledged.is_empty()) else { return false };
         connection.checked_at = now.mono;

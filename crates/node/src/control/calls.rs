@@ -1,14 +1,20 @@
 //! Orders about tracked calls: each shard is asked for its own calls, page by page.
 
-use super::{Call, CallList, Controlled, Dialog, Done, Reply};
+use super::{Call, CallList, CallMedia, Controlled, Dialog, Done, Reply};
 use crate::shard::{CallOrder, Input};
 use std::time::Duration;
 use strowger_calls::{CallView, DialogView};
+use strowger_store::accounting::MediaQuality;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// Longest wait for a shard. It answers between two rounds, unless it is stuck or has ended.
 const SOON: Duration = Duration::from_secs(2);
+
+/// Time between two questions about a call whose media thread was asked for its figures, and number of questions. A media thread looks at its
+/// orders once in a few milliseconds.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS: usize = 10;
 
 /// Maximum number of calls that a shard copies between two rounds.
 const SLICE: usize = 64;
@@ -34,9 +40,18 @@ impl Controlled {
     }
 
     pub(super) async fn call(&self, id: &str) -> Reply {
-        match self.ask_all(id, |id, reply| CallOrder::Show { id, reply }).await {
-            Ok(call) => Reply::Call(Box::new(call.into())),
-            Err(refusal) => refusal,
+        let mut looks = 0;
+        loop {
+            let view = match self.ask_all(id, |id, reply| CallOrder::Show { id, reply }).await {
+                Ok(view) => view,
+                Err(refusal) => return refusal,
+            };
+            looks += 1;
+            // The first question asks the media thread.
+            if !view.awaits_media || looks == LOOKS {
+                return Reply::Call(Box::new(view.into()));
+            }
+            sleep(LOOK).await;
         }
     }
 
@@ -108,12 +123,34 @@ impl From<CallView> for Call {
             caller: text(&view.caller),
             callee: text(&view.callee),
             call_id: text(&view.call_id),
+            far_call_id: text(&view.far_call_id),
+            recording: view.recording.map(|file| file.display().to_string()),
             state: view.state.text().to_owned(),
             seconds: seconds(view.age),
             answered_seconds: view.answered.map(seconds),
             dialogs: view.dialogs.into_iter().map(Dialog::from).collect(),
+            media: ["caller", "callee"].into_iter().zip(view.media).filter_map(media).collect(),
         }
     }
+}
+
+/// Returns the media of a party, if this server has a figure of them.
+fn media((party, quality): (&str, Option<MediaQuality>)) -> Option<CallMedia> {
+    let MediaQuality { packets, lost, reordered, doubled, jitter, max_jitter, max_delay, rating, score } = quality?;
+    let milliseconds = |microseconds: u64| microseconds as f64 / 1_000.0;
+    let whole = |hundredths: u64| hundredths as f64 / 100.0;
+    Some(CallMedia {
+        party: party.to_owned(),
+        packets,
+        lost,
+        reordered,
+        doubled,
+        jitter_ms: milliseconds(jitter),
+        max_jitter_ms: milliseconds(max_jitter),
+        max_delay_ms: milliseconds(max_delay),
+        rating: rating.map(whole),
+        mos: score.map(whole),
+    })
 }
 
 impl From<DialogView> for Dialog {

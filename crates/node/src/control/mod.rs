@@ -8,6 +8,7 @@ mod accounting;
 mod accounting_state;
 mod cache_list;
 mod caches;
+mod call_list;
 mod calls;
 mod client;
 mod end_registrations;
@@ -19,6 +20,8 @@ mod limits;
 mod next_hops;
 mod openapi;
 mod order;
+mod reload;
+mod set_list;
 mod sets;
 mod socket;
 
@@ -39,13 +42,13 @@ use tokio::time::timeout;
 pub use crate::program::Request;
 pub use accounting_state::{AccountingError, AccountingState, QuarantineState, SpoolState};
 pub use cache_list::{CacheEntry, CacheList, CacheSummary, CachedUser, KeptAnswer, SubscriberCache};
+pub use call_list::{Call, CallList, CallMedia, Dialog};
 pub use client::{Client, Unreachable};
 pub use limit_list::{Limit, LimitKey, LimitList};
 pub use next_hops::NextHopAside;
-pub use order::{
-    Ban, BanList, Call, CallList, Change, ControlOrder, Dialog, Done, Fault, Found, LONGEST_LINE, Page, Registration,
-    Reload, Reply, SetEntry, SetList, SetPage, SetReload, SetSummary, ShardStatus, Status, Wrong,
-};
+pub use order::{Ban, BanList, ControlOrder, Done, LONGEST_LINE, Page, Registration, Reply, ShardStatus, Status};
+pub use reload::{Change, Fault, Reload, SetReload, Wrong};
+pub use set_list::{Found, SetEntry, SetList, SetPage, SetSummary};
 pub(crate) use socket::Socket;
 
 /// Maximum number of commands connected at the same time, and of connections by HTTP.

@@ -1,12 +1,14 @@
 //! Orders and replies of the control socket.
 
-use super::{AccountingState, CacheEntry, CacheList, CachedUser, LimitList, NextHopAside};
+use super::{
+    AccountingState, CacheEntry, CacheList, CachedUser, Call, CallList, Found, LimitList, NextHopAside, Reload,
+    SetList, SetPage, SetReload, Wrong,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use strowger_config::{Report, SetFault, Severity};
 
 /// Maximum size of an order, in bytes.
 pub const LONGEST_LINE: usize = 4_096;
@@ -235,121 +237,6 @@ pub enum Done {
     },
 }
 
-/// A data set that was read again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SetReload {
-    /// Name in conditions.
-    pub name: String,
-    /// Source of the entries.
-    pub origin: String,
-    /// Number of entries before.
-    pub before: usize,
-    /// Number of entries now.
-    pub entries: usize,
-    /// True: the entries differ from those before.
-    pub changed: bool,
-}
-
-/// Result of a reload.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Reload {
-    /// Name of the file; without a file that of the defaults.
-    pub file: String,
-    /// Keys whose values have changed: those in force now, and those that need a restart.
-    pub changes: Vec<Change>,
-    /// Warnings about the configuration.
-    pub warnings: Vec<Fault>,
-}
-
-/// A key whose value in the file has changed. Secrets are masked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Change {
-    /// Name with its table, such as `proxy.fork_timeout`.
-    pub key: String,
-    /// Earlier value, as TOML.
-    pub from: String,
-    /// Value in the file, as TOML.
-    pub to: String,
-    /// True: the server keeps its value until it restarts.
-    pub needs_restart: bool,
-}
-
-/// A configuration that the server refused.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Wrong {
-    /// All faults, for people: file, line, the faulty words, cure.
-    pub text: String,
-    /// The same faults as a list.
-    pub faults: Vec<Fault>,
-}
-
-/// A fault of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Fault {
-    /// Name of the file.
-    pub file: String,
-    /// Line, from 1; none if the fault is in no line of the file.
-    pub line: Option<usize>,
-    /// Column in characters, from 1.
-    pub column: Option<usize>,
-    /// True: the configuration can still be used.
-    pub warning: bool,
-    /// Description of the fault.
-    pub message: String,
-    /// Instruction that removes the fault.
-    pub cure: String,
-}
-
-impl Wrong {
-    /// Converts a report.
-    pub fn of(report: &Report) -> Self {
-        Self { text: report.to_string(), faults: Fault::all(report) }
-    }
-}
-
-impl From<&SetFault> for Fault {
-    fn from(fault: &SetFault) -> Self {
-        let SetFault { place, line, message, cure } = fault.clone();
-        Self { file: place, line, column: None, warning: false, message, cure }
-    }
-}
-
-impl Wrong {
-    /// Converts faults of data sets.
-    pub(super) fn of_sets(faults: &[SetFault]) -> Self {
-        let line = |SetFault { place, line, message, cure }: &SetFault| {
-            let line = line.map_or_else(String::new, |line| format!(":{line}"));
-            format!("{place}{line}: error: {message}\n  = {cure}\n")
-        };
-        Self { text: faults.iter().map(line).collect(), faults: faults.iter().map(Fault::from).collect() }
-    }
-}
-
-impl Fault {
-    /// Converts the faults of a report, in the order of the file.
-    pub fn all(report: &Report) -> Vec<Self> {
-        let fault = |fault: &strowger_config::Fault| {
-            let (line, column) = report.position(fault).unzip();
-            Self {
-                file: report.file().into(),
-                line,
-                column,
-                warning: fault.severity == Severity::Warning,
-                message: fault.message.clone(),
-                cure: fault.cure.clone(),
-            }
-        };
-        report.faults().iter().map(fault).collect()
-    }
-}
-
-impl From<strowger_config::Change> for Change {
-    fn from(change: strowger_config::Change) -> Self {
-        let strowger_config::Change { key, running, wanted, needs_restart } = change;
-        Self { key, from: running, to: wanted, needs_restart }
-    }
-}
-
 /// State of the server at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
@@ -419,101 +306,6 @@ pub struct Registration {
     pub path: String,
     /// Preference in thousandths.
     pub q: Option<u16>,
-}
-
-/// A page of tracked calls, and the place of the next one; `None` at the end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CallList {
-    /// Calls in no particular order.
-    pub calls: Vec<Call>,
-    /// Place of the next page of the list of calls.
-    pub next: Option<u64>,
-    /// True: the configuration tracks calls. False: the list does not show the calls in progress; set `dialogs.track = true`.
-    pub tracked: bool,
-}
-
-/// A tracked call. Text of peers is unchanged, except for replaced bytes that are not UTF-8.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Call {
-    /// Id by which it is shown and ended, while it lasts.
-    pub id: String,
-    /// The URI of From.
-    pub caller: String,
-    /// The URI of To.
-    pub callee: String,
-    /// Its Call-ID.
-    pub call_id: String,
-    /// `calling`, `ringing`, `answered` or `ending`.
-    pub state: String,
-    /// Time since its INVITE.
-    pub seconds: f64,
-    /// Time since its answer.
-    pub answered_seconds: Option<f64>,
-    /// Dialogs, one for each callee that rang or answered and has not ended.
-    pub dialogs: Vec<Dialog>,
-}
-
-/// A dialog of a call.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Dialog {
-    /// The callee's tag.
-    pub tag: String,
-    /// The callee's Contact; empty before its answer.
-    pub contact: String,
-    /// Time since its answer.
-    pub answered_seconds: Option<f64>,
-}
-
-/// Data sets that conditions of rules query.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SetList {
-    /// Sets in the order of the configuration.
-    pub sets: Vec<SetSummary>,
-}
-
-/// A data set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SetSummary {
-    /// Name in conditions.
-    pub name: String,
-    /// `texts`, `prefixes` or `networks`.
-    pub kind: String,
-    /// Number of its keys.
-    pub entries: usize,
-    /// Memory in bytes.
-    pub memory_bytes: usize,
-    /// Place of its entries: `configuration`, a file, or a database without its password.
-    pub origin: String,
-    /// Time of the last reading, in milliseconds since 1970; none for entries in the configuration.
-    pub read_at: Option<u64>,
-    /// Error of the latest reading: the set keeps its earlier entries.
-    pub error: Option<String>,
-}
-
-/// A page of entries of a data set, and the place of the next one; `None` at the end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SetPage {
-    /// Entries ordered by key.
-    pub entries: Vec<SetEntry>,
-    /// Place of the next page of the entries of a set. A set that was read again meanwhile may show an entry twice or not
-    /// at all.
-    pub next: Option<u64>,
-}
-
-/// Entries of a data set for a number, a text or an address.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Found {
-    /// Matching entries, the decisive one first. Empty: no entry matches.
-    pub entries: Vec<SetEntry>,
-}
-
-/// An entry of a data set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SetEntry {
-    /// A text, a prefix or a network.
-    pub key: String,
-    /// Its value, if it has one.
-    pub value: Option<String>,
 }
 
 /// A page of banned sources.

@@ -22,6 +22,7 @@
 mod automaton;
 mod backreference;
 mod bracket;
+mod builder;
 mod bytes;
 mod error;
 mod literal;

@@ -1,11 +1,15 @@
 //! Verdicts of the stages on single requests: policy without a socket, a database or real time.
 
+mod destinations;
+mod realms;
+
 use super::*;
 use crate::bounds::EngineBounds;
 use crate::destination::Destination;
 use crate::engine::ProcessStatus;
 use crate::handling::Progress;
 use crate::local_address::OneWay;
+use crate::peer_names::NoNames;
 use crate::process_state::{ProcessContext, ProcessState};
 use crate::proof::{Proof, User};
 use crate::question::{Answers, Resolved};
@@ -77,6 +81,7 @@ pub(crate) fn engine_of(domains: &str, settings: &str) -> Engine {
         bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
+        names: Arc::new(NoNames),
     };
     let shared = Arc::new(ProcessState::new(NOW, config, surroundings));
     let mut engine = Engine::new(NOW, shared, 0, ProcessStatus { draining: false, shards: 1 });
@@ -386,220 +391,6 @@ fn senders_that_may_change_bindings() {
 
 /// Configuration of two domains. Each has a user `alice` with a password of her own.
 const TWO: &str = "[[domain]]\nname = \"a.example\"\n[[domain]]\nname = \"b.example\"\nrealm = \"office\"\n";
-const ALICE_A: &str = "sip:alice@a.example";
-const ALICE_B: &str = "sip:alice@b.example";
-
-/// Returns a REGISTER of this user, sent to the domain in `uri`.
-fn registers(uri: &str, user: &str) -> String {
-    text("REGISTER", uri, user, "").replace("To: <sip:bob@example.org>", &format!("To: <{user}>"))
-}
-
-#[test]
-fn each_domain_is_judged_in_its_realm() {
-    use ChallengeHeader::{ProxyAuthenticate, WwwAuthenticate};
-    let mut engine = engine_of(TWO, "");
-    for (stage, header, plain, realm) in [
-        (Stage::Register, WwwAuthenticate, registers("sip:a.example", ALICE_A), "a.example"),
-        (Stage::Register, WwwAuthenticate, registers("sip:b.example", ALICE_B), "office"),
-        // To names the user whose bindings they are.
-        (Stage::Register, WwwAuthenticate, registers("sip:a.example", ALICE_B), "office"),
-        (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", ALICE_B, ALICE_A, ""), "a.example"),
-        (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", ALICE_A, ALICE_B, ""), "office"),
-        (Stage::Authorize, ProxyAuthenticate, text("MESSAGE", "sip:carol@example.net", GUEST, ""), "a.example"),
-    ] {
-        let refused = Verdict::Reply(Reply::challenge(header, false));
-        assert_eq!(first(&engine, stage, &plain), refused, "{plain}");
-        let challenge = challenge(&mut engine, &plain, header);
-        assert!(challenge.contains(&format!("realm=\"{realm}\"")), "{plain}{challenge}");
-        let right = with_credentials(&plain, &challenge, header, "secret");
-        let asks = Question::Credential { username: b"alice"[..].into(), realm: realm.as_bytes().into() };
-        assert_eq!(first(&engine, stage, &right), Verdict::Ask(asks), "{plain}");
-    }
-}
-
-#[test]
-fn what_one_domain_has_shown_proves_nothing_in_another() {
-    let header = ChallengeHeader::ProxyAuthenticate;
-    let refused = Verdict::Reply(Reply::challenge(header, false));
-    let mut engine = engine_of(TWO, "auth.user_must_match = false\n");
-    let (of_a, of_b) = (text("MESSAGE", BOB, ALICE_A, ""), text("MESSAGE", BOB, ALICE_B, ""));
-    let (by_a, by_b) = (challenge(&mut engine, &of_a, header), challenge(&mut engine, &of_b, header));
-    let stored = || found(Ok(credential_in("office", "alice@b.example", "of b")));
-    let admitted = Verdict::Admit(shown_by("alice@b.example"));
-    // Credentials of another realm, or with a nonce of another realm, cause no question.
-    assert_eq!(first(&engine, Stage::Authorize, &with_credentials(&of_b, &by_a, header, "of a")), refused);
-    let moved = by_a.replace("realm=\"a.example\"", "realm=\"office\"");
-    let again = Verdict::Reply(Reply::challenge(header, true));
-    assert_eq!(first(&engine, Stage::Authorize, &with_credentials(&of_b, &moved, header, "of b")), again);
-    // The password of the other alice is wrong.
-    let guessed = with_credentials(&of_b, &by_b, header, "of a");
-    assert_eq!(says(&engine, Stage::Authorize, stored(), &guessed), refused);
-    let right = with_credentials(&of_b, &by_b, header, "of b");
-    // The user got this credential when the other domain had this realm: the password is right, but proves nothing.
-    let left = found(Ok(credential_in("office", "alice@a.example", "of b")));
-    assert_eq!(says(&engine, Stage::Authorize, left, &right), refused);
-    assert_eq!(says(&engine, Stage::Authorize, stored(), &right), admitted);
-}
-
-#[test]
-fn a_name_with_a_domain_of_its_realm_is_no_other_account() {
-    let engine = engine_of("", "domains = [\"a.example\", \"b.example\"]\n[[domain]]\nname = \"c.example\"\n");
-    for (username, name) in [
-        ("alice", "alice"),
-        ("alice@a.example", "alice"),
-        ("alice@B.Example", "alice"),
-        // Names of no user.
-        ("alice@c.example", "alice@c.example"),
-        ("alice@", "alice@"),
-        ("Alice@a.example", "Alice"),
-        ("a@b@a.example", "a@b"),
-    ] {
-        let account = engine.decider().account(username.as_bytes(), "a.example");
-        assert_eq!((account.name, account.realm), (name.as_bytes(), "a.example"), "{username}");
-    }
-}
-
-#[test]
-fn domains_may_share_a_realm() {
-    // Two names of one domain, and two domains.
-    let names = "domains = [\"a.example\", \"b.example\"]\nrealm = \"office\"\n";
-    let table = |name| format!("[[domain]]\nname = \"{name}\"\nrealm = \"office\"\n");
-    let domains = [table("a.example"), table("b.example")].concat();
-    let header = ChallengeHeader::ProxyAuthenticate;
-    let of_b = text("MESSAGE", BOB, ALICE_B, "");
-    for (domains, must_match, verdict) in [
-        (names, true, Verdict::Admit(shown_by("alice@a.example"))),
-        (&*domains, false, Verdict::Admit(shown_by("alice@a.example"))),
-        (&*domains, true, Reply { why: Why::Logged, ..Reply::refused(403) }.into()),
-    ] {
-        let mut engine = engine_of("", &format!("{domains}[auth]\nuser_must_match = {must_match}\n"));
-        let challenge = challenge(&mut engine, &of_b, header);
-        let right = with_credentials(&of_b, &challenge, header, "of a");
-        let stored = found(Ok(credential_in("office", "alice@a.example", "of a")));
-        assert_eq!(says(&engine, Stage::Authorize, stored, &right), verdict);
-    }
-}
-
-/// Checks callers that withhold their identity (RFC 3323) or show another identity (RFC 3325): From does not tell whose
-/// user such a caller is.
-#[test]
-fn a_caller_named_outside_from_is_judged_by_that_name() {
-    let mut engine = engine_of(TWO, "");
-    let header = ChallengeHeader::ProxyAuthenticate;
-    let hidden = "sip:anonymous@anonymous.invalid";
-    let plain = text("MESSAGE", "sip:carol@example.net", hidden, "P-Preferred-Identity: <sip:alice@b.example>\r\n");
-    let challenge = challenge(&mut engine, &plain, header);
-    let right = with_credentials(&plain, &challenge, header, "of b");
-    let stored = |user| found(Ok(credential_in("office", user, "of b")));
-    assert_eq!(
-        says(&engine, Stage::Authorize, stored("alice@a.example"), &right),
-        Verdict::Reply(Reply::challenge(header, false))
-    );
-    let shown = Verdict::Admit(shown_by("alice@b.example"));
-    assert_eq!(says(&engine, Stage::Authorize, stored("alice@b.example"), &right), shown);
-}
-
-#[test]
-fn destinations_of_requests() {
-    let engine = engine("");
-    let to = |uri: &str, answers: Answers| says(&engine, Stage::Route, answers, &text("MESSAGE", uri, ALICE, ""));
-    let targets = |addresses: &[&str]| addresses.iter().map(|address| target(address)).collect();
-    let hop = |addresses: &[&str], otherwise| {
-        Verdict::Forward(Destination::NextHop { targets: targets(addresses), otherwise })
-    };
-    // An address, a name, a name that leads nowhere.
-    assert_eq!(to("sip:carol@203.0.113.9", Answers::default()), hop(&["203.0.113.9:5060"], 500));
-    assert_eq!(to("sip:carol@example.net", Answers::default()), Verdict::Ask(Question::Name(name("example.net"))));
-    assert_eq!(to("sip:carol@example.net", leads("example.net", "203.0.113.9:5070")), hop(&["203.0.113.9:5070"], 500));
-    let nowhere = Answers { names: vec![(name("example.net"), Resolved::default())], ..Answers::default() };
-    assert_eq!(to("sip:carol@example.net", nowhere), hop(&[], 500));
-    // A name may resolve to no address beyond the reach of its sender, such as one of this machine.
-    assert_eq!(to("sip:carol@example.net", leads("example.net", "127.0.0.1:22")), hop(&[], 500));
-    assert_eq!(to("urn:example:other", Answers::default()), hop(&[], 404));
-}
-
-/// Returns the BYE of a caller whose callee has this Contact.
-fn after_a_call(engine: &mut Engine, contact: &str) -> String {
-    const CALLEE: &str = "203.0.113.9:5060";
-    let sent = |out: &Outbox, start: &str| {
-        let texts = out.sends().iter().map(|send| String::from_utf8(out.bytes[send.range()].to_vec()).unwrap());
-        texts.into_iter().find(|text| text.starts_with(start)).unwrap()
-    };
-    let tagged = |text: &str| text.replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=b");
-    let mut out = Outbox::new();
-    engine.receive(NOW, &arrival(), text("INVITE", &format!("sip:carol@{CALLEE}"), GUEST, "").as_bytes(), &mut out);
-    let (mut answer, invite) = (String::from("SIP/2.0 200 OK\r\n"), sent(&out, "INVITE "));
-    for name in ["Via: ", "Record-Route: ", "From: ", "To: ", "Call-ID: ", "CSeq: "] {
-        invite.lines().filter(|line| line.starts_with(name)).for_each(|line| answer += &format!("{line}\r\n"));
-    }
-    answer += &format!("Contact: <{contact}>\r\nContent-Length: 0\r\n\r\n");
-    let (from, mut out) = (Arrival { remote: CALLEE.parse().unwrap(), ..arrival() }, Outbox::new());
-    engine.receive(NOW, &from, tagged(&answer).as_bytes(), &mut out);
-    let answer = sent(&out, "SIP/2.0 200 ");
-    let route = answer.lines().find_map(|line| line.strip_prefix("Record-Route: ")).unwrap();
-    let bye = text("BYE", contact, GUEST, &format!("Route: {route}\r\n"));
-    tagged(&bye).replace("branch=z9hG4bK1", "branch=z9hG4bK2").replace("CSeq: 1", "CSeq: 2")
-}
-
-/// Checks that a peer without a password cannot use a Contact to reach more: the requests of the other party go to no
-/// network that the peer itself cannot reach.
-#[test]
-fn a_contact_leads_into_no_network_that_its_sender_does_not_reach() {
-    let mut engine = engine("proxy.relay_for = \"everyone\"\n");
-    let bye = after_a_call(&mut engine, "sip:carol@example.net");
-    let outside = says(&engine, Stage::Route, leads("example.net", "203.0.113.9:5070"), &bye);
-    let Verdict::Forward(_) = outside else { panic!("{outside:?}") };
-    let inside = || leads("example.net", "10.0.0.5:22");
-    let denied = Reply { counted: Counted::RelayDenied, ..Reply::new(500) };
-    let denied = denied
-        .because("the next hop has no address that its sender may name; `proxy.reachable` lets more networks through");
-    assert_eq!(says(&engine, Stage::Route, inside(), &bye), denied.into());
-    assert_eq!(says(&engine, Stage::Acknowledge, inside(), &bye.replace("BYE", "ACK")), Verdict::Drop);
-    assert_eq!(engine.shared.counts().relay_denied, 1, "an ACK has no answer by which it would be counted");
-}
-
-#[test]
-fn a_user_without_contact_is_looked_up() {
-    let engine = engine("");
-    let call = text("MESSAGE", BOB, GUEST, "");
-    let asks = Question::User { username: b"bob"[..].into(), domain: b"example.org"[..].into(), place: 0 };
-    assert_eq!(first(&engine, Stage::Route, &call), Verdict::Ask(asks));
-    let says = |user| says(&engine, Stage::Route, Answers { user: Some((0, user)), ..Answers::default() }, &call);
-    assert_eq!(says(Ok(SubscriberAnswer::Exists)), Reply::not_found(480).because("the user is not registered").into());
-    assert_eq!(says(Ok(SubscriberAnswer::Absent)), Reply::not_found(404).because("unknown user").into());
-    let failed = Reply { why: Why::Logged, ..Reply::new(500) };
-    assert_eq!(says(Err(StoreError::TimedOut)), failed.into());
-}
-
-/// Checks that a phone behind NAT is reached at the source of its REGISTER, and a phone whose Contact names a host is
-/// reached after a look-up of the host.
-#[test]
-fn the_ways_to_a_registered_user() {
-    let mut engine = engine("registrar.authenticate = false\n");
-    let call = text("MESSAGE", BOB, GUEST, "");
-    let register = |engine: &mut Engine, contact: &str| {
-        let text = text("REGISTER", "sip:example.org", BOB, "").replace(&format!("sip:alice@{PHONE}"), contact);
-        let mut out = Outbox::new();
-        engine.receive(NOW, &arrival(), text.as_bytes(), &mut out);
-        assert!(out.bytes.starts_with(b"SIP/2.0 200 "), "{}", String::from_utf8_lossy(&out.bytes));
-    };
-    register(&mut engine, "sip:bob@10.0.0.5:5060");
-    let behind = Verdict::Forward(Destination::Contacts([[target(PHONE)][..].into()].into_iter().collect()));
-    assert_eq!(first(&engine, Stage::Route, &call), behind);
-    let mut engine = self::engine("registrar.authenticate = false\n");
-    register(&mut engine, "sip:bob@phone.example.net");
-    assert_eq!(first(&engine, Stage::Route, &call), Verdict::Ask(Question::Name(name("phone.example.net"))));
-}
-
-#[test]
-fn an_ack_of_no_call_goes_nowhere() {
-    let engine = engine("");
-    let ack = text("ACK", "sip:carol@203.0.113.9", GUEST, "")
-        .replace("To: <sip:bob@example.org>", "To: <sip:bob@example.org>;tag=b");
-    assert_eq!(first(&engine, Stage::Acknowledge, &ack), Verdict::Drop);
-    let everyone = self::engine("proxy.relay_for = \"everyone\"\n");
-    let Verdict::Forward(_) = first(&everyone, Stage::Acknowledge, &ack) else { panic!("it is let through") };
-}
 
 /// Checks that a message without room to wait is answered only if it came over a connection: a datagram is
 /// retransmitted.

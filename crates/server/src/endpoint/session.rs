@@ -1,24 +1,17 @@
 //! Media session of a call of an endpoint: one stream of audio. All other streams of the caller are refused.
 
-use crate::engine::Effect;
+use super::EndpointSound;
+use crate::effect::Effect;
+use crate::media_sessions::{MediaSession, stream_peer};
+use crate::policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use strowger_core::b2bua::negotiation::{
-    AgreedFormat, AgreedStream, EndpointAnswer, LegState, LocalStream, Refusal, endpoint_answer, endpoint_answered,
-    endpoint_offer,
+    AgreedStream, EndpointAnswer, LegState, LocalStream, Refusal, endpoint_answer, endpoint_answered, endpoint_offer,
 };
-use strowger_core::routing::contact_repair::is_private;
-use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamKind, StreamOrder, StreamPeer};
-use strowger_message::sdp::{Codec, Sdp};
-
-/// Formats that an endpoint takes, the preferred one first. Packets that go back are not decoded.
-const CODECS: [Codec<'static>; 5] = [
-    Codec::PCMA,
-    Codec::PCMU,
-    Codec::G722,
-    Codec { channels: 2, ..Codec::new(111, "opus", 48_000) },
-    Codec::TELEPHONE_EVENT,
-];
+use strowger_media::session::{PortPair, StreamKind, StreamOrder, StreamPeer};
+use strowger_message::sdp::Sdp;
 
 /// Own description.
 #[derive(Debug)]
@@ -28,56 +21,49 @@ pub(super) struct Description {
     pub(super) streams: Option<Vec<Option<AgreedStream>>>,
 }
 
+/// Source of a description of the caller.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct CallerSource {
+    pub(super) address: IpAddr,
+    /// Set if the caller is behind NAT.
+    pub(super) is_translated: bool,
+}
+
 /// Session of a call.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct EndpointSession {
-    /// Number of its [`SessionKey`].
-    pub(super) key: u64,
-    #[serde(with = "port_pair")]
-    pub(super) ports: PortPair,
+    pub(super) media: MediaSession,
+    sound: EndpointSound,
     /// Offers and answers in the dialog.
     leg: LegState,
     /// Set while an own offer waits for its answer.
     has_offered: bool,
-    /// Set once the media thread knows the session.
-    is_open: bool,
-    /// Set once the session is closed; the dialog may go on until the response to its BYE.
-    is_closed: bool,
-    /// Call-ID, for the log.
-    call_id: Vec<u8>,
-}
-
-/// Session that is being closed.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ClosingSession {
-    pub(super) key: u64,
-    #[serde(with = "port_pair")]
-    pub(super) ports: PortPair,
-    pub(super) call_id: Vec<u8>,
-}
-
-impl ClosingSession {
-    /// Returns the order that ends the session; [`SessionEvent::Closed`](strowger_media::session::SessionEvent) answers it.
-    pub(super) fn order(&self) -> Effect {
-        let order = SessionOrder::Close { key: SessionKey(self.key) };
-        Effect::Media { thread: Some(self.ports.thread), order }
-    }
-}
-
-/// Result of closing a session.
-pub(super) enum SessionClose {
-    /// The media thread has to close the session.
-    Open(ClosingSession),
-    /// No media thread knows the session. Its ports are free.
-    Unopened(PortPair),
-    /// It was closed before.
-    Before,
+    /// Streams as agreed last, and the source of the caller's description.
+    agreed: (Vec<Option<AgreedStream>>, Option<CallerSource>),
+    /// Set until the ACK of a caller that has proved nothing: its source may be forged, and no sound goes first. A kept call has its ACK.
+    #[serde(skip)]
+    is_unproven: bool,
 }
 
 impl EndpointSession {
     /// Creates a session before any description.
-    pub(super) const fn new(key: u64, ports: PortPair, leg: LegState, call_id: Vec<u8>) -> Self {
-        Self { key, ports, leg, has_offered: false, is_open: false, is_closed: false, call_id }
+    pub(super) const fn new(media: MediaSession, leg: LegState, sound: EndpointSound) -> Self {
+        Self { media, sound, leg, has_offered: false, agreed: (Vec::new(), None), is_unproven: false }
+    }
+
+    /// Notes that the caller has proved nothing. An echo needs no proof: it answers the caller's packets.
+    pub(super) const fn doubt(&mut self) {
+        self.is_unproven = !matches!(self.sound, EndpointSound::Echo);
+    }
+
+    /// Notes that the caller has proved its source. Returns whether that changes the order of the session.
+    pub(super) const fn prove(&mut self) -> bool {
+        std::mem::replace(&mut self.is_unproven, false)
+    }
+
+    /// Returns the path of the file in which the caller is recorded.
+    pub(super) fn recording(&self) -> Option<PathBuf> {
+        self.sound.recording()
     }
 
     /// Writes the answer to an offer of the caller, or an own offer.
@@ -85,15 +71,26 @@ impl EndpointSession {
     /// # Errors
     /// The offer has no stream for an endpoint; nothing has changed.
     pub(super) fn describe(&mut self, offer: Option<&[u8]>) -> Result<Description, Refusal> {
-        let places = [LocalStream { address: self.leg.address(), port: self.ports.rtp }];
+        let place = |ports: &PortPair| LocalStream { address: self.leg.address(), port: ports.rtp };
+        let places: Vec<_> = self.media.ports.near.iter().map(place).collect();
         let Some(offer) = offer else {
-            let text = endpoint_offer(&mut self.leg, &CODECS, &places)?;
+            let text = endpoint_offer(&mut self.leg, self.sound.codecs(), &places)?;
             self.has_offered = true;
             return Ok(Description { text, streams: None });
         };
         let offer = Sdp::parse(offer).map_err(|_| Refusal::NothingInCommon)?;
-        let EndpointAnswer { description, streams } = endpoint_answer(&mut self.leg, &offer, &CODECS, &places)?;
+        let codecs = self.sound.codecs();
+        let EndpointAnswer { description, streams } = endpoint_answer(&mut self.leg, &offer, codecs, &places)?;
         Ok(Description { text: description, streams: Some(streams) })
+    }
+
+    /// Returns a copy for the next process, whose descriptions have higher versions; `None` while an own offer waits for its answer, or if the session
+    /// is not open.
+    pub(super) fn at_rest(&self) -> Option<Self> {
+        self.media.open().filter(|_| !self.has_offered)?;
+        let mut kept = self.clone();
+        kept.leg.skip_version();
+        Some(kept)
     }
 
     /// Tells whether an own offer waits for its answer.
@@ -108,52 +105,38 @@ impl EndpointSession {
         streams.iter().any(Option::is_some).then_some(streams)
     }
 
-    /// Returns the order that opens or changes the session. `nat`: source of the signalling of a caller behind NAT.
-    pub(super) fn set(&mut self, streams: Vec<Option<AgreedStream>>, nat: Option<IpAddr>) -> Effect {
-        self.is_open = true;
-        let ports = self.ports;
-        let order = |AgreedStream { rtp, rtcp, formats, sends, receives, .. }: AgreedStream| {
-            let is_hidden =
-                |source: &IpAddr| rtp.is_some_and(|rtp| rtp.ip() != *source && is_private(rtp.ip(), *source));
-            let behind_nat = nat.filter(is_hidden);
-            let formats = formats.into_iter().map(format).collect();
-            let near = StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives };
-            StreamOrder { kind: StreamKind::Echo, near, far: None }
-        };
-        let streams = streams.into_iter().map(|stream| stream.map(order)).collect();
-        let order = SessionOrder::Set { key: SessionKey(self.key), streams };
-        Effect::Media { thread: Some(ports.thread), order }
+    /// Returns the order that opens or changes the session. `source`: that of the caller's description.
+    pub(super) fn set(
+        &mut self,
+        policy: &Policy,
+        streams: Vec<Option<AgreedStream>>,
+        source: Option<CallerSource>,
+    ) -> Option<Effect> {
+        self.agreed = (streams, source);
+        self.order(policy)
     }
 
-    /// Closes the session. No description may follow.
-    pub(super) fn close(&mut self) -> SessionClose {
-        let (key, ports) = (self.key, self.ports);
-        if std::mem::replace(&mut self.is_closed, true) {
-            return SessionClose::Before;
-        }
-        if !self.is_open {
-            return SessionClose::Unopened(ports);
-        }
-        SessionClose::Open(ClosingSession { key, ports, call_id: std::mem::take(&mut self.call_id) })
-    }
-}
-
-fn format(format: AgreedFormat) -> PayloadFormat {
-    let AgreedFormat { payload_type, other, clock_rate, is_event, .. } = format;
-    PayloadFormat { payload_type, other, clock_rate, is_event }
-}
-
-/// Form of a pair of ports in a record.
-mod port_pair {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use strowger_media::session::PortPair;
-
-    pub(super) fn serialize<S: Serializer>(ports: &PortPair, serializer: S) -> Result<S::Ok, S::Error> {
-        (ports.thread, ports.address, ports.rtp).serialize(serializer)
+    /// Returns the order that opens the session as it was agreed last.
+    pub(super) fn order(&mut self, policy: &Policy) -> Option<Effect> {
+        let ports = *self.media.ports.near.first()?;
+        let order = |stream: &Option<AgreedStream>| self.stream_order(policy, ports, stream.as_ref()?);
+        let streams = self.agreed.0.iter().map(order).collect();
+        self.media.set(streams)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PortPair, D::Error> {
-        let (thread, address, rtp) = Deserialize::deserialize(deserializer)?;
-        Ok(PortPair { thread, address, rtp })
+    /// Returns the order about a stream; `None` if the caller has agreed on no format of the sound.
+    fn stream_order(&self, policy: &Policy, ports: PortPair, stream: &AgreedStream) -> Option<StreamOrder> {
+        let kind = self.sound.stream_kind(&policy.config.decisions, stream)?;
+        let source = self.agreed.1;
+        let nat = source.filter(|source| source.is_translated).map(|source| source.address);
+        let peer = stream_peer(ports, stream.clone(), nat);
+        // The packets of an echo answer those of the caller.
+        let may_send_first = kind != StreamKind::Echo
+            && !self.is_unproven
+            && source.zip(peer.rtp).is_some_and(|(source, rtp)| {
+                let scope = policy.router.identity().machine().scope_of_sender(source.address);
+                policy.may_send_media(scope, source.address, rtp)
+            });
+        Some(StreamOrder { kind, near: StreamPeer { may_send_first, ..peer }, far: None })
     }
 }

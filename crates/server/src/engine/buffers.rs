@@ -8,6 +8,8 @@ use strowger_message::{Edit, Index};
 pub(crate) struct Buffers {
     /// Index of a message that is shed.
     pub(super) index: Index,
+    /// Message of this server to itself.
+    pub(super) looped: (Vec<u8>, Index),
     pub(crate) edit: Edit,
     /// Message without the identities that must not be forwarded.
     pub(crate) concealed: (Vec<u8>, Index),

@@ -16,9 +16,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Tells whether memory is to be returned now. `pings`: number of transactions that begin and end in each step of a
-    /// round of pings.
-    pub(super) fn step(&mut self, now: Now, stack: &mut Stack, pings: u64) -> bool {
+    /// Tells whether memory is to be returned now. `rests`: no timer of the state machines runs. `pings`: number of transactions that begin and
+    /// end in each step of a round of pings.
+    pub(super) fn step(&mut self, now: Now, stack: &Stack, rests: bool, pings: u64) -> bool {
         const WORTH_IT: u64 = 1_024;
         // Milliseconds. The steps together cover the time for which transactions exist after their final response.
         const STEP: u64 = 2_000;
@@ -30,7 +30,6 @@ impl Memory {
             self.most_transactions = alive;
             self.gives_left = STEPS;
         }
-        let rests = stack.deadline().is_none();
         let is_due = self.gives_left > 0 && (rests || now.mono >= self.gave_back + STEP);
         if is_due {
             self.gave_back = now.mono;

@@ -9,8 +9,9 @@ use std::net::SocketAddr;
 use strowger_core::routing::Request;
 use strowger_core::stack::{Incoming, Received, Role};
 use strowger_core::transaction::ServerId;
+use strowger_core::user_agent::LOOPED_HOST;
 use strowger_core::{Arrival, Flow, Now, Outbox};
-use strowger_message::{Index, Limits, Message, Method};
+use strowger_message::{Host, Index, Limits, Message, Method};
 
 impl Engine {
     /// Reads a message and hands it on: responses to the roles of their transactions, requests to their first stage
@@ -21,9 +22,13 @@ impl Engine {
         }
         let mut reader = self.stack.core.lend_reader();
         match reader.read(arrival, bytes, &self.stack.core.reading) {
-            Received::Request(request) => {
+            Received::Request(mut request) => {
                 self.messages().requests.one(request.method);
-                self.enter(now, &request, out);
+                let named = (request.call_hash, request.call_id);
+                request.call_hash = self.shared.bridged_dialogs.hash_of_message(now.mono, named, bytes);
+                if !has_looped_via(&request) {
+                    self.enter(now, &request, out);
+                }
             }
             Received::Response(response) => {
                 self.messages().received.one(response.status().unwrap_or_default());
@@ -37,7 +42,7 @@ impl Engine {
     /// Hands a request to its transaction, or holds it behind suspended requests of its call.
     pub(crate) fn enter(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
         if !self.waiting.is_empty() {
-            let line = line_of(request, self.shared.call_secret);
+            let line = line_of(request, self.shared.call_secret());
             if self.waiting.holds(line) {
                 // Only new requests wait. An ACK must end the retransmissions of its failure at once, and a
                 // retransmission gets the last response of its transaction.
@@ -47,7 +52,7 @@ impl Engine {
                 return;
             }
         }
-        if self.decider().is_scanner(now, request) {
+        if !request.arrival.is_loopback() && self.decider().is_scanner(now, request) {
             return;
         }
         if let (true, Some(flow)) = (request.mandatory.via.alias, request.arrival.flow) {
@@ -58,6 +63,10 @@ impl Engine {
 
     /// Gives a request its transaction and its first stage. A resumed request continues at its stage.
     pub(super) fn begin(&mut self, now: Now, request: &Request<'_>, progress: &mut Progress, out: &mut Outbox) {
+        if request.arrival.is_loopback() {
+            self.begin_looped(now, request, progress, out);
+            return;
+        }
         let mut handling = Handling { now, request, server: None, progress, out };
         // Registrations are answered without a transaction: retransmissions get equal answers.
         if request.method == Method::Register && self.decider().is_for_registrar(now, request) {
@@ -80,6 +89,8 @@ impl Engine {
                 self.confirm(request);
                 self.stack.with_agent(now, handling.out, |agent, round| agent.take_ack(round, request));
             }
+            // Its dialog is over.
+            Incoming::Ack if self.stack.agent.has_written(request.to_tag) => (),
             Incoming::Ack => {
                 handling.progress.stage = Stage::Acknowledge;
                 self.advance(&mut handling);
@@ -114,6 +125,10 @@ impl Engine {
         if self.is_of_agent(request) {
             self.confirm(request);
             return self.give_to_agent(handling);
+        }
+        // Its dialog is over. The user part of its Request-URI may be that of a user, who has no part in it.
+        if self.stack.agent.has_written(request.to_tag) {
+            return self.reply(handling, Reply::new(481));
         }
         if self.shard.process_status.draining && request.to_tag.is_empty() && !self.decider().is_emergency_of(handling)
         {
@@ -195,4 +210,10 @@ impl Engine {
             self.effects.push(Effect::Alias { flow, transport, address });
         }
     }
+}
+
+/// Tells whether a request from the network has the Via of the user agent for requests to this server: it would be taken for a copy of such a
+/// request, or for its CANCEL.
+fn has_looped_via(request: &Request<'_>) -> bool {
+    matches!(request.mandatory.via.host, Host::Name(name) if name.eq_ignore_ascii_case(LOOPED_HOST))
 }

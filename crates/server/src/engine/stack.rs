@@ -10,7 +10,7 @@ use strowger_core::registrar::Registrar;
 use strowger_core::stack::{Reading, Stack as Core};
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{Role, TransactionRecord, TransactionUser};
-use strowger_core::user_agent::{AgentRecord, MovedCalls, UserAgent};
+use strowger_core::user_agent::{AccountKey, AgentRecord, MovedCalls, UserAgent, UserAgentSettings};
 use strowger_core::{Now, Outbox, Round};
 
 /// State machines of one shard.
@@ -40,13 +40,13 @@ impl Stack {
         // All its Call-IDs are those of peers, so it needs to know no buckets.
         let agent = UserAgent::new(
             policy.router.identity().clone(),
-            config.agent_settings(),
+            UserAgentSettings { tag_secret: shared.tag_secret(), ..config.agent_settings() },
             entropy.derive(b"agent"),
-            shared.call_secret,
+            shared.call_secret(),
             BucketSet::ALL,
         );
         Self {
-            core: Core::new(config.timer_settings(), words(b"transactions"), Reading::new(shared.call_secret)),
+            core: Core::new(config.timer_settings(), words(b"transactions"), Reading::new(shared.call_secret())),
             proxy,
             agent,
             registrar: Registrar::default(),
@@ -71,9 +71,13 @@ impl Stack {
         work(agent, &mut core.round(now, out))
     }
 
-    /// Sets the limits of new messages, and the bounds of the transactions.
+    /// Sets the limits of new messages, the bounds of the transactions, and the accounts at gateways.
     pub(super) fn set_bounds(&mut self, policy: &Policy, shards: usize) {
         let config = &policy.config;
+        self.agent.set_named_accounts(config.gateway_groups.iter().filter_map(|group| {
+            let (user, password) = group.credentials()?;
+            Some((AccountKey::named(group.name.as_str().as_bytes()), user, password))
+        }));
         self.core.reading.limits = policy.limits;
         self.core.reading.force_rport = config.nat.force_rport;
         self.core.transactions.set_limit(config.limits.transactions);
@@ -106,7 +110,7 @@ impl Stack {
     }
 
     /// Takes over calls of the user agent, with their transactions, that another stack exported. Returns their new keys.
-    pub(super) fn import_agent(
+    pub(crate) fn import_agent(
         &mut self,
         now: Now,
         record: AgentRecord,

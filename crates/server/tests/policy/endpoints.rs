@@ -1,17 +1,21 @@
 //! Calls that the server answers itself.
 
+mod recordings;
+mod restarts;
+mod sounds;
+
 use crate::site::*;
 use std::time::Duration;
 use strowger_calls::CallState;
 use strowger_core::Transport;
 use strowger_core::transaction::MOST_TIMES;
 use strowger_media::session::{
-    PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
+    LatchedSource, PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
 };
 use strowger_store::accounting::{Cdr, Row};
 
 /// Starts a server with an echo.
-fn echo(keys: &str, rule_keys: &str) -> Site {
+pub(crate) fn echo(keys: &str, rule_keys: &str) -> Site {
     echo_at("20000-20199", keys, rule_keys)
 }
 
@@ -24,19 +28,6 @@ fn echo_at(ports: &str, keys: &str, rule_keys: &str) -> Site {
     start(&lines, &["alice"])
 }
 
-/// Returns a description of audio at this port.
-fn sdp(port: u16, version: u32, lines: &str) -> String {
-    format!(
-        "v=0\r\no=- 1 {version} IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 8 101\r\n\
-         a=rtpmap:101 telephone-event/8000\r\n{lines}"
-    )
-}
-
-fn with_body(text: &str, body: &str) -> String {
-    let end = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    text.replace("Content-Length: 0\r\n\r\n", &end)
-}
-
 /// Sends a request with a description; returns the response.
 fn say(phone: &Phone, call: &Call, body: &str) -> Got {
     phone.send(&with_body(&phone.text(call), body));
@@ -44,7 +35,7 @@ fn say(phone: &Phone, call: &Call, body: &str) -> Got {
 }
 
 /// Returns the INVITE of a call that the echo has answered, and the 200.
-fn answered(site: &Site) -> (Phone, Call, Got) {
+pub(crate) fn answered(site: &Site) -> (Phone, Call, Got) {
     let phone = site.foreign_phone();
     let call = phone.call("INVITE", "sip:echo@example.org");
     let ok = say(&phone, &call, &sdp(4_000, 1, ""));
@@ -55,10 +46,6 @@ fn answered(site: &Site) -> (Phone, Call, Got) {
 
 fn acknowledge(phone: &Phone, call: &Call, ok: &Got, cseq: u32) {
     phone.send(&phone.text(&call.within(ok, "ACK", cseq)));
-}
-
-fn body(got: &Got) -> &str {
-    got.0.split("\r\n\r\n").nth(1).unwrap_or_default()
 }
 
 /// Returns the version of a description.
@@ -75,14 +62,14 @@ fn set(site: &Site) -> (SessionKey, StreamOrder) {
     (*key, stream.clone())
 }
 
-fn record(site: &Site) -> Cdr {
+pub(crate) fn record(site: &Site) -> Cdr {
     let rows = site.rows();
     let [Row::Cdr(record)] = &rows[..] else { panic!("{rows:?}") };
     record.clone()
 }
 
 /// Returns the BYE that a phone gets, and answers it.
-fn hung_up(phone: &Phone) -> Got {
+pub(crate) fn hung_up(phone: &Phone) -> Got {
     let bye = loop {
         let got = phone.next();
         if got.status() == 0 {
@@ -101,7 +88,7 @@ fn an_echo_answers_a_call_and_its_media_go_back() {
     let text = body(&ok);
     assert!(text.contains("m=audio 20000 RTP/AVP 8 101\r\n") && text.contains("c=IN IP4 127.0.100.1\r\n"), "{text}");
     let (key, stream) = set(&site);
-    assert_eq!((stream.kind, &stream.far), (StreamKind::Echo, &None));
+    assert_eq!((&stream.kind, &stream.far), (&StreamKind::Echo, &None));
     let near = stream.near;
     assert_eq!(near.ports, PortPair { thread: 0, address: 0, rtp: 20_000 });
     assert_eq!(near.rtp, Some("127.0.0.1:4000".parse().expect("an address")));
@@ -390,8 +377,9 @@ fn a_session_without_a_call_is_closed() {
     let site = echo("", "");
     let (phone, call, ok) = answered(&site);
     let (key, _) = set(&site);
-    let heard =
-        |key| SessionEvent::Heard { key, stream: 0, side: Side::Near, from: "127.0.0.1:4000".parse().expect("one") };
+    let from = "127.0.0.1:4000".parse().expect("an address");
+    let source = LatchedSource { described: from, from, is_symmetric: true };
+    let heard = |key| SessionEvent::Heard { key, stream: 0, side: Side::Near, source };
     site.media_event(heard(key));
     assert_eq!(site.media_orders(), []);
     assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);

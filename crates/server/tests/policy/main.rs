@@ -3,9 +3,11 @@
 mod answers;
 mod bans;
 mod bounds;
+mod bridges;
 mod calls;
 mod endpoints;
 mod gone;
+mod media_quality;
 mod pings;
 mod registrations;
 mod relaying;

@@ -37,3 +37,22 @@ pub(crate) fn phone_at(site: &Site, address: &str) -> Phone {
     let line = site.connect_from(Transport::Udp, address.parse().expect("an address"));
     Phone::new(line, "sip:mallory@example.net")
 }
+
+/// Returns a description of audio at this port.
+pub(crate) fn sdp(port: u16, version: u32, lines: &str) -> String {
+    format!(
+        "v=0\r\no=- 1 {version} IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 8 101\r\n\
+         a=rtpmap:101 telephone-event/8000\r\n{lines}"
+    )
+}
+
+/// Returns a request or response with this description.
+pub(crate) fn with_body(text: &str, body: &str) -> String {
+    let end = format!("Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    text.replace("Content-Length: 0\r\n\r\n", &end)
+}
+
+/// Returns the description in a message.
+pub(crate) fn body(got: &Got) -> &str {
+    got.0.split("\r\n\r\n").nth(1).unwrap_or_default()
+}

@@ -101,7 +101,9 @@ fn a_call_that_is_answered_has_a_record_when_it_ends() {
         cause: 31,
         ended_by: "caller".into(),
         codecs: "PCMA,telephone-event".into(),
+        far_call_id: String::new(),
         fields: vec![("Subject".into(), "one".into()), ("X-Tenant".into(), "t7".into())],
+        media: [None; 2],
     };
     assert_eq!((cdr, cdr.identity.len()), (&expected, 32));
     // No row follows.

@@ -2,6 +2,7 @@
 
 mod accounting;
 mod accounts;
+mod bridge_rules;
 mod call_beginnings;
 mod call_limits;
 mod credentials;

@@ -1,112 +1,17 @@
 //! Users of this server as places of rules and failures: ring group, hunt group, call forward.
 
+mod office;
+
+use self::office::{
+    ANNA, ANNA_TOO, BEN, CLEO, USERS, answers, calls, cancels, failure, is_cancelled, office, phone, phones, register,
+    rings, rule, tagged, takes, wait,
+};
 use crate::accounting::rows;
 use crate::decisions::{GATEWAY, MAILBOX, invite, request, site};
 use crate::dialogs::of_bob;
 use crate::peer::{answer, ends, goes, invites, pass, receive, sent, statuses, uri};
 use crate::site::{ALICE, Site, line};
 use strowger_core::{Arrival, ListenerId, Transport};
-
-/// Phones: two of anna, and one of each other user.
-const ANNA: &str = "198.51.100.11:5060";
-const ANNA_TOO: &str = "198.51.100.12:5060";
-const BEN: &str = "198.51.100.13:5060";
-const CLEO: &str = "198.51.100.14:5060";
-
-/// Places of a rule; the user in the middle has no phone.
-const USERS: &str = "[\"sip:anna@example.org\", \"sip:dora@example.org\", \"sip:ben@example.org\"]";
-
-/// Registers a Contact for a user from this address.
-fn register(site: &mut Site, user: &str, from: &str, contact: &str) {
-    let id = format!("{user}{contact}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
-    let text = format!(
-        "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/UDP {from};branch=z9hG4bKr{id};rport\r\n\
-         From: <sip:{user}@example.org>;tag=r\r\nTo: <sip:{user}@example.org>\r\nCall-ID: {id}\r\nCSeq: 1 REGISTER\r\n\
-         Contact: {contact};expires=3600\r\nContent-Length: 0\r\n\r\n"
-    );
-    let said = site.receive(from, &text);
-    assert!(said.starts_with("SIP/2.0 200 "), "{said}");
-}
-
-fn phone(site: &mut Site, user: &str, at: &str) {
-    register(site, user, at, &format!("<sip:{user}@{at}>"));
-}
-
-/// Starts a site where anna has two phones, ben and cleo one each, and dora none.
-fn office(settings: &str) -> Site {
-    let mut site = site(&format!("proxy.fork = \"parallel\"\nregistrar.authenticate = false\n{settings}"));
-    for (user, at) in [("anna", ANNA), ("anna", ANNA_TOO), ("ben", BEN), ("cleo", CLEO)] {
-        phone(&mut site, user, at);
-    }
-    site
-}
-
-/// Writes a rule for calls of this user.
-fn rule(user: &str, to: &str, more: &str) -> String {
-    format!("[[rule]]\nname = \"{user}\"\nwhen = \"request.user == '{user}'\"\nto = {to}\n{more}\n")
-}
-
-fn failure(name: &str, statuses: &str, to: &str, more: &str) -> String {
-    format!("[[failure]]\nname = \"{name}\"\nstatuses = {statuses}\nto = {to}\n{more}\n")
-}
-
-/// Returns the phones that ring now, each with its INVITE.
-fn rings(sent: &[(String, String)]) -> Vec<(String, String)> {
-    let mut all: Vec<_> = invites(sent).into_iter().cloned().collect();
-    all.sort();
-    all
-}
-
-fn phones(all: &[(String, String)]) -> Vec<&str> {
-    all.iter().map(|(at, _)| &**at).collect()
-}
-
-/// Answers at each of these phones with this status. Returns the messages that are sent after the last answer.
-fn answers(site: &mut Site, all: &[(String, String)], status: u16) -> Vec<(String, String)> {
-    let mut last = Vec::new();
-    for (at, text) in all {
-        last = receive(site, at, &tagged(at, &answer(text, status, "")));
-    }
-    last
-}
-
-/// Sets the tag in To to that of the phone.
-fn tagged(at: &str, text: &str) -> String {
-    text.replace(";tag=t\r\n", &format!(";tag=t{}\r\n", at.replace(['.', ':'], "")))
-}
-
-/// Answers a call at its phone.
-fn takes(site: &mut Site, (at, text): &(String, String)) -> Vec<(String, String)> {
-    let ok = answer(text, 200, &format!("Contact: <{}>\r\n", uri(text)));
-    receive(site, at, &tagged(at, &ok))
-}
-
-fn calls(site: &mut Site, n: u32, user: &str) -> Vec<(String, String)> {
-    receive(site, ALICE, &invite(n, &format!("sip:{user}@example.org")))
-}
-
-/// Waits until a matching message is sent, at most for this number of tenths of a second.
-fn wait(site: &mut Site, tenths: u32, is_it: impl Fn(&[(String, String)]) -> bool) -> Vec<(String, String)> {
-    for _ in 0..tenths {
-        site.wait(100);
-        let sent = sent(site);
-        if is_it(&sent) {
-            return sent;
-        }
-    }
-    panic!("nothing came in {tenths} tenths of a second");
-}
-
-fn cancels(sent: &[(String, String)]) -> Vec<&str> {
-    let mut all: Vec<&str> = sent.iter().filter(|(_, text)| text.starts_with("CANCEL ")).map(|(at, _)| &**at).collect();
-    all.sort();
-    all
-}
-
-/// Ends the branches of phones after a CANCEL.
-fn is_cancelled(site: &mut Site, all: &[(String, String)]) -> Vec<(String, String)> {
-    answers(site, all, 487)
-}
 
 #[test]
 fn a_ring_group_rings_all_and_the_first_to_answer_has_the_call() {

@@ -1,11 +1,13 @@
 //! Rows and their columns. One table defines them: the formats and the SQL are generated from it.
 
+use super::media_quality::{MEDIA, PartyMedia};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// Row of accounting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "each row is in a box of its own")]
 pub enum Row {
     /// Call.
     Cdr(Cdr),
@@ -72,8 +74,12 @@ pub struct Cdr {
     pub ended_by: String,
     /// Encodings in the answer of the callee, separated by commas.
     pub codecs: String,
+    /// Call-ID of the call that this server has made to the callee; empty: the parties have one dialog.
+    pub far_call_id: String,
     /// Additional fields from the settings: name and value.
     pub fields: Vec<(String, String)>,
+    /// Quality of the media of caller and callee, as far as the media pass this server.
+    pub media: PartyMedia,
 }
 
 /// Event in a call.
@@ -143,7 +149,7 @@ impl Row {
     /// Returns the row's values, in the order of the columns of its table.
     pub fn values(&self) -> Vec<Value<'_>> {
         match self {
-            Self::Cdr(cdr) => CDR.iter().map(|column| (column.value)(cdr)).collect(),
+            Self::Cdr(cdr) => CDR.iter().chain(&MEDIA).map(|column| (column.value)(cdr)).collect(),
             Self::Event(event) => EVENTS.iter().map(|column| (column.value)(event)).collect(),
         }
     }
@@ -173,7 +179,7 @@ impl Table {
     /// Returns name and kind of each column, in order. The first is the identity.
     pub fn columns(self) -> Vec<(&'static str, ValueKind)> {
         match self {
-            Self::Cdr => CDR.iter().map(|column| (column.name, column.kind)).collect(),
+            Self::Cdr => CDR.iter().chain(&MEDIA).map(|column| (column.name, column.kind)).collect(),
             Self::Events => EVENTS.iter().map(|column| (column.name, column.kind)).collect(),
         }
     }
@@ -213,13 +219,14 @@ pub enum Value<'a> {
     Fields(&'a [(String, String)]),
 }
 
-struct Column<R: 'static> {
-    name: &'static str,
+/// Column of a table.
+pub(super) struct Column<R: 'static> {
+    pub(super) name: &'static str,
     kind: ValueKind,
     value: for<'a> fn(&'a R) -> Value<'a>,
 }
 
-const fn column<R>(name: &'static str, kind: ValueKind, value: for<'a> fn(&'a R) -> Value<'a>) -> Column<R> {
+pub(super) const fn column<R>(name: &'static str, kind: ValueKind, value: for<'a> fn(&'a R) -> Value<'a>) -> Column<R> {
     Column { name, kind, value }
 }
 
@@ -227,11 +234,11 @@ fn text(text: &str) -> Value<'_> {
     Value::Text(Cow::Borrowed(text))
 }
 
-fn maybe(number: Option<u64>) -> Value<'static> {
+pub(super) fn maybe(number: Option<u64>) -> Value<'static> {
     number.map_or(Value::Null, Value::Number)
 }
 
-const CDR: [Column<Cdr>; 22] = [
+const CDR: [Column<Cdr>; 23] = [
     column("identity", ValueKind::Text, |cdr| text(&cdr.identity)),
     column("call_id", ValueKind::Text, |cdr| text(&cdr.call_id)),
     column("setup_at", ValueKind::Number, |cdr| Value::Number(cdr.setup)),
@@ -257,6 +264,7 @@ const CDR: [Column<Cdr>; 22] = [
     column("cause", ValueKind::Number, |cdr| Value::Number(cdr.cause.into())),
     column("ended_by", ValueKind::Text, |cdr| text(&cdr.ended_by)),
     column("codecs", ValueKind::Text, |cdr| text(&cdr.codecs)),
+    column("far_call_id", ValueKind::Text, |cdr| text(&cdr.far_call_id)),
     column("fields", ValueKind::Fields, |cdr| Value::Fields(&cdr.fields)),
 ];
 

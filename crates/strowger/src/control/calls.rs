@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use strowger_node::control::{Call, CallList, ControlOrder, Done, Reply};
+use strowger_node::control::{Call, CallList, CallMedia, ControlOrder, Done, Reply};
 
 use super::arguments::{CallArguments, CallsArguments, CallsCommand, ListCallsArguments};
 use super::{List, PAGE, as_json, ask, duration, printable, reach, unexpected};
@@ -65,6 +65,12 @@ fn table(call: &Call) -> String {
     row("caller", &printable(&call.caller));
     row("callee", &printable(&call.callee));
     row("Call-ID", &printable(&call.call_id));
+    if !call.far_call_id.is_empty() {
+        row("far leg", &printable(&call.far_call_id));
+    }
+    if let Some(file) = &call.recording {
+        row("recorded", file);
+    }
     row("begun", &format!("{} ago", duration(call.seconds as u64)));
     for dialog in &call.dialogs {
         let state = match dialog.answered_seconds {
@@ -72,6 +78,26 @@ fn table(call: &Call) -> String {
             None => "rings".to_owned(),
         };
         row("dialog", &format!("tag {}: {state} {}", printable(&dialog.tag), printable(&dialog.contact)));
+    }
+    for media in &call.media {
+        row("media", &quality(media));
+    }
+    text
+}
+
+/// Describes the media that came from a party.
+fn quality(media: &CallMedia) -> String {
+    let CallMedia { party, packets, lost, reordered, doubled, .. } = media;
+    if *packets == 0 {
+        return format!("of the {party}: none came");
+    }
+    let mut text =
+        format!("of the {party}: {packets} packets, {lost} lost, {reordered} reordered, {doubled} doubled, ");
+    // Writing to a String cannot fail.
+    let _ = write!(text, "jitter {:.1} ms (at most {:.1} ms)", media.jitter_ms, media.max_jitter_ms);
+    let _ = write!(text, ", {:.1} ms between packets at most", media.max_delay_ms);
+    if let (Some(rating), Some(mos)) = (media.rating, media.mos) {
+        let _ = write!(text, ", R {rating:.1}, MOS {mos:.2}");
     }
     text
 }

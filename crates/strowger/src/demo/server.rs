@@ -22,6 +22,7 @@ domains = ["example.org"]
 realm = "example.org"
 store.database = "demo.sqlite"
 media.addresses = ["127.0.0.1"]
+media.ports = "16384-16583"
 
 [[rule]]
 name = "echo"

@@ -9,6 +9,7 @@ mod echo;
 mod floor;
 mod hosts;
 mod list;
+mod media_floor;
 mod plan;
 mod report;
 mod run;
@@ -69,6 +70,8 @@ pub(crate) enum LabCommand {
     Floor(floor::FloorArguments),
     #[command(hide = true)]
     Echo(echo::EchoArguments),
+    #[command(hide = true)]
+    MediaFloor(media_floor::MediaFloorArguments),
     Stack(stack::StackArguments),
     /// End the programs of a laboratory that was killed.
     #[command(hide = true)]
@@ -89,6 +92,7 @@ pub(crate) fn run(arguments: LabArguments) -> ExitCode {
         LabCommand::Agent => agent::run(),
         LabCommand::Floor(arguments) => floor::run(&arguments),
         LabCommand::Echo(arguments) => echo::run(&arguments),
+        LabCommand::MediaFloor(arguments) => media_floor::run(&arguments),
         LabCommand::Stack(arguments) => stack::run(&arguments),
         LabCommand::Guard => {
             strowger_lab::guard::stand(std::io::stdin().lock());

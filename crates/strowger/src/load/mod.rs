@@ -54,8 +54,11 @@ fn measures(part: &str) -> Result<ExitCode, Refusal> {
         if !entry.name.contains(&part) && !entry.title.to_lowercase().contains(&part) {
             continue;
         }
-        let has_statistics = matches!(entry.unit, "time" | "score");
-        let statistics = if has_statistics { ".p95, .mean, ..." } else { "" };
+        let statistics = match entry.unit {
+            "time" => ".p95, .mean, ...",
+            "score" => ".p1, .mean, ...",
+            _ => "",
+        };
         let name = format!("{}{statistics}", entry.name);
         out.push_str(&format!("{name:<34} {}\n", entry.title));
         if !entry.definition.is_empty() {

@@ -3,7 +3,7 @@
 use strowger_message::sdp::Sdp;
 
 use super::pair::{Leg, LegMedia, Pair, Side};
-use crate::b2bua::negotiation::{self, LocalStream};
+use crate::b2bua::negotiation::{self, LocalStream, stream_addresses};
 
 /// Status for a description that cannot be read.
 const UNREADABLE: u16 = 488;
@@ -67,17 +67,30 @@ impl Pair {
         Some(answer)
     }
 
-    /// Makes an offer to the near side from the agreed description of the far side; `None` if the near side has it already, or
-    /// the descriptions do not fit.
-    pub(super) fn renewed_offer(&mut self) -> Option<Vec<u8>> {
-        let mut media = self.near.media.clone();
-        let ((far, _), (near, mut places)) = (self.far.lend(), lend(&mut media));
-        let offer = negotiation::offer_agreed(far, near, &mut places).ok()?;
-        if offer == self.near.media.state.local() {
+    /// Makes an offer to a side from the agreed description of the other side; `None` if the side has this description already,
+    /// or the two descriptions do not fit.
+    pub(super) fn renewed_offer(&mut self, to: Side) -> Option<Vec<u8>> {
+        let (to, from) = self.legs(to);
+        let mut media = to.media.clone();
+        let ((from, _), (own, mut places)) = (from.lend(), lend(&mut media));
+        let offer = negotiation::offer_agreed(from, own, &mut places).ok()?;
+        if offer == to.media.state.local() {
             return None;
         }
-        self.near.media.state = media.state;
+        to.media.state = media.state;
         Some(offer)
+    }
+
+    /// Tells whether an offer moves a stream to another address family (IPv4, IPv6), and that is not the family of the stream's
+    /// address on this server.
+    pub(super) fn has_other_family(&self, side: Side, text: &[u8]) -> bool {
+        let media = &self.leg(side).media;
+        let (Ok(offer), Ok(agreed)) = (Sdp::parse(text), Sdp::parse(media.state.remote())) else { return false };
+        let moves = stream_addresses(&offer).into_iter().zip(stream_addresses(&agreed));
+        moves.zip(media.places.iter()).any(|((new, old), place)| {
+            let (Some(new), Some(old)) = (new, old) else { return false };
+            new.is_ipv4() != old.is_ipv4() && new.is_ipv4() != place.address.is_ipv4()
+        })
     }
 
     /// Tells whether a side has agreed a description of its own.

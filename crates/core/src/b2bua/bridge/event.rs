@@ -1,8 +1,11 @@
 //! Events of the bridge for its owner.
 
+use serde::{Deserialize, Serialize};
+
 use super::pair::Side;
 use crate::b2bua::negotiation::BridgedStream;
 use crate::slots::ids;
+use crate::user_agent::DialogName;
 
 ids! {
     /// Key of two joined calls, from [`super::Bridge::start`] to [`BridgeEvent::Ended`].
@@ -10,7 +13,7 @@ ids! {
 }
 
 /// Event of a pair.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BridgeEvent {
     /// The streams of the call are other ones than before.
     SessionChanged {
@@ -33,6 +36,28 @@ pub enum BridgeEvent {
         /// URI of the first Contact.
         target: Vec<u8>,
     },
+    /// A new party has taken the place of one side (RFC 3891). The call of the old party is being ended; its later events belong to no pair.
+    Replaced {
+        /// Pair with another call.
+        pair: PairKey,
+        /// Side of the new party.
+        side: Side,
+    },
+    /// A side has refused the other places of its streams ([`super::Bridge::relocate`]): no media come from it. The owner ends the pair.
+    Stranded {
+        /// Pair that is still up.
+        pair: PairKey,
+    },
+    /// A REFER of this pair names a dialog of another bridge of the owner ([`super::Bridge::handle_among`]), which tells that bridge
+    /// ([`super::Bridge::expect_party`]).
+    Awaited {
+        /// Pair of the REFER.
+        pair: PairKey,
+        /// Dialog whose place a new party is to take, from our side.
+        dialog: DialogName,
+        /// End of the wait ([`crate::Now::mono`] milliseconds); `None`: the outcome is known, and no party comes any more.
+        until: Option<u64>,
+    },
     /// Both calls are over.
     Ended {
         /// Key, which finds nothing from now on.
@@ -42,8 +67,37 @@ pub enum BridgeEvent {
     },
 }
 
+impl BridgeEvent {
+    /// Returns the pair of the event.
+    pub const fn pair(&self) -> PairKey {
+        match *self {
+            Self::SessionChanged { pair, .. }
+            | Self::Answered { pair }
+            | Self::Stranded { pair }
+            | Self::Redirected { pair, .. }
+            | Self::Replaced { pair, .. }
+            | Self::Awaited { pair, .. }
+            | Self::Ended { pair, .. } => pair,
+        }
+    }
+
+    /// Returns the event with another key of its pair.
+    pub(super) fn of(mut self, key: PairKey) -> Self {
+        match &mut self {
+            Self::SessionChanged { pair, .. }
+            | Self::Answered { pair }
+            | Self::Stranded { pair }
+            | Self::Redirected { pair, .. }
+            | Self::Replaced { pair, .. }
+            | Self::Awaited { pair, .. }
+            | Self::Ended { pair, .. } => *pair = key,
+        }
+        self
+    }
+}
+
 /// Cause of the end of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BridgeEnd {
     /// [`super::Bridge::end`].
     Owner,
@@ -51,6 +105,8 @@ pub enum BridgeEnd {
     Side(Side),
     /// The far side did not answer the INVITE, or a side did not answer a change of the session, in time.
     TimedOut,
+    /// Only one of the two calls moved with the pair.
+    Torn,
     /// The bridge refused the INVITE or an offer with this status; a side that was up got BYE.
     Refused(u16),
 }

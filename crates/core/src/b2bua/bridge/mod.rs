@@ -28,11 +28,11 @@
 //! | 2xx with an offer | no offer | 200 with the offer; the answer of its ACK goes into the ACK of the far side |
 //! | 3xx | any | [`BridgeEvent::Redirected`]; 480 if the owner does nothing in time |
 //! | 401, 407 | any | answered by the account of the far call; without one, or if it is refused, 403 |
-//! | 503 | any | 500: another server is overloaded, not this one (RFC 3261 section 16.7) |
+//! | 503 | any | 500: another server is overloaded, not this one (RFC 3261 section 16.7); with [`BridgeSettings::has_own_proxy`] 503 |
+//! | 420 to 423: about extensions and intervals of the far leg alone | any | 500 |
 //! | other 4xx to 6xx | any | the same status |
-//! | no final response in [`BridgeSettings::ringing`] | any | CANCEL and 408 |
+//! | no final response in [`BridgeSettings::ringing`] after a provisional one, or in [`BridgeSettings::setup`] in all | any | CANCEL and 408 |
 //! | any | CANCEL | CANCEL; a 2xx that crosses it gets ACK and BYE |
-//! | any | INVITE with Replaces | 481: no dialog is found by the names of the other side yet |
 //!
 //! # Outcomes: within the call
 //!
@@ -48,12 +48,42 @@
 //! | re-INVITE without offer | up | re-INVITE without offer; the offer goes into the 200, the answer into the ACK |
 //! | change while a change of either side is open | any | 491 |
 //! | change | 491 | 491 |
+//! | change | 405 or 501 to our UPDATE | re-INVITE with the same offer, and no UPDATE from now on; 500 with Retry-After if not up |
+//! | any | [`Bridge::relocate`] | re-INVITE with the other places, to the near side, after its answer to the far side |
+//! | any | refuses that re-INVITE | [`BridgeEvent::Stranded`] |
+//! | offer of the bridge's own | 491 | the same offer once more after the wait of RFC 3261 section 14.1 |
+//! | CANCEL of a re-INVITE | any | 487; CANCEL; if its 2xx crosses the CANCEL, an offer repeats the agreed description |
+//! | offer that moves a stream to the other IP family | any | 488 with Warning 301, unless the stream has a place of this family here |
+//! | offer of `image udptl`, `video` or another type than audio | policies list the type | passed on, T.38 as datagrams |
+//! | the same | they do not | port 0, or 488 if no other stream passes |
 //! | INFO, MESSAGE, OPTIONS, unknown method | any | the same method; its final response goes back, 401 and 407 as 403 |
 //! | such a request with SDP, SIP or several parts as its body | any | 415 |
-//! | REFER, SUBSCRIBE, PUBLISH, REGISTER | any | 405 |
-//! | NOTIFY | any | 481 |
+//! | SUBSCRIBE, PUBLISH, REGISTER | any | 405 |
 //! | BYE, no ACK, no PRACK, session expired, 408 or 481 in the dialog | any | BYE, CANCEL or a refusal, with a Reason |
 //! | no answer to a change in [`BridgeSettings::answer`], for a re-INVITE in [`BridgeSettings::ringing`] | any | both sides get BYE |
+//!
+//! # Outcomes: transfers
+//!
+//! The capabilities of the agent must list REFER, NOTIFY and `replaces` ([`capabilities()`]).
+//!
+//! | event | outcome |
+//! |---|---|
+//! | REFER | REFER to the other side, whose final response goes back; that side makes its new call by itself |
+//! | the same, Replaces names a dialog of another pair | REFER; its Replaces names the dialog of that pair's other leg. 481 if that is not up |
+//! | the same, Replaces names a dialog of another bridge of the owner, [`Bridge::handle_among`] | likewise; [`BridgeEvent::Awaited`] |
+//! | the same, Replaces names a dialog of the agent that is over | 481 |
+//! | the same, Replaces names any other dialog | REFER with the same Replaces: no bridge has the dialog |
+//! | REFER for this call itself, or for a method other than INVITE | 403 |
+//! | REFER without Refer-To, with several, or with one that cannot be read | 400 |
+//! | NOTIFY of the side that was referred | NOTIFY with the id of the transferor's REFER; of its message fragment only the status line passes |
+//! | any other NOTIFY | 481 |
+//! | BYE of the transferor after the 2xx to its REFER | BYE after the outcome, or after [`BridgeSettings::ringing`]; NOTIFYs get 200 |
+//! | BYE of a party whose dialog the Replaces of an open REFER names | BYE if no new party comes in [`BridgeSettings::ringing`] |
+//! | INVITE with Replaces, [`Bridge::replaced`] | re-INVITE to the other side of the pair; its answer in a 200; BYE to the old party |
+//! | the same, refused by the remaining side | the same status, 500 for 491; the pair is as before |
+//! | the same, cancelled by the new party | CANCEL of the re-INVITE; the pair is as before |
+//! | INVITE with Replaces that matches no confirmed dialog; one of a pair that is ending | 481; 603 |
+//! | INVITE with Replaces for early dialogs only; with several Replaces; while the session changes | 486; 400; 500 |
 //!
 //! # Where is ...?
 //!
@@ -62,31 +92,47 @@
 //! | pair, leg, stage; open exchanges | `pair.rs`; `exchange.rs`, `Exchange` |
 //! | first INVITE: responses, forks | `setup.rs` |
 //! | change of the session; offer, answer | `exchange.rs`; `description.rs` |
+//! | sides that are out of step: glare, CANCEL, no UPDATE | `renewal.rs` |
 //! | other requests | `carried_request.rs` |
+//! | REFER and NOTIFY; Refer-To; INVITE with Replaces | `transfer.rs`; `referral.rs`; `replacement.rs` |
 //! | end of a pair | `release.rs` |
+//! | other places of the streams | `relocation.rs` |
 //! | header fields that pass | `passed_headers.rs` |
+//! | moves to another shard or process | `moves.rs`, [`BridgeRecord`] |
 
 mod carried_request;
 mod description;
 mod event;
 mod exchange;
+mod moves;
 mod pair;
 mod passed_headers;
+mod referral;
 mod release;
+mod relocation;
+mod renewal;
+mod replacement;
 mod settings;
 mod setup;
+mod transfer;
 
 pub use event::{BridgeEnd, BridgeEvent, PairKey};
+pub use moves::BridgeRecord;
 pub use pair::{BridgedCall, LegMedia, Side};
-pub use settings::BridgeSettings;
+pub use referral::Elsewhere;
+pub use replacement::ReplacedLeg;
+pub use settings::{BridgeSettings, capabilities};
+pub use setup::near_status;
 
 use std::collections::{BTreeMap, VecDeque};
+
+use strowger_message::Method;
 
 use crate::Round;
 use crate::slots::{Id, Slots};
 use crate::timer::{Stamp, Timers};
 use crate::user_agent::{CallKey, Event, Invite, RequestKey, UserAgent};
-use pair::Pair;
+use pair::{Pair, Stage};
 use passed_headers::Facts;
 
 /// Pairs of calls of one user agent.
@@ -114,6 +160,9 @@ struct Context<'a, 'r> {
     settings: &'a BridgeSettings,
     index: &'a mut Lookup,
     events: &'a mut VecDeque<BridgeEvent>,
+    /// Set when a transfer of this pair names a dialog of another pair: that pair, and its side that a new party is to replace, with the end of
+    /// the wait. `None` as the side: no new party comes any more.
+    awaited: &'a mut Option<(Id, Option<(Side, u64)>)>,
     id: Id,
 }
 
@@ -144,8 +193,22 @@ impl Bridge {
         self.pairs.get(pair.0).map(|pair| (pair.near.call, pair.far.call))
     }
 
+    /// Tells whether one side of a pair has hung up, and the other one stays up until the outcome of a transfer.
+    pub fn is_alone(&self, pair: PairKey) -> bool {
+        self.pairs.get(pair.0).is_some_and(|pair| matches!(pair.stage, Stage::Alone { .. }))
+    }
+
+    /// Returns the cause of the end of a pair whose calls are being ended; `None` before.
+    pub fn ending(&self, pair: PairKey) -> Option<BridgeEnd> {
+        self.pairs.get(pair.0).and_then(|pair| match pair.stage {
+            Stage::Ending(by) => Some(by),
+            _ => None,
+        })
+    }
+
     /// Joins an incoming call, after its [`Event::Invited`], with a new far call. If its offer cannot be passed on, or an address
-    /// of the far call is malformed, the call is refused, and [`BridgeEvent::Ended`] follows.
+    /// of the far call is malformed, the call is refused, and [`BridgeEvent::Ended`] follows. An INVITE with Replaces gets 481 here: see
+    /// [`Bridge::replaced`].
     pub fn start(&mut self, agent: &mut UserAgent, round: &mut Round<'_>, call: BridgedCall<'_>) -> PairKey {
         let BridgedCall { near, invite, far, near_media, far_media } = call;
         let facts = Facts::of(invite, &self.settings.passed);
@@ -170,15 +233,29 @@ impl Bridge {
     /// Handles an event of the agent, before the next one is taken. Returns false if the owner must handle it: it is of no
     /// pair, or is [`Event::Unresolved`].
     pub fn handle(&mut self, agent: &mut UserAgent, round: &mut Round<'_>, event: &Event) -> bool {
+        self.handle_among(agent, round, event, &|_| None)
+    }
+
+    /// Handles an event as [`Bridge::handle`] does, of an owner with several bridges, each with an agent of its own.
+    pub fn handle_among(
+        &mut self,
+        agent: &mut UserAgent,
+        round: &mut Round<'_>,
+        event: &Event,
+        elsewhere: Elsewhere<'_>,
+    ) -> bool {
         let found = match *event {
             Event::Reply { request, .. } => self.index.requests.get(&request).map(|&id| (id, Side::Near)),
             Event::Unresolved { .. } => None,
-            _ => call_of(event).and_then(|call| self.index.calls.get(&call).copied()),
+            _ => event.call().and_then(|call| self.index.calls.get(&call).copied()),
         };
         let Some((id, side)) = found else { return false };
-        let facts = Facts::of(agent.message(), &self.settings.passed);
-        let leg = agent.leg();
-        self.with(agent, round, id, |pair, cx| pair.handle(cx, side, leg, event, &facts));
+        let mut facts = Facts::of(agent.message(), &self.settings.passed);
+        if let Event::Request { method: Method::Refer, .. } = event {
+            facts.referral = Some(self.referral(agent, id, elsewhere));
+        }
+        let (call, leg) = (event.call(), agent.leg());
+        self.with(agent, round, id, |pair, cx| pair.handle(cx, side, call, leg, event, &facts));
         true
     }
 
@@ -213,46 +290,33 @@ impl Bridge {
     ) {
         let Self { settings, pairs, index, events, timers } = self;
         let Some(pair) = pairs.get_mut(id) else { return };
-        work(pair, &mut Context { agent, round, settings, index, events, id });
-        let until = pair.until();
-        if pair.timer.1 != until {
-            timers.stop(&mut pair.timer.0);
-            let stamp = until.map_or(Stamp::NONE, |until| timers.start_at(until, id.slot));
-            pair.timer = (stamp, until);
-        }
+        let mut awaited = None;
+        work(pair, &mut Context { agent, round, settings, index, events, awaited: &mut awaited, id });
+        start_timer(timers, id, pair);
         if pair.near.call.is_none() && pair.far.call.is_none() {
             timers.stop(&mut pair.timer.0);
             let by = pair.end();
             pairs.remove(id);
             events.push_back(BridgeEvent::Ended { pair: PairKey(id), by });
         }
+        if let Some((other, expected)) = awaited
+            && let Some(pair) = pairs.get_mut(other)
+        {
+            pair.expected = expected;
+        }
+    }
+}
+
+/// Starts the timer of a pair again, if the pair waits for another moment than before.
+fn start_timer(timers: &mut Timers, id: Id, pair: &mut Pair) {
+    let until = pair.until();
+    if pair.timer.1 != until {
+        timers.stop(&mut pair.timer.0);
+        let stamp = until.map_or(Stamp::NONE, |until| timers.start_at(until, id.slot));
+        pair.timer = (stamp, until);
     }
 }
 
 fn runs(pairs: &Slots<Pair>, slot: u32, stamp: Stamp) -> bool {
     pairs.at(slot).is_some_and(|(_, pair)| pair.timer.0 == stamp)
-}
-
-/// Returns the call of an event.
-fn call_of(event: &Event) -> Option<CallKey> {
-    match *event {
-        Event::Progress { call, .. }
-        | Event::Answered { call, .. }
-        | Event::Failed { call, .. }
-        | Event::Redirected { call, .. }
-        | Event::Invited { call, .. }
-        | Event::Acknowledged { call, .. }
-        | Event::Confirmed { call, .. }
-        | Event::Offered { call, .. }
-        | Event::Changed { call, .. }
-        | Event::Unchanged { call, .. }
-        | Event::Refreshed { call }
-        | Event::Unresolved { call, .. }
-        | Event::Ended { call, .. } => Some(call),
-        Event::Request { call, .. } => call,
-        Event::Reply { .. }
-        | Event::Registered { .. }
-        | Event::RegistrationFailed { .. }
-        | Event::Unregistered { .. } => None,
-    }
 }

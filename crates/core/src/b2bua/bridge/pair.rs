@@ -3,17 +3,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::carried_request::CarriedRequest;
 use super::event::BridgeEnd;
 use super::exchange::{Exchange, WaitingOffer};
 use super::passed_headers::Facts;
+use super::replacement::Replaced;
+use super::transfer::Transfer;
 use super::{BridgeEvent, Context, PairKey};
 use crate::b2bua::negotiation::{BridgedStream, LegPolicy, LegState, LocalStream, bridged_streams};
 use crate::timer::Stamp;
 use crate::user_agent::{CallKey, Event, Invite, Reliability, UserAgent};
 
 /// Side of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
     /// Party that called.
     Near,
@@ -32,7 +36,7 @@ impl Side {
 }
 
 /// Media of one leg, as its owner gives them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LegMedia {
     /// State without descriptions, with a session id of its own.
     pub state: LegState,
@@ -59,17 +63,23 @@ pub struct BridgedCall<'a> {
 }
 
 /// One leg.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Leg {
     /// Call; `None` before it is made and after its end.
     pub(super) call: Option<CallKey>,
     pub(super) media: LegMedia,
-    /// Set if its party allows UPDATE.
+    /// Set if Allow of the party lists UPDATE.
     pub(super) updates: bool,
+    /// Set if the party has refused an UPDATE as an unknown method. Its Allow does not count then.
+    pub(super) refuses_updates: bool,
+    /// Set if our last offer to the party was an UPDATE.
+    pub(super) was_updated: bool,
+    /// Set while the party has not agreed to the present places of its streams ([`super::Bridge::relocate`]).
+    pub(super) is_displaced: bool,
 }
 
 /// Stage of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Stage {
     /// The far INVITE has no final response. Ends at the moment `until`.
     Inviting { until: u64 },
@@ -77,18 +87,31 @@ pub(super) enum Stage {
     Redirected { until: u64 },
     /// The far INVITE was answered.
     Up,
+    /// The side `by` has hung up, and the other one is in a transfer, or waits for a new party until `until`.
+    Alone { by: Side, until: u64 },
+    /// Only one call has moved with the pair, so it ends at once.
+    Torn,
     /// A side has ended; the other one is being ended.
     Ending(BridgeEnd),
 }
 
+impl Stage {
+    fn until_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            Self::Inviting { until } | Self::Redirected { until } | Self::Alone { until, .. } => Some(until),
+            Self::Up | Self::Torn | Self::Ending(_) => None,
+        }
+    }
+}
+
 /// Early dialog of the far side that is not the current one.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Branch {
     pub(super) number: u16,
     pub(super) state: LegState,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Pair {
     pub(super) near: Leg,
     pub(super) far: Leg,
@@ -100,14 +123,21 @@ pub(super) struct Pair {
     /// Offers of the far side that wait for the end of the exchange.
     pub(super) waiting: VecDeque<WaitingOffer>,
     pub(super) carried: Vec<CarriedRequest>,
+    /// Side that is to be offered the agreed description of the other side, and the time of that offer.
+    pub(super) renewal: Option<(Side, u64)>,
+    pub(super) transfers: Vec<Transfer>,
+    /// Side whose dialog a REFER in another pair names, and the end of the wait: a new party is to take its place.
+    pub(super) expected: Option<(Side, u64)>,
+    pub(super) replaced: Option<Box<Replaced>>,
     /// Streams that the owner knows.
     pub(super) streams: Vec<Option<BridgedStream>>,
     /// Timer, and the moment of its end.
+    #[serde(skip)]
     pub(super) timer: (Stamp, Option<u64>),
 }
 
 /// INVITE of the near side, and its responses.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct NearInvite {
     pub(super) has_offer: bool,
     /// Set if its provisional responses are reliable.
@@ -120,10 +150,12 @@ pub(super) struct NearInvite {
     pub(super) is_confirmed: bool,
     /// Header lines for the far INVITE.
     pub(super) passed: Vec<u8>,
+    /// Time at which the INVITE is given up, also while provisional responses come.
+    pub(super) until: u64,
 }
 
 /// Dialogs that the far INVITE has made.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Forks {
     /// State of the far leg when its INVITE was sent.
     pub(super) base: LegState,
@@ -139,7 +171,7 @@ pub(super) struct Forks {
 }
 
 impl Forks {
-    fn new(base: LegState) -> Self {
+    pub(super) fn new(base: LegState) -> Self {
         let (others, answers, numbers) = (Vec::new(), Vec::new(), Vec::new());
         Self { base, current: None, others, answers, numbers, described: None }
     }
@@ -149,8 +181,13 @@ impl Forks {
 pub(super) const NO_DIALOG: u16 = u16::MAX;
 
 impl Leg {
-    fn new(call: Option<CallKey>, media: LegMedia, updates: bool) -> Self {
-        Self { call, media, updates }
+    pub(super) fn new(call: Option<CallKey>, media: LegMedia, updates: bool) -> Self {
+        Self { call, media, updates, refuses_updates: false, was_updated: false, is_displaced: false }
+    }
+
+    /// Tells whether an UPDATE may be sent to this leg (RFC 3311 section 5.1).
+    pub(super) fn can_update(&self) -> bool {
+        self.updates && !self.refuses_updates
     }
 }
 
@@ -175,11 +212,16 @@ impl Pair {
                 is_answered: false,
                 is_confirmed: false,
                 passed: invite.passed.clone(),
+                until: u64::MAX,
             },
             forks: Forks::new(base),
             exchange: None,
             waiting: VecDeque::new(),
             carried: Vec::new(),
+            renewal: None,
+            transfers: Vec::new(),
+            expected: None,
+            replaced: None,
             streams: Vec::new(),
             timer: (Stamp::NONE, None),
         }
@@ -215,14 +257,29 @@ impl Pair {
     /// Returns the moment at which the first wait of this pair has lasted for too long.
     pub(super) fn until(&self) -> Option<u64> {
         let stage = match self.stage {
-            Stage::Inviting { until } | Stage::Redirected { until } => Some(until),
+            Stage::Inviting { until } | Stage::Redirected { until } | Stage::Alone { until, .. } => Some(until),
             // The agent ends each of its calls in bounded time.
             Stage::Ending(_) => return None,
             Stage::Up => None,
+            Stage::Torn => Some(0),
         };
         let exchange = self.exchange.as_ref().map(Exchange::until);
         let waiting = self.waiting.iter().map(|offer| offer.until);
-        stage.into_iter().chain(exchange).chain(waiting).min()
+        let renewal = self.renewal.map(|(_, at)| at);
+        stage.into_iter().chain(exchange).chain(waiting).chain(renewal).min()
+    }
+
+    /// Returns the ends of all waits of this pair.
+    pub(super) fn untils_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        let replaced = self.replaced.iter_mut().map(|replaced| &mut replaced.stage);
+        let stages = std::iter::once(&mut self.stage).chain(replaced).filter_map(Stage::until_mut);
+        let exchange = self.exchange.as_mut().map(Exchange::until_mut);
+        let waiting = self.waiting.iter_mut().map(|offer| &mut offer.until);
+        let renewal = self.renewal.as_mut().map(|(_, at)| at);
+        let transfers = self.transfers.iter_mut().map(|transfer| &mut transfer.until);
+        let expected = self.expected.as_mut().map(|(_, until)| until);
+        let invite = std::iter::once(&mut self.invite.until);
+        stages.chain(exchange).chain(waiting).chain(renewal).chain(transfers).chain(expected).chain(invite)
     }
 
     /// Returns the cause of the end.
@@ -258,11 +315,22 @@ impl Pair {
         let described = self.forks.described.map(|_| NO_DIALOG);
         self.forks = Forks { described, ..Forks::new(self.far.media.state.clone()) };
         self.waiting.clear();
-        self.far.updates = false;
+        (self.far.updates, self.far.refuses_updates) = (false, false);
     }
 
     /// Handles an event of one of the two calls.
-    pub(super) fn handle(&mut self, cx: &mut Context<'_, '_>, side: Side, leg: u16, event: &Event, facts: &Facts) {
+    pub(super) fn handle(
+        &mut self,
+        cx: &mut Context<'_, '_>,
+        side: Side,
+        call: Option<CallKey>,
+        leg: u16,
+        event: &Event,
+        facts: &Facts,
+    ) {
+        if self.handle_replaced(cx, call, leg, event) {
+            return;
+        }
         if let Some(allows) = facts.allows_update
             && !matches!(event, Event::Reply { .. })
         {
@@ -305,7 +373,8 @@ impl Pair {
                 let body = text(body);
                 self.answer_received(cx, side, &body);
             }
-            Event::Unchanged { status, .. } => self.change_refused(cx, side, status, facts),
+            Event::Withdrawn { .. } => self.withdrawn(cx, side),
+            Event::Unchanged { status, wait, .. } => self.change_refused(cx, side, status, wait, facts),
             Event::Request { request, method, body, .. } => {
                 let body = text(body);
                 self.carry(cx, side, request, method, &body, facts);
@@ -314,6 +383,7 @@ impl Pair {
                 let body = text(body);
                 self.replied(cx, request, status, &body, facts);
             }
+            Event::Ending { by, .. } => self.ending(cx, side, by, facts),
             Event::Ended { by, .. } => self.ended(cx, side, by, facts),
             Event::Invited { .. }
             | Event::Refreshed { .. }
@@ -324,14 +394,20 @@ impl Pair {
         }
     }
 
-    /// Ends both calls if a wait has lasted for too long.
+    /// Ends both calls if a wait has lasted too long. Sends a renewal that is due.
     pub(super) fn expire(&mut self, cx: &mut Context<'_, '_>) {
         let now = cx.round.now.mono;
+        if let Some((side, _)) = self.renewal.take_if(|(_, at)| *at <= now) {
+            self.renew(cx, side);
+            self.renew_displaced(cx);
+        }
         if self.until().is_none_or(|until| until > now) {
             return;
         }
         let (by, status) = match self.stage {
             Stage::Redirected { .. } => (BridgeEnd::TimedOut, 480),
+            Stage::Torn => (BridgeEnd::Torn, 500),
+            Stage::Alone { by, .. } => (BridgeEnd::Side(by), 480),
             Stage::Inviting { .. } | Stage::Up | Stage::Ending(_) => (BridgeEnd::TimedOut, 408),
         };
         self.release(cx, by, status, b"Reason: SIP;cause=408\r\n");

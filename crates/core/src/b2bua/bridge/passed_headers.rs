@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::referral::Referral;
 use strowger_message::header::{ReasonValue, RetryAfter, Warning};
 use strowger_message::{Index, Limits, Message, Name, Write};
 
@@ -26,6 +27,10 @@ pub(super) struct Facts {
     pub(super) media_type: Vec<u8>,
     /// Range of the body in the message.
     pub(super) body: Range<usize>,
+    /// Number of CSeq.
+    pub(super) cseq: u32,
+    /// Reference of a REFER, or the status that refuses it.
+    pub(super) referral: Option<Result<Referral, u16>>,
 }
 
 /// Warn-agent of passed warnings. The one of the peer names a host (RFC 3261 section 20.43).
@@ -65,6 +70,8 @@ impl Facts {
             content,
             media_type: kind.to_ascii_lowercase(),
             body: index.body(),
+            cseq: message.cseq().map_or(0, |cseq| cseq.number),
+            referral: None,
         }
     }
 
@@ -122,7 +129,7 @@ fn copy(message: &Message<'_>, name: Name, out: &mut Vec<u8>) {
 }
 
 /// Appends a line. A folded value becomes one line.
-fn write_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend(value.iter().map(|&b| if matches!(b, b'\r' | b'\n') { b' ' } else { b }));

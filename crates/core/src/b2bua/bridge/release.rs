@@ -9,7 +9,24 @@ use crate::user_agent::Ending;
 impl Pair {
     /// Handles the end of a call.
     pub(super) fn ended(&mut self, cx: &mut Context<'_, '_>, side: Side, by: Ending, facts: &Facts) {
+        if self.is_replacing(side) {
+            return self.newcomer_ended(cx, side);
+        }
         self.forget_call(cx, side);
+        if !self.stays(cx, side, by) {
+            self.release_after(cx, side, by, facts);
+        }
+    }
+
+    /// Handles a BYE of the agent to a side whose dialog was lost: the other side does not wait for the response.
+    pub(super) fn ending(&mut self, cx: &mut Context<'_, '_>, side: Side, by: Ending, facts: &Facts) {
+        if !self.is_replacing(side) {
+            self.release_after(cx, side, by, facts);
+        }
+    }
+
+    /// Ends both calls after the end of one.
+    fn release_after(&mut self, cx: &mut Context<'_, '_>, side: Side, by: Ending, facts: &Facts) {
         let own: &[u8] = match by {
             Ending::Local | Ending::Remote | Ending::Cancelled => b"",
             Ending::NoAck | Ending::Expired | Ending::Fault(_) => b"Reason: SIP;cause=408\r\n",
@@ -35,6 +52,7 @@ impl Pair {
         self.exchange = None;
         self.waiting.clear();
         self.drop_carried(cx);
+        self.release_replaced(cx, headers);
         if let Some(call) = self.near.call {
             if !self.invite.is_answered {
                 cx.agent.reject_with(cx.round, call, status, headers);

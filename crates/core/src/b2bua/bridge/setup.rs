@@ -10,12 +10,36 @@ use crate::user_agent::{Content, Invite};
 /// Header line of a request that may be sent again soon.
 pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
 
+/// Largest number of dialogs of a far INVITE whose descriptions in provisional responses count: each is kept, with a state of its leg. Of a further
+/// dialog only that of the 2xx counts.
+const MOST_DESCRIBED: usize = 16;
+
+/// Returns the status that refuses the near INVITE after this status has refused the far one. Without a proxy of the owner
+/// ([`BridgeSettings::has_own_proxy`](super::BridgeSettings::has_own_proxy)) a 503 becomes 500 in addition.
+pub const fn near_status(status: u16) -> u16 {
+    match status {
+        300..=399 => 480,
+        _ => passing_status(status),
+    }
+}
+
+/// Returns the status that refuses a request after this status has refused our request to the other side. Passwords, extensions and intervals
+/// (RFC 3261 sections 21.4.15 and 21.4.16, RFC 4028 section 6) are matters of that side alone.
+pub(super) const fn passing_status(status: u16) -> u16 {
+    match status {
+        401 | 407 => 403,
+        420..=423 => 500,
+        _ => status,
+    }
+}
+
 impl Pair {
     /// Makes the far call.
     pub(super) fn start(&mut self, cx: &mut Context<'_, '_>, invite: &Facts, offer: &[u8], far: &Invite<'_>) {
         self.invite.has_offer = !offer.is_empty();
+        self.invite.until = cx.round.now.mono + cx.settings.setup;
         if invite.has_replaces {
-            // RFC 3891 section 3: no dialog of ours is found by it.
+            // RFC 3891 section 3: the owner has found no dialog.
             return self.release(cx, BridgeEnd::Refused(481), 481, b"");
         }
         let description = if self.invite.has_offer { self.offer(Side::Near, offer) } else { Ok(Vec::new()) };
@@ -42,7 +66,7 @@ impl Pair {
     fn call_far(&mut self, cx: &mut Context<'_, '_>, far: &Invite<'_>, offer: &[u8]) {
         let headers = [far.headers, &self.invite.passed[..]].concat();
         let mut capabilities = far.capabilities.unwrap_or_else(|| &cx.agent.settings().capabilities).clone();
-        let may_answer = self.invite.has_offer || self.invite.is_reliable && self.near.updates;
+        let may_answer = self.invite.has_offer || self.invite.is_reliable && self.near.can_update();
         if !may_answer {
             // A reliable response would have an offer, whose answer the near side could not give before the 200.
             let options = capabilities.supported.split(|&b| b == b',').map(<[u8]>::trim_ascii);
@@ -62,7 +86,8 @@ impl Pair {
 
     /// Gives the far side time again, as a proxy does on each provisional response (RFC 3261 section 16.7 step 2).
     fn ring_on(&mut self, cx: &Context<'_, '_>) {
-        self.stage = Stage::Inviting { until: cx.round.now.mono + cx.settings.ringing };
+        let until = cx.round.now.mono + cx.settings.ringing;
+        self.stage = Stage::Inviting { until: until.min(self.invite.until) };
     }
 
     /// Handles a provisional response of the far side.
@@ -90,7 +115,9 @@ impl Pair {
         }
         // Without an offer of the near side, a description in an unreliable response is a forecast (RFC 3262 section 5).
         let has_answer = self.invite.has_offer && !body.is_empty() && facts.has_description();
-        if !has_answer || !self.is_news(number, body) {
+        let has_room =
+            self.forks.answers.len() < MOST_DESCRIBED || self.forks.answers.iter().any(|(of, _)| *of == number);
+        if !has_answer || !has_room || !self.is_news(number, body) {
             return self.ring(cx, status, b"");
         }
         self.select(number);
@@ -245,13 +272,18 @@ impl Pair {
     /// Handles the final refusal of the far INVITE.
     pub(super) fn failed(&mut self, cx: &mut Context<'_, '_>, status: u16, facts: &Facts) {
         self.forget_call(cx, Side::Far);
-        let status = match status {
-            300..=399 => 480,
-            401 | 407 => 403,
-            503 => 500,
-            _ => status,
+        let mut headers = facts.passed.clone();
+        let status = match near_status(status) {
+            503 if !cx.settings.has_own_proxy => 500,
+            503 => {
+                if !headers.split(|&b| b == b'\n').any(|line| line.starts_with(b"Retry-After:")) {
+                    headers.extend_from_slice(LATER);
+                }
+                503
+            }
+            status => status,
         };
-        self.release(cx, BridgeEnd::Side(Side::Far), status, &facts.passed);
+        self.release(cx, BridgeEnd::Side(Side::Far), status, &headers);
     }
 
     /// Handles a redirection of the far INVITE: the owner decides.

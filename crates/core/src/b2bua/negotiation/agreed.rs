@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use serde::{Deserialize, Serialize};
 use strowger_message::sdp::Sdp;
 
 use super::format::{DescribedFormat, FormatKey, offered_format};
@@ -9,7 +10,7 @@ use super::leg::LegState;
 use super::stream::{DescribedStream, Protocol, described_streams};
 
 /// Way in which the packets of a stream pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamTransport {
     /// RTP: headers are read, and each leg gets its own.
     Rtp,
@@ -18,7 +19,7 @@ pub enum StreamTransport {
 }
 
 /// Format of an agreed stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgreedFormat {
     /// Payload type of the peer's packets, 0 to 127.
     pub payload_type: u8,
@@ -34,7 +35,7 @@ pub struct AgreedFormat {
 }
 
 /// Stream as agreed with one peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgreedStream {
     /// Way of the packets.
     pub transport: StreamTransport,
@@ -55,7 +56,7 @@ pub struct AgreedStream {
 }
 
 /// Stream of two legs, as agreed with both peers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgedStream {
     /// Stream of the near leg.
     pub near: AgreedStream,

@@ -75,6 +75,11 @@ impl LegState {
         self.address
     }
 
+    /// Sets the address of the own descriptions from the next one on.
+    pub const fn move_to(&mut self, address: IpAddr) {
+        self.address = address;
+    }
+
     /// Tells whether the agreed offer was ours.
     pub fn has_offered(&self) -> bool {
         self.has_offered
@@ -99,11 +104,30 @@ impl LegState {
         self.sent.to_vec()
     }
 
+    /// Skips the next version of our descriptions, which an earlier process may have sent after it wrote this state.
+    pub fn skip_version(&mut self) {
+        self.version += 1;
+    }
+
     /// Ends the pairing of the streams with those of another leg, before a leg that replaces it is paired (RFC 3891).
     pub fn unpair(&mut self) {
         for slot in &mut self.slots {
             slot.other = None;
         }
+    }
+
+    /// Restores the pairs of streams of an earlier state of this leg, after the replacement of the other leg has failed.
+    pub fn pair_as(&mut self, before: &Self) {
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            slot.other = before.slots.get(place).and_then(|slot| slot.other);
+        }
+    }
+
+    /// Returns the state for a new peer that takes the place of the old one (RFC 3891): nothing is agreed with it, and our
+    /// descriptions keep their origin.
+    #[must_use]
+    pub fn for_new_peer(&self) -> Self {
+        Self { version: self.version, ..Self::new(self.session_id, self.address) }
     }
 
     /// Returns the outstanding offer of the peer, else the last one if we answered it: the offer that an answer is for.

@@ -11,7 +11,7 @@
 //! | `offer.rs`, [`offer()`], [`offer_agreed`]; `answer.rs`, [`answer()`] | one leg from the other |
 //! | `policy.rs`, [`LegPolicy`] | formats and streams that pass |
 //! | `leg.rs`, [`LegState`]; `slot.rs` | state of a leg: origin and version, agreed descriptions; payload types of its streams |
-//! | `endpoint.rs`, [`endpoint_answer`], [`endpoint_offer`] | echo, tone, announcement |
+//! | `endpoint.rs`, [`endpoint_answer`], [`endpoint_offer`] | echo, tone, announcement, recording |
 //! | `agreed.rs`, [`AgreedStream`] | streams for the media session |
 //! | `stream.rs`, `format.rs` | streams and formats of a received description |
 //! | `written.rs` | text of our descriptions |
@@ -29,12 +29,15 @@ mod written;
 
 use std::net::IpAddr;
 
+use serde::{Deserialize, Serialize};
+
 pub use agreed::{AgreedFormat, AgreedStream, BridgedStream, StreamTransport, bridged_streams};
 pub use answer::answer;
 pub use endpoint::{EndpointAnswer, endpoint_answer, endpoint_answered, endpoint_offer, endpoint_streams};
 pub use leg::LegState;
 pub use offer::{Leg, offer, offer_agreed};
 pub use policy::{CodecName, LegPolicy};
+pub use stream::stream_addresses;
 
 /// Most streams of a description. A call with more of them is refused.
 pub const MAX_STREAMS: usize = 16;
@@ -43,7 +46,7 @@ pub const MAX_STREAMS: usize = 16;
 pub const MAX_DESCRIPTION: usize = 16 * 1024;
 
 /// Place at which this server receives a stream, as peers reach it: its public address and port. RTCP has the next port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalStream {
     /// Address for `c=`.
     pub address: IpAddr,

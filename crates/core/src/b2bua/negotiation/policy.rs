@@ -1,10 +1,14 @@
 //! Policy of a leg: the formats and streams that pass.
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use super::format::DescribedFormat;
 use super::stream::{DescribedStream, Protocol};
 
 /// Policy of one leg. A stream or format passes if the policies of both legs admit it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegPolicy {
     /// Formats of audio that pass, in the order in which descriptions to this leg list them. Empty: all formats, in the
     /// order of the offerer.
@@ -18,7 +22,7 @@ pub struct LegPolicy {
 }
 
 /// Name of a format in a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodecName {
     /// Encoding name; compares in any case.
     pub encoding: Box<str>,
@@ -47,6 +51,15 @@ impl CodecName {
         self.encoding.eq_ignore_ascii_case(codec.encoding)
             && self.clock_rate.is_none_or(|clock_rate| clock_rate == codec.clock_rate)
             && self.channels.is_none_or(|channels| channels == codec.channels)
+    }
+}
+
+impl fmt::Display for CodecName {
+    /// Writes the name as [`CodecName::parse`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.encoding)?;
+        let numbers = [self.clock_rate, self.channels];
+        numbers.iter().flatten().try_for_each(|number| write!(f, "/{number}"))
     }
 }
 
@@ -102,6 +115,9 @@ mod tests {
             let name = CodecName::parse(text)?;
             Some((name.encoding.into_string(), name.clock_rate, name.channels))
         };
+        for text in ["PCMA", "telephone-event/48000", "opus/48000/2"] {
+            assert_eq!(CodecName::parse(text).map(|name| name.to_string()), Some(text.to_owned()));
+        }
         assert_eq!(name("PCMA"), Some(("PCMA".to_owned(), None, None)));
         assert_eq!(name("telephone-event/48000"), Some(("telephone-event".to_owned(), Some(48_000), None)));
         assert_eq!(name("opus/48000/2"), Some(("opus".to_owned(), Some(48_000), Some(2))));

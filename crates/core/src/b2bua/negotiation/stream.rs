@@ -86,6 +86,12 @@ fn is_unicast(address: &IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
 
+/// Returns the address of each stream of a description, by its place. `None` for a stream that is refused, held by an unspecified address,
+/// or cannot be read, and for a name or a multicast group.
+pub fn stream_addresses(sdp: &Sdp<'_>) -> Vec<Option<IpAddr>> {
+    described_streams(sdp).into_iter().map(|stream| Some(stream?.rtp()?.ip())).collect()
+}
+
 /// Reads the streams of a description, one for each `m=` line; `None` for a line that cannot be read.
 pub(super) fn described_streams<'s, 'a>(sdp: &'s Sdp<'a>) -> Vec<Option<DescribedStream<'s, 'a>>> {
     let streams = sdp.all_media().enumerate();

@@ -100,7 +100,9 @@ fn a_cancel_ends_both_legs() {
 
 #[test]
 fn a_refusal_passes_with_the_listed_fields() {
-    for (status, expected) in [(486, 486), (404, 404), (603, 603), (503, 500), (407, 403), (401, 403)] {
+    for (status, expected) in
+        [(486, 486), (404, 404), (603, 603), (503, 500), (407, 403), (401, 403), (420, 500), (422, 500)]
+    {
         let mut b2b = Bridged::new();
         let (_, far) = b2b.calling(&sdp(NEAR, 1, "0", "sendrecv"));
         let lines = b"Reason: Q.850;cause=17;text=\"at 127.0.0.3\"\r\nRetry-After: 9 (127.0.0.3)\r\n\
@@ -173,6 +175,23 @@ fn a_call_without_an_answer_ends() {
     let (_, far) = b2b.calling(&sdp(NEAR, 1, "0", "sendrecv"));
     b2b.net.with(FAR, |agent, round| agent.ring(round, far, 180, b""));
     b2b.run(182_000);
+    assert!(matches!(b2b.net.last(NEAR).event, Event::Failed { status: 408, .. }));
+    assert!(matches!(b2b.net.last(FAR).event, Event::Ended { by: Ending::Cancelled, .. }));
+    b2b.is_clean();
+}
+
+/// A callee with early media that never answers holds ports for a bounded time.
+#[test]
+fn a_call_that_rings_on_and_on_ends() {
+    let mut b2b = Bridged::new();
+    let (_, far) = b2b.calling(&sdp(NEAR, 1, "0", "sendrecv"));
+    let answer = sdp(FAR, 1, "0", "sendrecv");
+    for _ in 0..6 {
+        b2b.net.with(FAR, |agent, round| agent.ring(round, far, 183, &answer));
+        b2b.run(99_000);
+    }
+    assert!(matches!(b2b.net.last(NEAR).event, Event::Progress { .. }));
+    b2b.run(10_000);
     assert!(matches!(b2b.net.last(NEAR).event, Event::Failed { status: 408, .. }));
     assert!(matches!(b2b.net.last(FAR).event, Event::Ended { by: Ending::Cancelled, .. }));
     b2b.is_clean();

@@ -6,7 +6,7 @@ use strowger_core::b2bua::bridge::BridgeEvent;
 use strowger_core::user_agent::{CallKey, Event, Reliability, UserAgentSettings};
 
 /// Offers a change from one side, and answers it at the other. Returns what the other side was offered, and the answer.
-fn change(
+pub(super) fn change(
     b2b: &mut Bridged,
     (side, call): (usize, CallKey),
     (other, peer): (usize, CallKey),

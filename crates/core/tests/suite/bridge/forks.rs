@@ -2,15 +2,17 @@
 
 use super::rig::*;
 
+use crate::written::Process;
 use strowger_core::b2bua::bridge::BridgeEvent;
+use strowger_core::record;
 use strowger_core::user_agent::{CallKey, Event, Reliability, UserAgentSettings};
 
 /// Header lines of a reliable response.
-const RELIABLE: &str = "Require: 100rel\nRSeq: 7\n";
+pub(super) const RELIABLE: &str = "Require: 100rel\nRSeq: 7\n";
 
 /// Returns a bridge whose far INVITE has no phone, after the call of the near side. `reliable`: whether the near side gets reliable
 /// provisional responses.
-fn forked(reliable: bool, offer: &[u8]) -> (Bridged, CallKey) {
+pub(super) fn forked(reliable: bool, offer: &[u8]) -> (Bridged, CallKey) {
     let reliability = if reliable { Reliability::Supported } else { Reliability::Required };
     let mut b2b = Bridged::of([quiet(), UserAgentSettings { reliability, ..quiet() }, quiet()], NO_PHONE);
     let near = b2b.net.call(offer);
@@ -20,7 +22,7 @@ fn forked(reliable: bool, offer: &[u8]) -> (Bridged, CallKey) {
 
 /// Sends a response of one of the places where the far INVITE has arrived. `format`: payload type of its description, if it has
 /// one; `port`: its port.
-fn place(b2b: &mut Bridged, place: &str, status: u16, lines: &str, description: Option<(&str, u16)>) {
+pub(super) fn place(b2b: &mut Bridged, place: &str, status: u16, lines: &str, description: Option<(&str, u16)>) {
     let at = b2b.net.log.iter().position(|line| line == "1>? INVITE").expect("a far INVITE");
     let lines = format!("Contact: <sip:{place}@127.0.0.98>\n{lines}");
     let mut text = respond(&b2b.net.sent[at], status, &lines).replace(";tag=peer", &format!(";tag={place}"));
@@ -51,7 +53,7 @@ fn bodies(b2b: &Bridged) -> Vec<bool> {
 }
 
 /// Returns the sent PRACKs.
-fn pracks(b2b: &Bridged) -> Vec<String> {
+pub(super) fn pracks(b2b: &Bridged) -> Vec<String> {
     let sent = b2b.net.log.iter().zip(&b2b.net.sent);
     sent.filter(|(line, _)| *line == "1>? PRACK").map(|(_, text)| text.clone()).collect()
 }
@@ -91,6 +93,32 @@ fn another_codec_is_offered_by_an_update() {
     place(&mut b2b, "two", 200, "", Some(("8", 7_002)));
     assert!(matches!(b2b.net.last(NEAR).event, Event::Answered { .. }), "{:?}", b2b.net.log);
     assert_eq!(b2b.count("1>0 INVITE"), 0);
+    ends(b2b, near);
+}
+
+/// RFC 3311 section 5.2: an UPDATE of the near side crosses that of the bridge; both are refused, and the bridge offers once more.
+#[test]
+fn an_update_that_crosses_ours_delays_it() {
+    let (mut b2b, near) = forked(true, &sdp(NEAR, 1, "0 8", "sendrecv"));
+    place(&mut b2b, "one", 183, "", Some(("0", 7_000)));
+    let offer = sdp(NEAR, 2, "0", "sendonly");
+    b2b.net.with(NEAR, |agent, round| agent.update(round, near, &offer)).expect("no other change");
+    place(&mut b2b, "two", 183, "", Some(("8", 7_002)));
+    assert_eq!(b2b.count("0>1 491 UPDATE"), 1, "{:?}", b2b.net.log);
+    b2b.heard(NEAR, |event| matches!(event, Event::Unchanged { status: 491, .. }));
+    // RFC 3261 section 14.1: within two seconds. A later copy of it is a retransmission.
+    for _ in 0..42 {
+        if b2b.count("1>0 UPDATE") == 1 {
+            b2b.run(50);
+        }
+    }
+    assert_eq!(b2b.count("1>0 UPDATE"), 2, "{:?}", b2b.net.log);
+    let offered = b2b.heard(NEAR, |event| matches!(event, Event::Offered { update: true, .. }));
+    assert!(text(&offered.body).contains(" RTP/AVP 8\r\n"));
+    let answer = sdp(NEAR, 3, "8", "sendrecv");
+    b2b.net.with(NEAR, |agent, round| agent.answer_update(round, near, &answer));
+    b2b.run(50);
+    assert_eq!(far_port(&b2b), Some(7_002));
     ends(b2b, near);
 }
 
@@ -174,4 +202,25 @@ fn equal_offers_of_two_places_are_one_for_the_near_side() {
     assert!(matches!(b2b.net.last(NEAR).event, Event::Answered { offer: false, .. }), "{:?}", b2b.net.log);
     assert_eq!(far_port(&b2b), Some(7_000));
     ends(b2b, near);
+}
+
+/// A callee may answer from as many places as it likes, each with a description that the bridge would keep.
+#[test]
+fn descriptions_of_many_places_take_little_memory() {
+    let (mut b2b, near) = forked(false, &sdp(NEAR, 1, "0 8", "sendrecv"));
+    for number in 0..60 {
+        place(&mut b2b, &format!("p{number}"), 183, "", Some(("0", 7_000 + 2 * number)));
+    }
+    assert_eq!(bodies(&b2b).len(), 60, "each rings");
+    place(&mut b2b, "p59", 200, "", Some(("0", 7_118)));
+    assert_eq!(far_port(&b2b), Some(7_118));
+    ends(b2b, near);
+
+    let (mut b2b, _) = forked(false, &sdp(NEAR, 1, "0 8", "sendrecv"));
+    for number in 0..60 {
+        place(&mut b2b, &format!("p{number}"), 183, "", Some(("0", 7_000 + 2 * number)));
+    }
+    let kept = b2b.bridge.borrow_mut().export(b2b.net.now, |_| true);
+    let bytes = record::write(kept, &Process(0)).len();
+    assert!(bytes < 15_000, "{bytes}");
 }

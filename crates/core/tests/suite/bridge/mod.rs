@@ -3,7 +3,13 @@
 mod calls;
 mod changes;
 mod chaos;
+mod failures_of_others;
 mod forks;
 mod late_offers;
+mod matrix;
+mod moves;
+mod relocation;
+mod renewals;
 mod requests;
 mod rig;
+mod transfers;

@@ -4,10 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use strowger_core::Round;
-use strowger_core::b2bua::bridge::{Bridge, BridgeEvent, BridgeSettings, BridgedCall, LegMedia};
+use strowger_core::b2bua::bridge::{Bridge, BridgeEvent, BridgeSettings, BridgedCall, LegMedia, PairKey};
 use strowger_core::b2bua::negotiation::{LegPolicy, LegState, LocalStream};
 use strowger_core::user_agent::{AccountKey, CallKey, Event, Invite, UserAgent, UserAgentSettings};
+use strowger_core::{Round, Target};
+
+use crate::written::through_bytes;
 
 pub(crate) use crate::user_agent::rig::{Heard, Net, quiet, respond, with_body};
 
@@ -15,6 +17,8 @@ pub(crate) use crate::user_agent::rig::{Heard, Net, quiet, respond, with_body};
 pub(crate) const NEAR: usize = 0;
 pub(crate) const BRIDGE: usize = 1;
 pub(crate) const FAR: usize = 2;
+/// Number of a further phone, in tests with four of them.
+pub(crate) const THIRD: usize = 3;
 
 /// Number of an address without a phone.
 pub(crate) const NO_PHONE: usize = 8;
@@ -25,6 +29,12 @@ pub(crate) struct Bridged {
     pub(crate) bridge: Rc<RefCell<Bridge>>,
     /// Account of the next far calls.
     pub(crate) account: Rc<Cell<Option<AccountKey>>>,
+    /// Target of the next far calls.
+    pub(crate) target: Rc<Cell<Target>>,
+    /// Policy of both legs of the next calls.
+    pub(crate) policy: Rc<RefCell<LegPolicy>>,
+    /// Number of moves.
+    shard: u8,
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
@@ -49,11 +59,11 @@ pub(crate) fn held_by_address(phone: usize, version: u32) -> Vec<u8> {
     text.replace(&format!("c=IN IP4 127.0.0.{}", phone + 1), "c=IN IP4 0.0.0.0").into_bytes()
 }
 
-fn media(session_id: u64, port: u16) -> LegMedia {
+fn media(session_id: u64, port: u16, policy: &LegPolicy) -> LegMedia {
     let address = "127.0.0.2".parse().expect("an address");
     LegMedia {
         state: LegState::new(session_id, address),
-        policy: Arc::new(LegPolicy::default()),
+        policy: Arc::new(policy.clone()),
         places: Arc::new([LocalStream { address, port }]),
     }
 }
@@ -70,26 +80,35 @@ impl Bridged {
     }
 
     /// Returns a bridge whose far calls go to this phone.
-    pub(crate) fn of(settings: [UserAgentSettings; 3], far: usize) -> Self {
+    pub(crate) fn of(settings: impl IntoIterator<Item = UserAgentSettings>, far: usize) -> Self {
         let mut net = Net::new(settings);
         let bridge = Rc::new(RefCell::new(Bridge::new(BridgeSettings::default())));
         let account = Rc::new(Cell::new(None));
+        let policy = Rc::new(RefCell::new(LegPolicy::default()));
         let (own, own_account, far) = (Rc::clone(&bridge), Rc::clone(&account), far_call(&net, far));
+        let target = Rc::new(Cell::new(far.target));
+        let (own_policy, own_target) = (Rc::clone(&policy), Rc::clone(&target));
         let phone = &mut net.phones[BRIDGE];
         phone.auto_answer = false;
         phone.owner = Some(Box::new(move |agent: &mut UserAgent, round: &mut Round<'_>, event: &Event| {
             let mut bridge = own.borrow_mut();
             if let Event::Invited { call: near, .. } = *event {
                 let invite = agent.message().to_vec();
-                let far = Invite { account: own_account.get(), ..far };
-                let (near_media, far_media) = (media(1, 50_000), media(2, 60_000));
+                match bridge.replaced(round.now, agent, &invite) {
+                    Ok(Some(leg)) => return bridge.replace(agent, round, leg, near, &invite),
+                    Ok(None) => (),
+                    Err(status) => return agent.reject(round, near, status),
+                }
+                let far = Invite { account: own_account.get(), target: own_target.get(), ..far };
+                let policy = own_policy.borrow();
+                let (near_media, far_media) = (media(1, 50_000, &policy), media(2, 60_000, &policy));
                 let call = BridgedCall { near, invite: &invite, far, near_media, far_media };
                 bridge.start(agent, round, call);
             } else {
                 bridge.handle(agent, round, event);
             }
         }));
-        Self { net, bridge, account }
+        Self { net, bridge, account, target, policy, shard: 0 }
     }
 
     /// Lets this number of milliseconds pass.
@@ -103,6 +122,18 @@ impl Bridged {
             self.net.with(BRIDGE, |agent, round| bridge.borrow_mut().poll(agent, round));
         }
         self.net.run(until.saturating_sub(self.net.now.mono));
+    }
+
+    /// Moves the bridge and its calls to another shard. Returns the old and the new key of each pair.
+    pub(crate) fn moves(&mut self) -> Vec<(PairKey, PairKey)> {
+        self.shard += 1;
+        let record = self.net.export(BRIDGE);
+        let mut bridge = self.bridge.borrow_mut();
+        let pairs = bridge.export(self.net.now, |call| record.has_call(call));
+        assert_eq!((bridge.pairs(), bridge.carried_requests()), (0, 0));
+        let moved = self.net.import(BRIDGE, self.shard, through_bytes(record));
+        *bridge = Bridge::new(BridgeSettings::default());
+        bridge.import(self.net.now, through_bytes(pairs), &moved)
     }
 
     /// Takes the events of the bridge.

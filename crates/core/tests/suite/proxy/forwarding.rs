@@ -1,8 +1,8 @@
 //! Changes of a forwarded request, and nothing else (section 16.6).
 
 use super::rig::*;
-use strowger_core::Transport;
 use strowger_core::proxy::ProxySettings;
+use strowger_core::{Target, Transport};
 
 #[test]
 fn everything_else_passes_byte_for_byte() {
@@ -89,7 +89,7 @@ fn routes(uri: &str, came: (strowger_core::ListenerId, Transport), leaves: &str,
         "inner" => (INNER, Transport::Udp, "192.168.0.9:5060"),
         _ => (SIX, Transport::Udp, "[2001:db8::9]:5060"),
     };
-    tries[0].at[0] = strowger_core::Target::new(transport, listener, address.parse().unwrap());
+    tries[0].at[0] = Target::new(transport, listener, address.parse().unwrap());
     tries[0].uri = (uri != "-").then(|| uri.to_owned());
     let sent = only(rig.request(&request, by(came.0, came.1, ALICE), &tries));
     let cut = |route: &&str| route.split(";d=").next().unwrap().trim_start_matches('<').to_owned();
@@ -188,4 +188,20 @@ fn a_contact_becomes_a_request_uri_without_what_that_may_not_have() {
         let sent = only(Rig::new().request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &tries));
         assert_eq!(sent.uri(), uri);
     }
+}
+
+#[test]
+fn a_request_of_this_server_has_the_contact_of_the_listener_by_which_each_copy_leaves() {
+    let mut rig = Rig::new();
+    rig.plan.record_route = false;
+    let places = [(Transport::Tcp, TCP, BOB), (Transport::Udp, INNER, "192.168.0.9:5060")];
+    let tries = places.map(|(transport, listener, address)| {
+        let target = Target::new(transport, listener, address.parse().expect("an address"));
+        Try { at: vec![target], q: 1000, ..Try::default() }
+    });
+    let sent = rig.request(&alice("INVITE", "sip:bob@10.2.2.2", ""), udp(ALICE).looped(), &tries);
+    let contacts: Vec<&str> = sent.iter().map(|sent| sent.one("Contact")).collect();
+    assert_eq!(contacts, ["<sip:alice@10.0.0.1:5060;transport=tcp>", "<sip:alice@192.168.0.1:5060>"]);
+    assert!(sent.iter().all(|sent| sent.all("Record-Route").is_empty()));
+    assert!(rig.answer(&sent[0], 180, "Contact: <sip:bob@10.2.2.2>\n").is_empty(), "the response stays in this server");
 }

@@ -1,5 +1,13 @@
 //! Proxy with its transactions, without sockets, and messages of its peers.
 
+mod names;
+mod targets;
+
+pub(crate) use self::names::{ALICE, BOB, INNER, NOW, SIX, TCP, TLS, UDP, alice, by, identity, udp, wire};
+pub(crate) use self::targets::{Try, at, contact, to};
+
+use self::names::DAY;
+use self::targets::{candidates_of, uris_of};
 use super::allocation;
 use crate::text::Got;
 use crate::written::through_bytes;
@@ -39,22 +47,6 @@ impl Sent {
     }
 }
 
-/// Candidate for a request.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Try {
-    pub(crate) uri: Option<String>,
-    pub(crate) uris: Vec<(Target, String)>,
-    pub(crate) path: String,
-    pub(crate) at: Vec<Target>,
-    pub(crate) q: u16,
-    pub(crate) add: String,
-    pub(crate) remove: Vec<Name>,
-    pub(crate) fixed: bool,
-    pub(crate) watched: bool,
-    pub(crate) rerouted: bool,
-    pub(crate) asks: &'static str,
-}
-
 pub(crate) struct Rig {
     pub(crate) now: Now,
     pub(crate) tx: Transactions,
@@ -78,80 +70,6 @@ pub(crate) struct Rig {
     /// Allocations inside the proxy and its transactions so far.
     pub(crate) allocations: u64,
 }
-
-pub(crate) const UDP: ListenerId = ListenerId(0);
-pub(crate) const TCP: ListenerId = ListenerId(1);
-pub(crate) const TLS: ListenerId = ListenerId(2);
-/// Listener of another network.
-pub(crate) const INNER: ListenerId = ListenerId(3);
-pub(crate) const SIX: ListenerId = ListenerId(4);
-
-pub(crate) fn identity() -> Identity {
-    let listener = |transport, bound: &str, network| ListenerAddress {
-        transport,
-        bound: bound.parse().expect("an address"),
-        sent_by: bound.as_bytes().into(),
-        network,
-    };
-    let listeners = vec![
-        listener(Transport::Udp, "10.0.0.1:5060", 0),
-        listener(Transport::Tcp, "10.0.0.1:5060", 0),
-        listener(Transport::Tls, "10.0.0.1:5061", 0),
-        listener(Transport::Udp, "192.168.0.1:5060", 1),
-        listener(Transport::Udp, "[2001:db8::1]:5060", 0),
-    ];
-    Identity::new(listeners, ["example.org"], &[])
-}
-
-pub(crate) fn udp(address: &str) -> Arrival {
-    by(UDP, Transport::Udp, address)
-}
-
-pub(crate) fn by(listener: ListenerId, transport: Transport, address: &str) -> Arrival {
-    let flow = (transport != Transport::Udp).then_some(Flow { node: 0, process: 7, shard: 0, slot: 3, generation: 9 });
-    Arrival { transport, listener, remote: address.parse().expect("an address"), flow }
-}
-
-/// Returns a target by UDP.
-pub(crate) fn at(address: &str) -> Target {
-    let address: SocketAddr = address.parse().expect("an address");
-    Target::new(Transport::Udp, UDP, address)
-}
-
-/// Returns one candidate at this address by UDP.
-pub(crate) fn to(address: &str) -> Vec<Try> {
-    vec![Try { at: vec![at(address)], q: 1000, ..Try::default() }]
-}
-
-/// Returns a contact of a fork: its own Request-URI and address.
-pub(crate) fn contact(address: &str, q: u16) -> Try {
-    Try { uri: Some(format!("sip:bob@{address}")), at: vec![at(address)], q, ..Try::default() }
-}
-
-/// Returns the text with line ends of the wire, and with an empty body if it has none.
-pub(crate) fn wire(text: &str) -> Vec<u8> {
-    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-    let text = lines.join("\r\n");
-    if text.contains("\r\n\r\n") { text.into() } else { format!("{}\r\n\r\n", text.trim_end()).into() }
-}
-
-/// Returns a request of Alice's, from 10.1.1.1:5060, outside of any dialog. `lines`: further header lines.
-pub(crate) fn alice(method: &str, uri: &str, lines: &str) -> String {
-    format!(
-        "{method} {uri} SIP/2.0\nVia: SIP/2.0/UDP 10.1.1.1:5060;branch=z9hG4bKa{method}\nMax-Forwards: 70\n\
-         From: <sip:alice@example.org>;tag=alice\nTo: <sip:bob@example.org>\nCall-ID: call@10.1.1.1\n\
-         CSeq: 1 {method}\nContact: <sip:alice@10.1.1.1:5060>\n{lines}Content-Length: 0\n"
-    )
-}
-
-/// Lifetime of marks in seconds.
-const DAY: u32 = 86_400;
-
-/// Start time of a rig.
-pub(crate) const NOW: Now = Now { mono: 1_000_000, wall: 1_700_000_000_000 };
-
-pub(crate) const ALICE: &str = "10.1.1.1:5060";
-pub(crate) const BOB: &str = "10.2.2.2:5060";
 
 impl Rig {
     pub(crate) fn new() -> Self {
@@ -485,30 +403,6 @@ pub(crate) fn only(mut sent: Vec<Sent>) -> Sent {
 /// Returns statuses and methods, in order.
 pub(crate) fn words(sent: &[Sent]) -> Vec<String> {
     sent.iter().map(|s| if s.status() > 0 { s.status().to_string() } else { s.method().to_owned() }).collect()
-}
-
-type Uris<'a> = Vec<Vec<(Target, &'a [u8])>>;
-
-fn uris_of(tries: &[Try]) -> Uris<'_> {
-    tries.iter().map(|t| t.uris.iter().map(|(at, uri)| (*at, uri.as_bytes())).collect()).collect()
-}
-
-fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>> {
-    let candidate = |(t, uris): (&'a Try, &'a Vec<(Target, &'a [u8])>)| Candidate {
-        uri: t.uri.as_deref().map(str::as_bytes),
-        uris,
-        path: t.path.as_bytes(),
-        targets: &t.at,
-        q: t.q,
-        add: t.add.as_bytes(),
-        remove: &t.remove,
-        fixed: t.fixed,
-        watched: t.watched,
-        rerouting: if t.rerouted { Rerouting::NextHop } else { Rerouting::None },
-        asks: t.asks.as_bytes(),
-        translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
-    };
-    tries.iter().zip(uris).map(candidate).collect()
 }
 
 /// Decision of the user about a failed request.

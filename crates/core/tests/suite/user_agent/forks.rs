@@ -154,6 +154,51 @@ fn one_early_dialog_is_ended() {
     }
 }
 
+/// Places that ring, and end their dialogs by a BYE, do not let a call grow without bound.
+#[test]
+fn an_invite_begins_a_bounded_number_of_dialogs() {
+    let mut net = Net::new([quiet()]);
+    let target = net.target(8);
+    let call = net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
+    let sent = net.sent[0].clone();
+    let line = |name: &str| sent.lines().find_map(|line| line.strip_prefix(name)).expect("it has one");
+    let (ours, call_id) = (line("From: "), line("Call-ID: "));
+    for n in 0..70 {
+        let ringing = respond(&sent, 180, "Contact: <sip:x@127.0.0.98>\n");
+        net.inject(0, &ringing.replace(";tag=peer", &format!(";tag=place{n}")));
+        net.inject(
+            0,
+            &format!(
+                "BYE sip:alice@127.0.0.1 SIP/2.0\nVia: SIP/2.0/UDP 127.0.0.99;branch=z9hG4bKbye{n}\nMax-Forwards: 70\n\
+                 From: <sip:bob@biloxi.example>;tag=place{n}\nTo: {ours}\nCall-ID: {call_id}\nCSeq: 1 BYE\n\
+                 Content-Length: 0\n\n"
+            ),
+        );
+    }
+    let numbers: Vec<u16> = net.phones[0].heard.iter().map(|heard| heard.leg).collect();
+    assert_eq!(numbers, (0..64).collect::<Vec<u16>>());
+    assert_eq!(net.sent.iter().filter(|text| text.starts_with("SIP/2.0 200 ")).count(), 64);
+    net.lose = Box::new(|_| true);
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.is_clean();
+}
+
+/// Section 13.2.2.4: further 2xx get an ACK and a BYE, but only a limited number at a time.
+#[test]
+fn a_flood_of_answers_causes_few_requests() {
+    let (mut net, call) = forked();
+    let sent = net.sent[0].clone();
+    for n in 0..40 {
+        let ok = respond(&sent, 200, "Contact: <sip:x@127.0.0.98>\n");
+        net.inject(0, &ok.replace(";tag=peer", &format!(";tag=place{n}")));
+    }
+    assert_eq!(net.log.iter().filter(|line| *line == "0>? BYE").count(), 16);
+    assert_eq!(net.log.iter().filter(|line| *line == "0>? ACK").count(), 17);
+    net.lose = Box::new(|_| true);
+    net.with(0, |agent, round| agent.hang_up(round, call));
+    net.is_clean();
+}
+
 /// Section 12.2.1.2: a 481 in an early dialog that has lost is not the end of the call.
 #[test]
 fn a_refusal_in_a_dialog_that_has_lost_ends_no_call() {
@@ -167,4 +212,30 @@ fn a_refusal_in_a_dialog_that_has_lost_ends_no_call() {
     assert!(!net.log.contains(&"0>? BYE".to_owned()), "{:?}", net.log);
     net.with(0, |agent, round| agent.hang_up(round, call));
     net.is_clean();
+}
+
+/// A callee does not evade that number by another Call-ID in each 2xx.
+#[test]
+fn an_answer_with_another_call_id_makes_no_dialog() {
+    for is_first in [true, false] {
+        let (mut net, call) = forked();
+        let sent = net.sent[0].clone();
+        let call_id = sent.lines().find_map(|line| line.strip_prefix("Call-ID: ")).expect("it has one").to_owned();
+        let ok = respond(&sent, 200, "Contact: <sip:x@127.0.0.98>\n");
+        if !is_first {
+            net.inject(0, &ok);
+        }
+        for n in 0..40 {
+            let other = ok.replace(";tag=peer", &format!(";tag=place{n}"));
+            net.inject(0, &other.replace(&format!("Call-ID: {call_id}"), &format!("Call-ID: other{n}")));
+        }
+        let count = |line: &str| net.log.iter().filter(|sent| *sent == line).count();
+        assert_eq!((count("0>? ACK"), count("0>? BYE")), (usize::from(!is_first), 0), "{:?}", net.log);
+        if is_first {
+            assert!(matches!(net.last(0).event, Event::Failed { status: 502, .. }));
+        }
+        net.lose = Box::new(|_| true);
+        net.with(0, |agent, round| agent.hang_up(round, call));
+        net.is_clean();
+    }
 }

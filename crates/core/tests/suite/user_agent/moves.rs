@@ -205,6 +205,17 @@ fn call_ids_fall_into_buckets_of_the_shard() {
     assert!(then.len() == 50 && then.iter().all(|&bucket| some.contains(bucket) && bucket >= 128), "{then:?}");
 }
 
+#[test]
+fn a_call_id_is_in_the_bucket_that_is_wanted() {
+    let mut net = Net::two();
+    let mut ids = std::collections::BTreeSet::new();
+    for bucket in (0..=u8::MAX).chain(0..=u8::MAX) {
+        let id = net.with(0, |agent, _| agent.call_id_in(bucket));
+        assert_eq!(call::bucket(call::hash(7, &id)), bucket);
+        assert!(ids.insert(id));
+    }
+}
+
 /// Returns a phone with a call through a proxy, a REFER in it that waits for its owner, a ringing INVITE, and a registration.
 fn with_all() -> Net {
     let mut net = Net::new([UserAgentSettings { other_methods: true, ..quiet() }]);

@@ -102,6 +102,20 @@ fn a_hang_up_cancels_our_re_invite() {
     }
 }
 
+/// Section 15.1.2: a peer that sends a BYE still answers our re-INVITE. One that does not holds no transaction for ever.
+#[test]
+fn a_re_invite_without_an_answer_ends_after_its_call() {
+    let mut net = Net::new([quiet(), UserAgentSettings::default()]);
+    let (caller, callee) = net.up();
+    net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
+    net.run(50);
+    net.lose = Box::new(|line| line == "1>0 487 INVITE");
+    net.with(1, |agent, round| agent.hang_up(round, callee));
+    net.run(50);
+    assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Remote });
+    net.is_clean();
+}
+
 /// Section 15: the 2xx to a re-INVITE without offer has an offer; after a hang-up its ACK has no answer, and the BYE follows at once.
 #[test]
 fn a_hang_up_waits_for_no_answer_to_an_offer() {

@@ -136,6 +136,26 @@ fn a_gate_bounds_a_difference() {
 }
 
 #[test]
+fn a_gate_may_be_met_by_a_ratio_instead() {
+    let gate = "[[gate]]\nfigure = \"srd.p99\"\nat_most = 3000\nor_over = { system = \"baseline\", at_most = 1.5 }\n";
+    let judged = |own: f64, systems: &[&str]| {
+        let mut verdicts = judged(gate, systems, |row| {
+            set(row, "srd.p99", if row.system.name == "baseline" { 4_000.0 } else { own });
+        });
+        assert_eq!(verdicts.len(), 1, "{verdicts:?}");
+        verdicts.remove(0)
+    };
+    for (own, is_met) in [(3_000.0, true), (5_900.0, true), (7_000.0, false)] {
+        let verdict = judged(own, &["strowger", "baseline"]);
+        assert_eq!((verdict.value, verdict.is_met), (Some(own), Some(is_met)), "{verdict:?}");
+    }
+    let verdict = judged(5_900.0, &["strowger"]);
+    assert_eq!(verdict.is_met, Some(false), "nothing else was measured: {verdict:?}");
+    let words = "srd.p99 of strowger at most 3.00 ms, or srd.p99 of strowger over baseline at most 1.500";
+    assert_eq!(verdict.gate, words);
+}
+
+#[test]
 fn a_gate_of_each_trial_sees_the_one_that_the_median_hides() {
     let lost = |row: &mut Row| set(row, "failed", if row.repetition == 3 { 1.0 } else { 0.0 });
     let gate = "[[gate]]\nfigure = \"failed\"\nat_most = 0\n";

@@ -47,9 +47,19 @@ fn an_ordered_restart_is_no_fault() {
 }
 
 #[test]
+fn only_the_floor_of_media_must_lose_nothing() {
+    let (mut evidence, mut figures) = sound();
+    figures.set("media.lost", 3.0).expect("a known figure");
+    assert_eq!(reasons(&evidence, &figures), [], "the losses of a system are judged by its gate");
+    evidence.is_lossless = true;
+    figures.set("media.lost", 0.0).expect("a known figure");
+    assert_eq!(reasons(&evidence, &figures), []);
+}
+
+#[test]
 fn each_planted_fault_is_found_by_its_check_alone() {
     type Plant = fn(&mut Evidence, &mut Figures);
-    let faults: [(Check, &str, Plant); 13] = [
+    let faults: [(Check, &str, Plant); 14] = [
         (Check::Generator, "late", |evidence, _| {
             evidence.generator.push(Reason { check: Check::Generator, sentence: "it was 20 ms late".into() });
         }),
@@ -77,6 +87,10 @@ fn each_planted_fault_is_found_by_its_check_alone() {
         (Check::Neighbour, "most by rustc", |evidence, figures| {
             evidence.busiest = Some("rustc".into());
             figures.set("machine.other", 11.0).expect("a known figure");
+        }),
+        (Check::Loss, "lost 3 media packets", |evidence, figures| {
+            evidence.is_lossless = true;
+            figures.set("media.lost", 3.0).expect("a known figure");
         }),
     ];
     for (check, part, plant) in faults {

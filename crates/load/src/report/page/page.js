@@ -85,12 +85,15 @@ health.append(over('losses', 'Losses in the generator', `a second ${every}`, '1/
 
 // ---- tables
 const put = (id, html) => { document.getElementById(id).innerHTML = html; };
-const percentiles = ['mean', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'p99.99', 'max'];
-const rows = [...Object.entries(report.delays), ...Object.entries(report.timers).map(([name, delay]) => [`timer.${name}`, delay])]
-  .filter(([, delay]) => delay.count > 0)
-  .map(([name, delay]) => `<tr><td title="${escape(delay.title)}">${escape(name)}</td><td class="left">${escape(delay.title)}</td><td>${show['1'](delay.count)}</td>
-    ${percentiles.map((p) => `<td>${figure(delay[p], 'us')}</td>`).join('')}</tr>`);
-put('delay-table', `<table><tr><th>measure</th><th class="left"></th><th>count</th>${percentiles.map((p) => `<th>${p}</th>`).join('')}</tr>${rows.join('')}</table>`);
+const measured = [...Object.entries(report.delays), ...Object.entries(report.timers).map(([name, delay]) => [`timer.${name}`, delay])]
+  .filter(([, delay]) => delay.count > 0);
+const figures = (delays, statistics, unit) => `<table><tr><th>measure</th><th class="left"></th><th>count</th>${statistics.map((p) => `<th>${p}</th>`).join('')}</tr>${
+  delays.map(([name, delay]) => `<tr><td title="${escape(delay.title)}">${escape(name)}</td><td class="left">${escape(delay.title)}</td><td>${show['1'](delay.count)}</td>
+    ${statistics.map((p) => `<td>${figure(delay[p], unit)}</td>`).join('')}</tr>`).join('')}</table>`;
+put('delay-table', figures(measured.filter(([, delay]) => delay.unit === 'us'), ['mean', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'p99.99', 'max'], 'us'));
+// The worst streams have the lowest scores.
+const scores = measured.filter(([, delay]) => delay.unit === 'score');
+put('score-table', scores.length ? figures(scores, ['mean', 'p50', 'p10', 'p5', 'p1', 'p0.1', 'p0.01', 'min'], '1') : '');
 const after = (generator, second) => `${second - Math.floor(generator.heading.started / 1e6)} s`;
 const windows = report.generators.flatMap((generator) => generator.windows.map((window) =>
   `<tr><td>${escape(generator.heading.generator)}</td><td>${after(generator, window.from)}</td><td>${after(generator, window.until)}</td>

@@ -1,0 +1,96 @@
+//! Files of a campaign: documents, and the data of calls.
+
+use super::Work;
+use super::plan::{Plan, User};
+use std::path::Path;
+use std::sync::Arc;
+use strowger_scenario::injection::{Injection, InjectionOptions};
+use strowger_scenario::{Command, Environment, Scenario};
+
+/// Returns the names that documents may use.
+pub(super) fn environment(plan: &Plan) -> Environment {
+    Environment {
+        keys: plan.keys.iter().map(|(k, v)| (k.clone(), v.clone().into_bytes())).collect(),
+        injections: injections(plan),
+        no_exec: plan.no_exec,
+        command: Command::Load,
+        ..Environment::default()
+    }
+}
+
+/// Returns the names of the timers of a plan before anything is sent. A ready workload has no timers.
+///
+/// # Errors
+/// The document cannot be read; the error is a sentence.
+pub fn timers(plan: &Plan) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    for plan in plan.parted() {
+        if let Work::Document(path) = &plan.work {
+            add_names(&mut names, document(&plan, path)?.timed());
+        }
+    }
+    Ok(names)
+}
+
+/// Adds names of timers that are not yet among them.
+pub(super) fn add_names(names: &mut Vec<String>, more: Vec<String>) {
+    for name in more {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+}
+
+/// Reads a document of the user.
+pub(super) fn document(plan: &Plan, path: &Path) -> Result<Scenario, String> {
+    Scenario::load(path, &environment(plan)).map_err(|refusal| refusal.to_string())
+}
+
+/// Returns the parts of a plan's documents that the reader ignores or interprets differently, each with file, line and column.
+///
+/// # Errors
+/// The document cannot be read; the error is a sentence.
+pub fn warnings(plan: &Plan) -> Result<Vec<String>, String> {
+    let mut said = Vec::new();
+    for plan in plan.parted() {
+        let Work::Document(path) = &plan.work else { continue };
+        let (scenario, file) = (document(&plan, path)?, path.display());
+        said.extend(scenario.remarks().iter().map(|w| format!("{file}:{}:{}: {}", w.line, w.column, w.text)));
+    }
+    Ok(said)
+}
+
+/// Returns whether calls take their users from a list made of the plan's users.
+pub(super) fn has_list(plan: &Plan) -> bool {
+    plan.users.len() > 1 && plan.workload().is_some()
+}
+
+/// Returns the base names of injection files, of which the list of users is the first.
+fn injections(plan: &Plan) -> Vec<String> {
+    let base =
+        |path: &std::path::PathBuf| path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    has_list(plan).then(|| "users".into()).into_iter().chain(plan.injections.iter().map(base)).collect()
+}
+
+/// Reads the data that the generators of a campaign share. The lines are used in turn: after the last line the first one
+/// is used again.
+pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
+    let mut all = Vec::new();
+    if has_list(plan) {
+        all.push(users_list(plan.users.iter())?);
+    }
+    for path in &plan.injections {
+        let options = InjectionOptions { strip_carriage_return: true, ..InjectionOptions::default() };
+        all.push(Injection::load(path, options).map_err(|error| error.to_string())?);
+    }
+    Ok(all.into())
+}
+
+/// Makes an injection file of users, which calls take in turn.
+pub(super) fn users_list<'a>(users: impl Iterator<Item = &'a User>) -> Result<Injection, String> {
+    let mut text = String::from("SEQUENTIAL\n");
+    for user in users {
+        text.push_str(&format!("{};{}\n", user.name, user.password));
+    }
+    Injection::new("users".into(), text.into_bytes(), InjectionOptions::default()).map_err(|e| e.to_string())
+}
