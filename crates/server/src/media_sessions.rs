@@ -10,6 +10,7 @@ mod ports;
 mod quality;
 
 use self::ports::MediaPorts;
+pub(crate) use self::quality::SessionReport;
 use crate::effect::Effect;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,7 +22,6 @@ use strowger_core::routing::contact_repair::is_private;
 use strowger_media::quality::SpeechEncoding;
 use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
 use strowger_message::{Message, Name};
-use strowger_store::accounting::PartyMedia;
 
 /// Returns the bucket of the call of a session, 0 to 255: the event of a session is for the shard that owns the bucket.
 pub const fn bucket_of(session: SessionKey) -> u8 {
@@ -157,8 +157,8 @@ impl MediaSession {
         (self.call, self.is_turned, self.call_id) = (call, is_turned, call_id.to_vec());
     }
 
-    /// Returns the media of near and far peer as those of caller and callee.
-    pub(crate) const fn of_parties(&self, [near, far]: PartyMedia) -> PartyMedia {
+    /// Returns what is known of near and far peer as that of caller and callee.
+    pub(crate) const fn of_parties<T: Copy>(&self, [near, far]: [T; 2]) -> [T; 2] {
         if self.is_turned { [far, near] } else { [near, far] }
     }
 
@@ -243,8 +243,8 @@ pub(crate) struct MediaSessions {
     pub(crate) ports: MediaPorts,
     /// Sessions whose end the media thread has not confirmed.
     closing: BTreeMap<u64, ClosingSession>,
-    /// Quality of the media of sessions that an operator looks at, with the time of the report in milliseconds.
-    reported: BTreeMap<u64, (u64, PartyMedia)>,
+    /// Reports about sessions that an operator looks at, with the time of the report in milliseconds.
+    reported: BTreeMap<u64, (u64, SessionReport)>,
     /// Number of sessions that this shard has opened.
     opened: u64,
 }
@@ -267,15 +267,15 @@ impl MediaSessions {
         self.opened << 24 | (shard as u64 & 0xffff) << 8 | u64::from(bucket)
     }
 
-    /// Returns the quality of the media of a session, if it was reported within a second.
-    pub(crate) fn reported(&self, now: Now, key: SessionKey) -> Option<PartyMedia> {
-        self.reported.get(&key.0).filter(|(at, _)| now.mono < at + FRESH).map(|(_, media)| *media)
+    /// Returns the report about a session of the last second.
+    pub(crate) fn reported(&self, now: Now, key: SessionKey) -> Option<SessionReport> {
+        self.reported.get(&key.0).filter(|(at, _)| now.mono < at + FRESH).map(|(_, report)| *report)
     }
 
     /// Takes a report about a session, and forgets old ones.
-    fn report(&mut self, now: Now, key: SessionKey, media: PartyMedia) {
+    fn report(&mut self, now: Now, key: SessionKey, report: SessionReport) {
         self.reported.retain(|_, (at, _)| now.mono < *at + FRESH);
-        self.reported.insert(key.0, (now.mono, media));
+        self.reported.insert(key.0, (now.mono, report));
     }
 
     /// Returns the number of sessions whose end the media thread has not confirmed.

@@ -1,6 +1,6 @@
 //! Events of media sessions, and their log lines.
 
-use super::quality::{count_streams, party_media};
+use super::quality::{SessionReport, count_streams, party_media};
 use super::{ClosingSession, SILENT};
 use crate::bridge::HeardStream;
 use crate::effect::Effect;
@@ -36,7 +36,9 @@ impl Engine {
                 Some(call) => self.end_endpoint(now, call, &UNRECORDED, out),
                 None => self.close_if_unknown(key),
             },
-            SessionEvent::Reported { key, streams } => self.anchored.media.report(now, key, party_media(&streams)),
+            SessionEvent::Reported { key, streams } => {
+                self.anchored.media.report(now, key, SessionReport::new(now, &streams));
+            }
             SessionEvent::Closed { key, streams } => {
                 if let Some(ClosingSession { ports, call, is_turned, call_id, .. }) =
                     self.anchored.media.closing.remove(&key.0)

@@ -70,6 +70,9 @@ fn an_operator_sees_the_quality_of_a_call_that_goes_on() {
     let media = |view: Option<CallView>| view.expect("the call goes on").media;
     let shown = site.show_call(id).expect("the call goes on");
     assert_eq!((shown.media[0].map(|media| media.lost), shown.media[1], shown.awaits_media), (Some(1), None, false));
+    let path = shown.paths[0].expect("the session is open");
+    assert_eq!((path.expected, path.refused, path.silence), ("127.0.0.1:4000".parse().ok(), 0, None));
+    assert_eq!(shown.paths[1], None);
     // A second later the media thread is asked again.
     let worse = faulty_stream();
     site.set_stream_reports(StreamReport { figures: Figures { lost: 2, ..worse.figures }, ..worse }, None);
@@ -97,13 +100,15 @@ fn the_record_of_a_bridged_call_has_the_media_of_both_parties() {
     let site = bridges::bridge("", "");
     let bob = bridges::registered(&site);
     let worse = faulty_stream();
-    let worse = StreamReport { figures: Figures { lost: 10, ..worse.figures }, ..worse };
+    let stranger = "203.0.113.3:4000".parse().ok();
+    let worse = StreamReport { figures: Figures { lost: 10, ..worse.figures }, refused_from: stranger, ..worse };
     site.set_stream_reports(faulty_stream(), Some(worse));
     let call = bridges::answered(&site, &bob);
     site.settle();
     let shown = site.show_call(site.calls()[0].id).expect("the call goes on");
     let lost = |media: [Option<MediaQuality>; 2]| media.map(|media| media.map(|media| media.lost));
     assert_eq!(lost(shown.media), [Some(1), Some(10)]);
+    assert_eq!(shown.paths.map(|path| path.and_then(|path| path.refused_from)), [None, stranger]);
     call.end();
     assert_eq!(lost(bridges::record(&site).media), [Some(1), Some(10)]);
     assert_eq!((site.counts().media_streams, site.counts().media_stream_lost), (2, 11));
