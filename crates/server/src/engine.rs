@@ -207,6 +207,7 @@ impl Engine {
         self.stack.proxy.poll(&mut self.stack.core.round(now, out));
         self.stack.with_agent(now, out, UserAgent::poll);
         self.poll_bridges(now, out);
+        self.check_media(now);
         self.end_calls(now, out);
         self.process_notices(now, out);
         let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
@@ -221,7 +222,8 @@ impl Engine {
 
     /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
     pub fn deadline(&mut self) -> Option<u64> {
-        let of_calls = sooner(self.anchored.bridges.deadline(), self.calls.deadline());
+        let of_media = sooner(self.anchored.bridges.deadline(), self.anchored.next_check());
+        let of_calls = sooner(of_media, self.calls.deadline());
         sooner(self.stack.deadline(), sooner(of_calls, self.pings.deadline()))
     }
 

@@ -8,12 +8,13 @@ mod events;
 mod orders;
 mod ports;
 mod quality;
+mod unheard;
 
 use self::ports::MediaPorts;
 pub(crate) use self::quality::SessionReport;
 use crate::effect::Effect;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use strowger_config::Media;
 use strowger_core::Now;
@@ -104,6 +105,28 @@ pub(crate) struct MediaSession {
     pub(crate) is_turned: bool,
     /// Call-ID, for the log.
     call_id: Vec<u8>,
+    /// Check for a party that is not heard. A call that moves or continues in another process is not checked again.
+    #[serde(skip)]
+    check: MediaCheck,
+}
+
+/// Progress of the check of a call for a party from which no media come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum MediaCheck {
+    /// The time has not come.
+    #[default]
+    Ahead,
+    /// The media thread was asked.
+    Asked,
+    /// All parties that should send were heard.
+    Done,
+    /// A party was not heard, and the log says so.
+    Logged,
+}
+
+/// Returns the names of near and far peer. `is_turned`: [`MediaSession::is_turned`].
+const fn side_names(is_turned: bool) -> [&'static str; 2] {
+    if is_turned { ["callee", "caller"] } else { ["caller", "callee"] }
 }
 
 /// Session that is being closed.
@@ -116,6 +139,9 @@ pub(crate) struct ClosingSession {
     /// [`MediaSession::is_turned`].
     is_turned: bool,
     call_id: Vec<u8>,
+    /// Set if the log has named a party that was not heard.
+    #[serde(skip)]
+    is_logged: bool,
 }
 
 /// Result of closing a session.
@@ -132,7 +158,8 @@ pub(crate) enum SessionClose {
 impl MediaSession {
     /// Creates a session that no media thread knows.
     pub(crate) const fn new(key: u64, ports: SessionPorts, call_id: Vec<u8>) -> Self {
-        Self { key, ports, is_open: false, is_closed: false, call: None, is_turned: false, call_id }
+        let check = MediaCheck::Ahead;
+        Self { key, ports, is_open: false, is_closed: false, call: None, is_turned: false, call_id, check }
     }
 
     /// Returns the order that opens or changes the session; `None` after its end, or while it has no ports.
@@ -192,7 +219,8 @@ impl MediaSession {
             return SessionClose::Unopened(ports);
         }
         let (key, call, is_turned, call_id) = (self.key, self.call, self.is_turned, std::mem::take(&mut self.call_id));
-        SessionClose::Open(ClosingSession { key, ports, call, is_turned, call_id })
+        let is_logged = self.check == MediaCheck::Logged;
+        SessionClose::Open(ClosingSession { key, ports, call, is_turned, call_id, is_logged })
     }
 }
 
@@ -245,6 +273,8 @@ pub(crate) struct MediaSessions {
     closing: BTreeMap<u64, ClosingSession>,
     /// Reports about sessions that an operator looks at, with the time of the report in milliseconds.
     reported: BTreeMap<u64, (u64, SessionReport)>,
+    /// Sessions of answered calls whose media were not checked yet, with the time of the check in milliseconds, earliest first.
+    checks: VecDeque<(u64, u64)>,
     /// Number of sessions that this shard has opened.
     opened: u64,
 }

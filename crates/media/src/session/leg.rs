@@ -466,6 +466,7 @@ impl Leg {
             refused_from,
             heard_at,
             round_trip: self.sent_stream.round_trip(),
+            is_expected: self.is_expected(),
         }
     }
 }

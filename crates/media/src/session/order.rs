@@ -190,6 +190,8 @@ pub struct StreamReport {
     pub heard_at: Option<u64>,
     /// Round-trip time by RTCP in microseconds.
     pub round_trip: Option<u64>,
+    /// Set if the peer should send: it has an address, and the stream is on hold in neither direction.
+    pub is_expected: bool,
 }
 
 impl StreamReport {

@@ -68,6 +68,8 @@ impl Engine {
                 BridgeEvent::Answered { pair } => {
                     if let Some(call) = self.anchored.bridges.calls.get_mut(&pair) {
                         call.is_answered = true;
+                        let session = call.session.key;
+                        self.anchored.check_media_soon(now, session);
                     }
                 }
                 // The proxy follows redirections by the rules of the call: this one has no rule.

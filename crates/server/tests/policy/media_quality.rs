@@ -113,3 +113,52 @@ fn the_record_of_a_bridged_call_has_the_media_of_both_parties() {
     assert_eq!(lost(bridges::record(&site).media), [Some(1), Some(10)]);
     assert_eq!((site.counts().media_streams, site.counts().media_stream_lost), (2, 11));
 }
+
+#[test]
+fn a_party_that_is_not_heard_is_logged_once_ten_seconds_after_the_answer() {
+    let silent = StreamReport {
+        expected: "192.168.1.5:5000".parse().ok(),
+        seen: "203.0.113.3:4000".parse().ok(),
+        dropped: 3,
+        is_expected: true,
+        ..StreamReport::default()
+    };
+    let heard = StreamReport { is_expected: true, ..faulty_stream() };
+    let site = bridges::bridge("", "");
+    let bob = bridges::registered(&site);
+    site.set_stream_reports(heard, Some(silent));
+    let call = bridges::answered(&site, &bob);
+    site.wait(Duration::from_secs(9));
+    assert!(!site.log().contains("one-way audio"));
+    site.wait(Duration::from_secs(2));
+    let log = site.log_with("one-way audio");
+    let line = log.lines().find(|line| line.contains("one-way audio")).expect("a line");
+    for text in ["callee", "192.168.1.5:5000", "203.0.113.3:4000", "dropped=3"] {
+        assert!(line.contains(text), "{text}: {line}");
+    }
+    site.wait(Duration::from_secs(30));
+    call.end();
+    site.settle();
+    assert_eq!(site.log().matches("one-way audio").count(), 1, "{}", site.log());
+}
+
+#[test]
+fn a_party_on_hold_or_heard_meanwhile_is_not_logged() {
+    let site = echo("", "");
+    let expected = "192.0.2.1:4000".parse().ok();
+    site.set_stream_reports(StreamReport { expected, ..StreamReport::default() }, None);
+    let (phone, call, ok) = answered(&site);
+    site.wait(Duration::from_secs(11));
+    assert!(!site.log().contains("one-way audio"), "it is on hold");
+    // A call that ends before is reported at its end.
+    let silent = StreamReport { expected, is_expected: true, ..StreamReport::default() };
+    site.set_stream_reports(silent, None);
+    let (other, short, answer) = answered(&site);
+    assert_eq!(other.ask(&short.within(&answer, "BYE", 2)).status(), 200);
+    site.log_with("one-way audio");
+    site.wait(Duration::from_secs(11));
+    site.set_stream_reports(StreamReport { is_expected: true, ..faulty_stream() }, None);
+    assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
+    site.settle();
+    assert_eq!(site.log().matches("one-way audio").count(), 1, "{}", site.log());
+}
