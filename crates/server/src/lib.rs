@@ -181,7 +181,7 @@
 //! | far INVITE of a bridged call; messages of the server to itself | `far_leg.rs`, `FarLeg`; `engine/loopback.rs`, `take_looped` |
 //! | settings of the table of calls, of shared counts; bounds without a key | `call_settings.rs`; `bounds.rs`, `EngineBounds` |
 //! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |
-//! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `log_line_rate.rs`; `refusals.rs` |
+//! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `log_line_rate.rs`; `refusals.rs`, `refused_offer.rs` |
 //! | listener at an address of several | `local_address.rs` |
 //! | names that peers must prove | `peer_names.rs`, `PeerNames` |
 //! | own name by look-up | `own_name.rs` |
@@ -251,6 +251,7 @@ mod reachability;
 mod realm;
 mod redirect;
 mod refusals;
+mod refused_offer;
 mod registrant;
 mod registration;
 mod registration_log;

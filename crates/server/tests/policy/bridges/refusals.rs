@@ -21,6 +21,25 @@ fn a_call_that_the_bridge_refuses_has_a_record_and_a_log_line() {
     }
 }
 
+/// The operator sees whether the phone or the rule has to change.
+#[test]
+fn a_refused_offer_is_logged_with_what_may_pass() {
+    let encrypted = sdp(4_000, 1, "").replace("RTP/AVP", "RTP/SAVP");
+    let other = sdp(4_000, 1, "").replace("m=audio", "m=video");
+    for (description, texts) in [
+        (
+            encrypted,
+            ["only encrypted RTP (SRTP)", "offered=\"audio RTP/SAVP ", "allowed=\"audio RTP/AVP PCMA telephone-event"],
+        ),
+        (other, ["no stream or codec", "offered=\"video RTP/AVP ", "allowed=\"audio RTP/AVP PCMA telephone-event"]),
+    ] {
+        let site = bridge("", "codecs = [\"PCMA\", \"telephone-event\"]\n");
+        let phone = site.foreign_phone();
+        assert_eq!(refused(&phone, &description).status(), 488);
+        texts.into_iter().for_each(|text| drop(site.log_with(text)));
+    }
+}
+
 /// An operator knows the Call-ID of the caller, and no other one.
 #[test]
 fn a_call_that_leads_nowhere_is_logged_with_its_call_id() {
