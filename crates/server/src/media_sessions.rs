@@ -172,6 +172,11 @@ impl MediaSession {
         Some(Effect::Media { thread: self.ports.thread(), order })
     }
 
+    /// Returns the Call-ID, also after the end.
+    pub(crate) fn call_id(&self) -> &[u8] {
+        &self.call_id
+    }
+
     /// Returns the key and the media thread of an open session.
     pub(crate) fn open(&self) -> Option<(SessionKey, u16)> {
         let thread = self.ports.thread().filter(|_| self.is_open && !self.is_closed)?;
@@ -218,7 +223,7 @@ impl MediaSession {
         if !self.is_open {
             return SessionClose::Unopened(ports);
         }
-        let (key, call, is_turned, call_id) = (self.key, self.call, self.is_turned, std::mem::take(&mut self.call_id));
+        let (key, call, is_turned, call_id) = (self.key, self.call, self.is_turned, self.call_id.clone());
         let is_logged = self.check == MediaCheck::Logged;
         SessionClose::Open(ClosingSession { key, ports, call, is_turned, call_id, is_logged })
     }

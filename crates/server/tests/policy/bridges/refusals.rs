@@ -58,12 +58,14 @@ fn a_call_that_leads_nowhere_is_logged_with_its_call_id() {
 fn a_call_that_ends_for_its_descriptions_has_a_log_line() {
     let site = bridge("", "");
     let bob = registered(&site);
-    let (alice, bob, _, far) = invited(&site, &bob);
+    let (alice, bob, call, far) = invited(&site, &bob);
     respond(bob, &far, 200, "");
     gets(bob, "ACK");
     assert_eq!(alice.answer().status(), 502);
     bob.respond(&gets(bob, "BYE"), 200, "");
-    site.log_with("a description of one party does not suit the other one");
+    let log = site.log_with("a description of one party does not suit the other one");
+    let line = log.lines().find(|line| line.contains("bridged call ended")).expect("a line");
+    assert!(line.contains(&call.call_id) && line.contains(far.one("Call-ID")) && line.contains("callee"), "{line}");
     let record = record(&site);
     assert_eq!((&*record.outcome, &*record.ended_by, record.status), ("failed", "server", 502));
     assert_eq!(record.answer, None, "the caller got no 200");
