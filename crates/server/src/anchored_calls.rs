@@ -210,7 +210,8 @@ impl Engine {
     }
 
     /// Ends the calls with media that no next process continues, before the process ends: their parties get BYE with a Reason, a caller that waits
-    /// for an answer 480. Calls that are being ended are left alone, but no BYE waits for the end of a re-INVITE any more. Returns the number of calls that are left.
+    /// for an answer 480. Calls that are being ended are left alone, but no BYE waits for the end of a re-INVITE any more. Returns the number of
+    /// calls that are left.
     pub fn end_unkept(&mut self, now: Now, out: &mut Outbox) -> usize {
         let endpoints = self.anchored.endpoints.unkept().map(|(key, is_ending)| (None, key, is_ending));
         let bridged = self.anchored.bridges.unkept().map(|(pair, key, is_ending)| (Some(pair), key, is_ending));

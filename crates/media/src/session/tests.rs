@@ -226,7 +226,7 @@ fn strangers_are_counted_and_get_nothing() {
     assert_eq!((report.expected, report.seen), (Some(at(NEAR)), Some(at(STRANGER))));
     assert_eq!((report.refused, report.refused_from, report.heard_at), (4, Some(at(STRANGER)), None));
     assert_eq!(call.hear(9_010, Side::Far, FAR, &rtp(112, 8, 1))[0].to, at(NEAR));
-    // A packet of the peer hides no stranger, and one of an unknown format is no stranger.
+    // A packet of the peer hides no other source, and one of an unknown format is not counted as such.
     call.hear(9_020, Side::Near, NEAR, &rtp(97, 7, 2));
     call.hear(9_040, Side::Near, NEAR, &rtp(0, 7, 3));
     let report = call.near();

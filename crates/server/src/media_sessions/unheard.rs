@@ -1,4 +1,4 @@
-//! Check of each answered call for a party from which nothing comes: somebody talks, and is not heard.
+//! Check of each answered call for a party from which nothing comes.
 
 use super::{MediaCheck, MediaSession, side_names};
 use crate::effect::Effect;
