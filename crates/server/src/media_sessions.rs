@@ -189,7 +189,7 @@ impl MediaSession {
         (self.call, self.is_turned, self.call_id) = (call, is_turned, call_id.to_vec());
     }
 
-    /// Returns what is known of near and far peer as that of caller and callee.
+    /// Returns values of near and far peer as those of caller and callee.
     pub(crate) const fn of_parties<T: Copy>(&self, [near, far]: [T; 2]) -> [T; 2] {
         if self.is_turned { [far, near] } else { [near, far] }
     }
