@@ -46,13 +46,18 @@ fn is_rule(line: &str) -> bool {
 #[test]
 fn a_table_in_a_paragraph_is_found() {
     let table = "| a | b |\n|---|---|\n| 1 | 2 |\n";
-    assert_eq!(broken_rows(&format!("text\n\n{table}\ntext")), []);
-    assert_eq!(broken_rows(&format!("text\n{table}")), [2]);
-    assert_eq!(broken_rows(&format!("{table}text")), [4]);
-    assert_eq!(broken_rows("| a | b | |---|---| | 1 | 2 |"), [1]);
-    assert_eq!(broken_rows(&format!("{table}| 3 |\n")), [4]);
-    assert_eq!(broken_rows(&format!("```text\n|x\n```\n\n{table}")), []);
-    assert_eq!(broken_rows("| a \\| b | c |\n|---|---|\n"), []);
+    let cases: [(String, &[usize]); 7] = [
+        (format!("text\n\n{table}\ntext"), &[]),
+        (format!("text\n{table}"), &[2]),
+        (format!("{table}text"), &[4]),
+        ("| a | b | |---|---| | 1 | 2 |".to_owned(), &[1]),
+        (format!("{table}| 3 |\n"), &[4]),
+        (format!("```text\n|x\n```\n\n{table}"), &[]),
+        ("| a \\| b | c |\n|---|---|\n".to_owned(), &[]),
+    ];
+    for (text, broken) in cases {
+        assert_eq!(&broken_rows(&text)[..], broken, "{text}");
+    }
 }
 
 #[test]
