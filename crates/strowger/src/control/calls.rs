@@ -109,11 +109,12 @@ fn quality(media: &CallMedia) -> String {
 fn way(path: &MediaPath) -> String {
     let MediaPath { expected, refused, refused_from, dropped, sent, silent_seconds } = path;
     let expected = expected.as_deref().unwrap_or("no address: it is on hold");
-    let mut text = format!("expected from {expected}; {sent} packets sent to it");
+    let mut text = format!("expected from {expected}");
     // Writing to a String cannot fail.
     if let Some(seconds) = silent_seconds {
-        let _ = write!(text, ", its last one {seconds:.1} s ago");
+        let _ = write!(text, ", the last one {seconds:.1} s ago");
     }
+    let _ = write!(text, "; {sent} packets sent to it");
     if let Some(from) = refused_from {
         let _ = write!(text, "; {refused} refused from other addresses, the last one from {from}");
     }
@@ -152,8 +153,8 @@ mod tests {
              203.0.113.3:61000; 3 dropped for their format or rate"
         );
         let heard = MediaPath { refused: 0, refused_from: None, dropped: 0, silent_seconds: Some(0.02), ..silent };
-        assert_eq!(way(&heard), "expected from 192.168.1.5:4000; 950 packets sent to it, its last one 0.0 s ago");
+        assert_eq!(way(&heard), "expected from 192.168.1.5:4000, the last one 0.0 s ago; 950 packets sent to it");
         let held = MediaPath { expected: None, sent: 0, ..heard };
-        assert!(way(&held).starts_with("expected from no address: it is on hold; 0 packets"));
+        assert_eq!(way(&held), "expected from no address: it is on hold, the last one 0.0 s ago; 0 packets sent to it");
     }
 }
