@@ -1,6 +1,6 @@
 //! Laws of a world without work in progress: both legs of each call have ended together, and each answered call has one record.
 
-use super::phone::{Acts, PhoneCall};
+use super::phone::{Acts, PhoneCall, Role};
 use std::collections::BTreeMap;
 use strowger_store::accounting::Cdr;
 
@@ -47,6 +47,10 @@ pub struct Bridged {
     pub early: u64,
     /// Legs of callees, of which a call may have several.
     pub legs: u64,
+    /// REFERs with Replaces, INVITEs with Replaces that were answered, NOTIFYs about them that reached the transferor.
+    pub referrals: u64,
+    pub transfers: u64,
+    pub successes: u64,
     pub kills: u64,
 }
 
@@ -62,6 +66,9 @@ impl std::ops::AddAssign for Bridged {
         self.requests += other.requests;
         self.early += other.early;
         self.legs += other.legs;
+        self.referrals += other.referrals;
+        self.transfers += other.transfers;
+        self.successes += other.successes;
         self.kills += other.kills;
     }
 }
@@ -78,16 +85,20 @@ impl Bridged {
             && self.heard > 10 * worlds
             && self.legs > worlds
             && [self.granted, self.refused, self.glares, self.requests, self.early].iter().all(|count| *count > 0)
+            && self.transfers * 40 > worlds
+            && self.successes * 80 > worlds
+            && self.referrals > self.transfers
             && self.kills * 20 > worlds;
         if shows { Ok(()) } else { Err(format!("the worlds do not hold what they are for: {self:?}")) }
     }
 }
 
-/// Both sides of one call.
+/// Both sides of one call. The place of a newcomer is that of its phone.
 #[derive(Default)]
 struct Sides<'a> {
     caller: Option<&'a PhoneCall>,
     callees: Vec<&'a PhoneCall>,
+    newcomers: Vec<(usize, &'a PhoneCall)>,
 }
 
 impl Story<'_> {
@@ -97,11 +108,15 @@ impl Story<'_> {
     /// The violated law.
     pub(super) fn judge(&self) -> Result<Bridged, String> {
         let mut calls: BTreeMap<u32, Sides<'_>> = BTreeMap::new();
-        for call in self.phones.iter().flat_map(|(calls, _)| calls.iter()) {
+        let all = || {
+            self.phones.iter().enumerate().flat_map(|(place, (calls, _))| calls.iter().map(move |call| (place, call)))
+        };
+        for (place, call) in all() {
             let sides = calls.entry(call.number).or_default();
-            match call.is_caller {
-                true => sides.caller = Some(call),
-                false => sides.callees.push(call),
+            match call.role {
+                Role::Caller => sides.caller = Some(call),
+                Role::Callee => sides.callees.push(call),
+                Role::Newcomer(_) => sides.newcomers.push((place, call)),
             }
         }
         let mut totals = Bridged { calls: calls.len() as u64, kills: self.kills.len() as u64, ..Bridged::default() };
@@ -111,8 +126,13 @@ impl Story<'_> {
                 self.check_call(caller, &sides.callees).map_err(|error| format!("call {number}: {error}"))?;
             totals.answered += u64::from(is_answered);
             totals.legs += sides.callees.len() as u64;
+            for &(place, newcomer) in &sides.newcomers {
+                let is_answered = self.check_newcomer((place, newcomer), sides);
+                totals.transfers +=
+                    u64::from(is_answered.map_err(|error| format!("new party of call {number}: {error}"))?);
+            }
         }
-        let known = calls.values().filter_map(|sides| sides.caller);
+        let known = all().map(|(_, call)| call).filter(|call| call.role.is_caller());
         for record in self.records {
             // After a kill, the next process may record the refusal of a re-INVITE whose dialog it does not know.
             if self.kills.is_empty() && known.clone().all(|call| call.call_id != record.call_id.as_bytes()) {
@@ -120,25 +140,22 @@ impl Story<'_> {
             }
         }
         totals.records = self.records.iter().filter(|record| record.answer.is_some()).count() as u64;
-        totals.heard = known.map(|call| call.heard).sum();
-        for (calls, acts) in &self.phones {
-            totals.heard += calls.iter().filter(|call| !call.is_caller).map(|call| call.heard).sum::<u64>();
+        totals.heard = all().flat_map(|(_, call)| call.heard).sum();
+        for (_, acts) in &self.phones {
             totals.granted += acts.granted;
             totals.refused += acts.refused;
             totals.glares += acts.glares;
             totals.requests += acts.requests;
             totals.early += acts.early;
+            totals.referrals += acts.referrals;
+            totals.successes += acts.successes;
         }
         Ok(totals)
     }
 
     /// Checks one call. Returns whether the caller had an answer.
     fn check_call(&self, caller: &PhoneCall, callees: &[&PhoneCall]) -> Result<bool, String> {
-        let records: Vec<&Cdr> =
-            self.records.iter().filter(|record| record.call_id.as_bytes() == caller.call_id).collect();
-        if records.len() > 1 && self.kills.is_empty() {
-            return Err(format!("it has several records: {records:?}"));
-        }
+        let records = self.records_of(caller)?;
         let Some(answered) = caller.answered else { return Ok(false) };
         // A call of a process that was killed has no record, and its parties end it by themselves. An ended call has none either before the BYE to
         // the other party has its response, or none within 64*T1.
@@ -156,14 +173,58 @@ impl Story<'_> {
         }
         self.check_ends(caller, &taken)?;
         if self.is_calm {
-            let lasts = |call: &PhoneCall| call.ended.unwrap_or_default() >= answered + HEARD;
-            let is_deaf = |call: &PhoneCall| lasts(call) && call.heard == 0;
+            let is_deaf = |call: &PhoneCall| lasts(call, answered) && call.heard.iter().sum::<u64>() == 0;
             // Of several callees only one has the call, and this check does not know which.
             if is_deaf(caller) || taken.len() == 1 && is_deaf(taken[0]) {
                 return Err("a party has not heard the other one".to_owned());
             }
         }
         Ok(true)
+    }
+
+    /// Returns the records with the Call-ID of a caller.
+    ///
+    /// # Errors
+    /// There are several without a kill.
+    fn records_of(&self, caller: &PhoneCall) -> Result<Vec<&Cdr>, String> {
+        let records: Vec<&Cdr> =
+            self.records.iter().filter(|record| record.call_id.as_bytes() == caller.call_id).collect();
+        match records.len() > 1 && self.kills.is_empty() {
+            true => Err(format!("it has several records: {records:?}")),
+            false => Ok(records),
+        }
+    }
+
+    /// Checks the call of a party that takes the place of another one. Returns whether it had an answer.
+    fn check_newcomer(&self, (place, newcomer): (usize, &PhoneCall), sides: &Sides<'_>) -> Result<bool, String> {
+        let records = self.records_of(newcomer)?;
+        let Some(answered) = newcomer.answered else { return Ok(false) };
+        if self.kills.iter().any(|kill| newcomer.ended.is_none_or(|ended| *kill <= ended + UNANSWERED)) {
+            return Ok(true);
+        }
+        let newcomers = sides.newcomers.iter().map(|(_, call)| *call);
+        let others = newcomers.chain(sides.caller).chain(sides.callees.iter().copied());
+        let remaining = match records.as_slice() {
+            [record] if record.answer.is_some() && record.end.is_some() => others
+                .filter(|call| call.call_id != newcomer.call_id && call.answered.is_some())
+                .find(|call| call.call_id == record.far_call_id.as_bytes()),
+            _ => None,
+        };
+        let Some(remaining) = remaining else {
+            return Err(format!("it has not one whole record with the Call-ID of the party that remains: {records:?}"));
+        };
+        // Another party may take the place of each of both.
+        let are_last = !newcomer.is_transferred && !remaining.is_transferred && sides.newcomers.len() == 1;
+        let ended = |call: &PhoneCall| call.ended.unwrap_or(u64::MAX);
+        let is_proven = self.proven.get(&newcomer.call_id).is_some_and(|proven| *proven <= ended(remaining));
+        if are_last && is_proven && !self.has_moved_ports && ended(newcomer).abs_diff(ended(remaining)) > APART {
+            return Err("its legs do not end together".to_owned());
+        }
+        let is_deaf = newcomer.heard.iter().sum::<u64>() == 0 || remaining.heard[place] == 0;
+        match self.is_calm && are_last && lasts(newcomer, answered) && lasts(remaining, answered) && is_deaf {
+            true => Err("both parties have not heard each other".to_owned()),
+            false => Ok(true),
+        }
     }
 
     /// Checks that the end of one leg has ended the other one.
@@ -184,4 +245,9 @@ impl Story<'_> {
             apart => Err(format!("its legs end {apart} ms apart")),
         }
     }
+}
+
+/// Tells whether a call lasts so long after an answer that its party has heard the other one.
+fn lasts(call: &PhoneCall, answered: u64) -> bool {
+    call.ended.unwrap_or_default() >= answered + HEARD
 }

@@ -28,6 +28,9 @@ use strowger_store::location::LocationTable;
 /// Key of the hash that names the bucket of a call.
 const CALL_SECRET: u32 = 7;
 
+/// Milliseconds for which a Call-ID stays known after the end of its call, because of late messages.
+const PASSING: u64 = 240_000;
+
 /// The server across all of its processes.
 pub(super) struct Server {
     config: String,
@@ -235,7 +238,7 @@ impl Server {
     ///
     /// # Errors
     /// The remaining state.
-    pub(super) fn leftovers(&self) -> Result<(), String> {
+    pub(super) fn leftovers(&self, now: Now) -> Result<(), String> {
         let mut free = 0;
         for engine in &self.engines {
             engine.show_gauges();
@@ -247,6 +250,12 @@ impl Server {
             free += anchored.free_ports;
         }
         self.media.leftovers(free)?;
+        let shared = &self.engines[0].shared;
+        shared.tidy(Now { mono: now.mono + PASSING, ..now });
+        let named = shared.bridged_call_ids();
+        if named > 0 {
+            return Err(format!("{named} Call-IDs of bridged calls are known"));
+        }
         let counts = self.engines[0].shared.counts();
         let calls = [counts.calls_tracked, counts.calls_logged, counts.calls_bridged, u64::from(self.listed())];
         let dialogs = [counts.dialogs_early, counts.dialogs_confirmed];

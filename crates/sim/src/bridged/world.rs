@@ -2,14 +2,14 @@
 
 use super::finals::Finals;
 use super::judge::{Bridged, Story};
-use super::phone::{Manners, Phone};
+use super::phone::{Manners, Phone, Transfer};
 use super::reach::Reach;
 use super::server::Server;
 use super::sound::{self, sender_of};
 use super::text::Facts;
 use super::topology::Topology;
 use super::translator::Translator;
-use super::{ALICE, BOBS, CAROL, DOMAIN, Datagram, GATEWAYS, PORTS, SERVER, STRANGER, TRANSLATOR};
+use super::{CAROL, DOMAIN, Datagram, GATEWAYS, PARTIES, PORTS, SERVER, STRANGER, TRANSLATOR};
 use crate::network::{Arriving, Conditions, Network};
 use crate::random::Random;
 use crate::world::START;
@@ -27,6 +27,9 @@ const BEHIND: usize = 3;
 
 /// Places of the phones that call: Alice, a phone of Bob, Carol, and a gateway.
 const CALLERS: [usize; 4] = [0, 1, BEHIND, 4];
+
+/// Users with a place of one of their phones, for attended transfers.
+const TRANSFERS: [(&str, usize); 4] = [("alice", 0), ("bob", 1), ("carol", BEHIND), ("0049", 4)];
 
 /// Incidents of a world by time, each list with the latest first.
 #[derive(Debug, Default)]
@@ -69,7 +72,8 @@ impl World {
         let is_quiet = random.chance(250);
         let incidents = if is_quiet { Incidents::default() } else { Incidents::of(random) };
         let shards = random.between(1, 3) as usize;
-        let server = Server::new(START, config(random), shards, Random::new(random.u64()));
+        let transfers = if random.chance(500) { random.between(1, 2) as u32 } else { 0 };
+        let server = Server::new(START, config(random, transfers > 0), shards, Random::new(random.u64()));
         let (mut phones, mut topology) = (Vec::new(), Topology::default());
         for (place, (user, label, address)) in PARTIES.into_iter().enumerate() {
             let manners = Manners {
@@ -84,7 +88,8 @@ impl World {
             phones.push(Phone::new((user, label), place as u8, address, manners, Random::new(random.u64())));
             topology.hide(place, secrets(label, address));
         }
-        for number in 1..=random.between(2, 6) as u32 {
+        let calls = random.between(2, 6) as u32;
+        for number in 1..=calls {
             let caller = *random.pick(&CALLERS);
             let to = match (random.between(0, 5), caller) {
                 (0 | 1, 0 | 3 | 4) => "bob",
@@ -96,6 +101,7 @@ impl World {
             };
             phones[caller].plan_call(START.mono + random.between(3_000, 40_000), number, to);
         }
+        (0..transfers).for_each(|transfer| plan_transfer(random, &mut phones, calls + 1 + 2 * transfer));
         let is_calm = is_quiet && conditions.is_perfect();
         Self {
             now: START,
@@ -123,7 +129,7 @@ impl World {
         self.run().map_err(|error| format!("after {} ms: {error}", self.now.mono - START.mono))?;
         let at_the_end = |error: String| format!("at the end: {error}");
         self.phones.iter().try_for_each(Phone::leftovers).map_err(at_the_end)?;
-        self.server.leftovers().map_err(at_the_end)?;
+        self.server.leftovers(self.now).map_err(at_the_end)?;
         self.finals.at_the_end().map_err(at_the_end)?;
         let phones = self.phones.iter().map(|phone| (&phone.calls[..], phone.acts)).collect();
         let story = Story {
@@ -145,7 +151,7 @@ impl World {
             let passed = next.saturating_sub(self.now.mono);
             self.now = Now { mono: self.now.mono + passed, wall: self.now.wall + passed };
             if self.now.mono > START.mono + LONGEST {
-                return Err(format!("it finds no end: {:?}", self.server.leftovers()));
+                return Err(format!("it finds no end: {:?}", self.server.leftovers(self.now)));
             }
             self.step()?;
         }
@@ -246,7 +252,7 @@ impl World {
         if sender == place || !is_party && self.killed.is_empty() {
             return Err(format!("{label} hears {} in call {number}", self.phones[sender].label));
         }
-        self.phones[place].calls[at].heard += 1;
+        self.phones[place].calls[at].heard[sender] += 1;
         Ok(())
     }
 
@@ -319,15 +325,22 @@ impl Incidents {
     }
 }
 
-/// User, name that no other party may see, and address of each party.
-const PARTIES: [(&str, &str, SocketAddr); 6] = [
-    ("alice", "phone-of-alice", ALICE),
-    ("bob", "first-of-bob", BOBS[0]),
-    ("bob", "second-of-bob", BOBS[1]),
-    ("carol", "phone-of-carol", CAROL),
-    ("0049", "first-gateway", GATEWAYS[0]),
-    ("0049", "second-gateway", GATEWAYS[1]),
-];
+/// Plans two calls of one phone, the first of which has this number, and an attended transfer between them.
+fn plan_transfer(random: &mut Random, phones: &mut [Phone], first: u32) {
+    let turn = random.between(0, 3) as usize;
+    let (one, other) = *random.pick(&[(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)]);
+    let [(own, phone), (referred, _), (user, target)] = [0, one, other].map(|step| TRANSFERS[(turn + step) % 4]);
+    let begins = START.mono + random.between(3_000, 30_000);
+    phones[phone].plan_call(begins, first, referred);
+    let (second, at) = (first + 1, begins + random.between(0, 4_000));
+    // The transferor may be the caller or the callee of the second call.
+    match random.chance(700) {
+        true => phones[phone].plan_call(at, second, user),
+        false => phones[target].plan_call(at, second, own),
+    }
+    let transfer = Transfer { numbers: [first, second], user, until: at + 40_000 };
+    phones[phone].plan_transfer(at + random.between(500, 9_000), transfer);
+}
 
 /// Returns the public address of a party.
 fn public(address: SocketAddr) -> IpAddr {
@@ -350,12 +363,13 @@ fn conditions(random: &mut Random) -> Conditions {
 }
 
 /// Returns the configuration of the server.
-fn config(random: &mut Random) -> String {
+fn config(random: &mut Random, has_transfers: bool) -> String {
     let fork = random.pick(&["parallel", "sequence"]);
     let timeout = random.pick(&["never", "20s", "60s"]);
     let session = random.pick(&["", "", "dialogs.session_expires = \"90s\"\n"]);
     let codecs = random.pick(&["", "codecs = [\"PCMA\", \"telephone-event\"]\n"]);
-    let most = random.pick(&[1, 2, 50, 50]);
+    let most = if has_transfers { &50 } else { random.pick(&[1, 2, 50, 50]) };
+    let refer = random.pick(&["refer_from = \"everyone\"\n", "refer_from = \"everyone\"\n", ""]);
     let next = random.pick(&["try_next = [500, 503]\n", ""]);
     let [first, second] = GATEWAYS;
     format!(
@@ -365,8 +379,8 @@ fn config(random: &mut Random) -> String {
          media.addresses = [\"{}\"]\nmedia.ports = \"{}-{}\"\nmedia.timeout = \"{timeout}\"\n\
          [[call_limit]]\nname = \"all\"\nmost = {most}\nstatus = 486\n\
          [[rule]]\nname = \"out\"\nwhen = \"request.user == '0049'\"\nto = [\"sip:{first}\", \"sip:{second}\"]\n{next}\
-         b2bua = true\n{codecs}call_limits = [\"all\"]\n\
-         [[rule]]\nname = \"home\"\nb2bua = true\n{codecs}call_limits = [\"all\"]\n",
+         b2bua = true\n{refer}{codecs}call_limits = [\"all\"]\n\
+         [[rule]]\nname = \"home\"\nb2bua = true\n{refer}{codecs}call_limits = [\"all\"]\n",
         SERVER.ip(),
         PORTS.0,
         PORTS.1,
