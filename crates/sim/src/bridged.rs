@@ -11,12 +11,14 @@
 //!    `world.rs`).
 //! 5. Each answered call has one record, with the Call-IDs of both sides (`judge.rs`).
 //! 6. A party that takes the place of another one by REFER and Replaces talks to the party that remains, until both end together (`judge.rs`).
+//! 7. In each dialog, CSeq and the version of descriptions rise (`rising.rs`), also over a kill, after which the next process continues kept calls.
 
 mod finals;
 mod judge;
 mod media;
 mod phone;
 mod reach;
+mod rising;
 mod server;
 mod sound;
 mod text;

@@ -11,6 +11,9 @@ const APART: u64 = 4 * 32_000;
 /// Longest time in milliseconds that a request waits for its response, with the time of the network.
 const UNANSWERED: u64 = 33_000;
 
+/// Longest time in milliseconds that a message takes.
+const TRAVEL: u64 = 1_000;
+
 /// Time in milliseconds after which two parties that talk have heard each other if no packet is lost.
 const HEARD: u64 = 3_000;
 
@@ -19,8 +22,12 @@ pub(super) struct Story<'a> {
     /// Calls of each phone, with the acts of the phone.
     pub(super) phones: Vec<(&'a [PhoneCall], Acts)>,
     pub(super) records: &'a [Cdr],
-    /// Times at which the process was killed. These worlds keep no calls, so a kill ends them.
+    /// Times at which the process was killed.
     pub(super) kills: &'a [u64],
+    /// Times of kills with the Call-ID of each caller whose call the next process has taken over.
+    pub(super) continued: &'a [(u64, Vec<u8>)],
+    /// Packets that were heard after a kill in calls that were answered before.
+    pub(super) heard_on: u64,
     /// Time of the first request in a dialog that has arrived at the server, by Call-ID.
     pub(super) proven: &'a BTreeMap<Vec<u8>, u64>,
     /// True if the translator before a phone has changed its ports.
@@ -52,6 +59,9 @@ pub struct Bridged {
     pub transfers: u64,
     pub successes: u64,
     pub kills: u64,
+    /// Calls that have gone on after a kill, and packets that their parties heard then.
+    pub continued: u64,
+    pub heard_on: u64,
 }
 
 impl std::ops::AddAssign for Bridged {
@@ -70,6 +80,8 @@ impl std::ops::AddAssign for Bridged {
         self.transfers += other.transfers;
         self.successes += other.successes;
         self.kills += other.kills;
+        self.continued += other.continued;
+        self.heard_on += other.heard_on;
     }
 }
 
@@ -88,7 +100,9 @@ impl Bridged {
             && self.transfers * 40 > worlds
             && self.successes * 80 > worlds
             && self.referrals > self.transfers
-            && self.kills * 20 > worlds;
+            && self.kills * 20 > worlds
+            && self.continued * 100 > worlds
+            && self.heard_on > self.continued;
         if shows { Ok(()) } else { Err(format!("the worlds do not hold what they are for: {self:?}")) }
     }
 }
@@ -119,13 +133,19 @@ impl Story<'_> {
                 Role::Newcomer(_) => sides.newcomers.push((place, call)),
             }
         }
-        let mut totals = Bridged { calls: calls.len() as u64, kills: self.kills.len() as u64, ..Bridged::default() };
+        let mut totals = Bridged {
+            calls: calls.len() as u64,
+            kills: self.kills.len() as u64,
+            heard_on: self.heard_on,
+            ..Bridged::default()
+        };
         for (number, sides) in &calls {
             let Some(caller) = sides.caller else { return Err(format!("nobody has made call {number}")) };
             let is_answered =
                 self.check_call(caller, &sides.callees).map_err(|error| format!("call {number}: {error}"))?;
             totals.answered += u64::from(is_answered);
             totals.legs += sides.callees.len() as u64;
+            totals.continued += u64::from(self.goes_on(caller, &sides.callees));
             for &(place, newcomer) in &sides.newcomers {
                 let is_answered = self.check_newcomer((place, newcomer), sides);
                 totals.transfers +=
@@ -157,14 +177,14 @@ impl Story<'_> {
     fn check_call(&self, caller: &PhoneCall, callees: &[&PhoneCall]) -> Result<bool, String> {
         let records = self.records_of(caller)?;
         let Some(answered) = caller.answered else { return Ok(false) };
-        // A call of a process that was killed has no record, and its parties end it by themselves. An ended call has none either before the BYE to
-        // the other party has its response, or none within 64*T1.
-        if self.kills.iter().any(|kill| caller.ended.is_none_or(|ended| *kill <= ended + UNANSWERED)) {
+        if self.is_cut_off(caller, callees) {
             return Ok(true);
         }
+        // The next process may record the refusal of a copy of the INVITE.
+        let records: Vec<&Cdr> = records.into_iter().filter(|record| record.answer.is_some()).collect();
         let is_of = |record: &Cdr| callees.iter().any(|callee| callee.call_id == record.far_call_id.as_bytes());
         match records.as_slice() {
-            [record] if record.answer.is_some() && record.end.is_some() && is_of(record) => (),
+            [record] if record.end.is_some() && is_of(record) => (),
             _ => return Err(format!("an answered call has not one whole record with both Call-IDs: {records:?}")),
         }
         let taken: Vec<&PhoneCall> = callees.iter().copied().filter(|callee| callee.answered.is_some()).collect();
@@ -180,6 +200,24 @@ impl Story<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Tells whether a kill has ended a call, or has come while it was ending. Such a call has no record, and its parties end it by themselves. An
+    /// ended call has none either before the BYE to the other party has its response, or none within 64*T1.
+    fn is_cut_off(&self, caller: &PhoneCall, callees: &[&PhoneCall]) -> bool {
+        let (first, last) = ends(caller, callees);
+        let mut kills = self.kills.iter().filter(|kill| **kill <= last.saturating_add(UNANSWERED));
+        kills.any(|kill| kill + TRAVEL >= first || !self.is_taken_over(*kill, caller))
+    }
+
+    fn is_taken_over(&self, kill: u64, caller: &PhoneCall) -> bool {
+        self.continued.iter().any(|(at, call_id)| *at == kill && *call_id == caller.call_id)
+    }
+
+    /// Tells whether a call has gone on after a kill.
+    fn goes_on(&self, caller: &PhoneCall, callees: &[&PhoneCall]) -> bool {
+        let (first, _) = ends(caller, callees);
+        self.kills.iter().any(|kill| kill + TRAVEL < first && self.is_taken_over(*kill, caller))
     }
 
     /// Returns the records with the Call-ID of a caller.
@@ -245,6 +283,15 @@ impl Story<'_> {
             apart => Err(format!("its legs end {apart} ms apart")),
         }
     }
+}
+
+/// Returns the times at which the first and the last answered leg of a call have ended.
+fn ends(caller: &PhoneCall, callees: &[&PhoneCall]) -> (u64, u64) {
+    let ended = |call: &PhoneCall| call.ended.unwrap_or(u64::MAX);
+    let taken = callees.iter().filter(|callee| callee.answered.is_some());
+    taken
+        .map(|callee| ended(callee))
+        .fold((ended(caller), ended(caller)), |(first, last), end| (first.min(end), last.max(end)))
 }
 
 /// Tells whether a call lasts so long after an answer that its party has heard the other one.

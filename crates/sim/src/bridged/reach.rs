@@ -38,6 +38,11 @@ impl Reach {
         self.owners.entry(address).or_insert_with(|| (party, side.to_vec()));
     }
 
+    /// Forgets what each side has got: the next process has other ports, and tells the parties one after the other.
+    pub(super) fn restarted(&mut self) {
+        self.said.clear();
+    }
+
     /// Records the port that a message of the server shows to a party.
     ///
     /// # Errors

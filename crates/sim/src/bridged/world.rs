@@ -4,6 +4,7 @@ use super::finals::Finals;
 use super::judge::{Bridged, Story};
 use super::phone::{Manners, Phone, Transfer};
 use super::reach::Reach;
+use super::rising::Rising;
 use super::server::Server;
 use super::sound::{self, sender_of};
 use super::text::Facts;
@@ -61,6 +62,9 @@ pub(super) struct World {
     finals: Finals,
     topology: Topology,
     reach: Reach,
+    rising: Rising,
+    /// Packets that were heard after a kill in calls that were answered before.
+    heard_on: u64,
     pub(super) trace: Option<Vec<String>>,
 }
 
@@ -70,10 +74,11 @@ impl World {
         let random = &mut random;
         let conditions = conditions(random);
         let is_quiet = random.chance(250);
-        let incidents = if is_quiet { Incidents::default() } else { Incidents::of(random) };
+        let keeps = random.chance(500);
+        let incidents = if is_quiet { Incidents::default() } else { Incidents::of(random, keeps) };
         let shards = random.between(1, 3) as usize;
         let transfers = if random.chance(500) { random.between(1, 2) as u32 } else { 0 };
-        let server = Server::new(START, config(random, transfers > 0), shards, Random::new(random.u64()));
+        let server = Server::new(START, config(random, transfers > 0, keeps), shards, Random::new(random.u64()));
         let (mut phones, mut topology) = (Vec::new(), Topology::default());
         for (place, (user, label, address)) in PARTIES.into_iter().enumerate() {
             let manners = Manners {
@@ -117,6 +122,8 @@ impl World {
             finals: Finals::default(),
             topology,
             reach: Reach::default(),
+            rising: Rising::default(),
+            heard_on: 0,
             trace: None,
         }
     }
@@ -134,7 +141,9 @@ impl World {
         let phones = self.phones.iter().map(|phone| (&phone.calls[..], phone.acts)).collect();
         let story = Story {
             phones,
-            records: &self.server.records,
+            records: &self.server.disk.records,
+            continued: &self.server.disk.continued,
+            heard_on: self.heard_on,
             kills: &self.killed,
             proven: &self.proven,
             has_moved_ports: self.translator.has_moved,
@@ -192,7 +201,9 @@ impl World {
         if is_due(&mut self.incidents.kills) {
             self.note("the process is killed");
             self.killed.push(now.mono);
-            self.server.start(now);
+            if self.server.start(now) {
+                self.reach.restarted();
+            }
             self.finals.restarted();
         }
         if is_due(&mut self.incidents.ports) {
@@ -252,7 +263,10 @@ impl World {
         if sender == place || !is_party && self.killed.is_empty() {
             return Err(format!("{label} hears {} in call {number}", self.phones[sender].label));
         }
-        self.phones[place].calls[at].heard[sender] += 1;
+        let call = &mut self.phones[place].calls[at];
+        call.heard[sender] += 1;
+        let is_older = |kill: &u64| call.answered.is_some_and(|answered| answered < *kill);
+        self.heard_on += u64::from(is_party && self.killed.last().is_some_and(is_older));
         Ok(())
     }
 
@@ -298,6 +312,7 @@ impl World {
         let Some(place) = place else { return Err("a message to nobody".to_owned()) };
         self.finals.sent(&facts)?;
         self.topology.sent(place, &facts, bytes)?;
+        self.rising.sent(&facts)?;
         self.reach.shown(place, &facts)
     }
 
@@ -314,14 +329,20 @@ impl World {
 }
 
 impl Incidents {
-    fn of(random: &mut Random) -> Self {
+    /// Chooses incidents. `keeps`: whether calls outlive a kill.
+    fn of(random: &mut Random, keeps: bool) -> Self {
         let mut times = |often: u64, most: u64| {
             let count = if random.chance(often) { random.between(1, most) } else { 0 };
             let mut times: Vec<u64> = (0..count).map(|_| START.mono + random.between(4_000, 70_000)).collect();
             times.sort_unstable_by(|a, b| b.cmp(a));
             times
         };
-        Self { moves: times(600, 6), kills: times(150, 2), ports: times(300, 2), strangers: times(600, 4) }
+        Self {
+            moves: times(600, 6),
+            kills: times(if keeps { 350 } else { 150 }, 2),
+            ports: times(300, 2),
+            strangers: times(600, 4),
+        }
     }
 }
 
@@ -363,7 +384,8 @@ fn conditions(random: &mut Random) -> Conditions {
 }
 
 /// Returns the configuration of the server.
-fn config(random: &mut Random, has_transfers: bool) -> String {
+fn config(random: &mut Random, has_transfers: bool, keeps: bool) -> String {
+    let kept = if keeps { "dialogs.folder = \"calls\"\nauth.secret = \"the secret of these worlds\"\n" } else { "" };
     let fork = random.pick(&["parallel", "sequence"]);
     let timeout = random.pick(&["never", "20s", "60s"]);
     let session = random.pick(&["", "", "dialogs.session_expires = \"90s\"\n"]);
@@ -375,7 +397,7 @@ fn config(random: &mut Random, has_transfers: bool) -> String {
     format!(
         "listen = [\"udp:{SERVER}\"]\ndomains = [\"{DOMAIN}\"]\nregistrar.authenticate = false\nregistrar.durability = \"none\"\n\
          auth.calls = false\nstore.database = \"memory\"\naccounting.cdr = true\nproxy.relay_for = \"everyone\"\nproxy.fork = \"{fork}\"\n\
-         proxy.fork_timeout = \"15s\"\nnat.ping_interval = \"never\"\nlog.calls_per_minute = 0\ndialogs.lifetime = \"600s\"\n{session}\
+         proxy.fork_timeout = \"15s\"\nnat.ping_interval = \"never\"\nlog.calls_per_minute = 0\ndialogs.lifetime = \"600s\"\n{kept}{session}\
          media.addresses = [\"{}\"]\nmedia.ports = \"{}-{}\"\nmedia.timeout = \"{timeout}\"\n\
          [[call_limit]]\nname = \"all\"\nmost = {most}\nstatus = 486\n\
          [[rule]]\nname = \"out\"\nwhen = \"request.user == '0049'\"\nto = [\"sip:{first}\", \"sip:{second}\"]\n{next}\
