@@ -242,10 +242,12 @@ impl Story<'_> {
         }
         let newcomers = sides.newcomers.iter().map(|(_, call)| *call);
         let others = newcomers.chain(sides.caller).chain(sides.callees.iter().copied());
+        let others: Vec<&PhoneCall> =
+            others.filter(|call| call.call_id != newcomer.call_id && call.answered.is_some()).collect();
         let remaining = match records.as_slice() {
-            [record] if record.answer.is_some() && record.end.is_some() => others
-                .filter(|call| call.call_id != newcomer.call_id && call.answered.is_some())
-                .find(|call| call.call_id == record.far_call_id.as_bytes()),
+            [record] if record.answer.is_some() && record.end.is_some() => {
+                others.iter().copied().find(|call| call.call_id == record.far_call_id.as_bytes())
+            }
             _ => None,
         };
         let Some(remaining) = remaining else {
@@ -257,6 +259,10 @@ impl Story<'_> {
         let is_proven = self.proven.get(&newcomer.call_id).is_some_and(|proven| *proven <= ended(remaining));
         if are_last && is_proven && !self.has_moved_ports && ended(newcomer).abs_diff(ended(remaining)) > APART {
             return Err("its legs do not end together".to_owned());
+        }
+        let mut replaced = others.iter().copied().filter(|call| call.call_id != remaining.call_id);
+        if are_last && !self.has_moved_ports && replaced.any(|call| ended(call) > answered.saturating_add(APART)) {
+            return Err("the party whose place it has taken is not released".to_owned());
         }
         let is_deaf = newcomer.heard.iter().sum::<u64>() == 0 || remaining.heard[place] == 0;
         match self.is_calm && are_last && lasts(newcomer, answered) && lasts(remaining, answered) && is_deaf {
