@@ -51,7 +51,7 @@ impl Phone {
         let Some(DialogName { call_id, local_tag, remote_tag }) = name else {
             return self.transfer_later(now, transfer);
         };
-        let replaces = [&call_id[..], b";to-tag=", &remote_tag, b";from-tag=", &local_tag].concat();
+        let replaces = [&call_id[..], &b";to-tag="[..], &remote_tag[..], &b";from-tag="[..], &local_tag[..]].concat();
         // Subject tells the number of the second call, which no other line shows.
         let (user, number, replaces) = (transfer.user, transfer.numbers[1], escaped(&replaces));
         let line = format!("Refer-To: <sip:{user}@{DOMAIN}?Subject=call{number}&Replaces={replaces}>\r\n");
@@ -123,7 +123,7 @@ impl Phone {
         let (call_id, from) = (self.new_call_id(), format!("\"call{number}\" <sip:{}@{DOMAIN}>", self.user));
         let at = self.begin(CallKey::from_u64(0), number, Role::Newcomer(referred), call_id.clone());
         let offer = if self.random.chance(150) { Vec::new() } else { self.calls[at].sound.offer() };
-        let headers = [b"Replaces: ", &replaces[..], b"\r\n"].concat();
+        let headers = [&b"Replaces: "[..], &replaces[..], &b"\r\n"[..]].concat();
         let invite =
             Invite { call_id: &call_id, headers: &headers, ..Invite::new(from.as_bytes(), &uri, server(), &offer) };
         let key = self.agent(now, out, |agent, round| agent.invite(round, &invite)).expect("both addresses are right");
