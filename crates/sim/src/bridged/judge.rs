@@ -206,8 +206,12 @@ impl Story<'_> {
     /// ended call has none either before the BYE to the other party has its response, or none within 64*T1.
     fn is_cut_off(&self, caller: &PhoneCall, callees: &[&PhoneCall]) -> bool {
         let (first, last) = ends(caller, callees);
-        let mut kills = self.kills.iter().filter(|kill| **kill <= last.saturating_add(UNANSWERED));
-        kills.any(|kill| kill + TRAVEL >= first || !self.is_taken_over(*kill, caller))
+        let mut kills = self.kills_within(caller.begun, last.saturating_add(UNANSWERED));
+        kills.any(|kill| kill + TRAVEL >= first || !self.is_taken_over(kill, caller))
+    }
+
+    fn kills_within(&self, from: u64, to: u64) -> impl Iterator<Item = u64> {
+        self.kills.iter().copied().filter(move |kill| (from..=to).contains(kill))
     }
 
     fn is_taken_over(&self, kill: u64, caller: &PhoneCall) -> bool {
@@ -237,7 +241,9 @@ impl Story<'_> {
     fn check_newcomer(&self, (place, newcomer): (usize, &PhoneCall), sides: &Sides<'_>) -> Result<bool, String> {
         let records = self.records_of(newcomer)?;
         let Some(answered) = newcomer.answered else { return Ok(false) };
-        if self.kills.iter().any(|kill| newcomer.ended.is_none_or(|ended| *kill <= ended + UNANSWERED)) {
+        let begun = sides.caller.map_or(newcomer.begun, |caller| caller.begun);
+        let last = newcomer.ended.map_or(u64::MAX, |ended| ended + UNANSWERED);
+        if self.kills_within(begun, last).next().is_some() {
             return Ok(true);
         }
         let newcomers = sides.newcomers.iter().map(|(_, call)| *call);

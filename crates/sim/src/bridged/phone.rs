@@ -72,6 +72,8 @@ pub(super) struct PhoneCall {
     pub(super) number: u32,
     pub(super) role: Role,
     pub(super) call_id: Vec<u8>,
+    /// Time of its INVITE.
+    pub(super) begun: u64,
     pub(super) sound: Sound,
     /// Offer of the INVITE, until the call is answered.
     offer: Vec<u8>,
@@ -286,14 +288,15 @@ impl Phone {
         40_000 + 2 * self.ports
     }
 
-    /// Adds a call that has begun.
-    fn begin(&mut self, key: CallKey, number: u32, role: Role, call_id: Vec<u8>) -> usize {
+    /// Adds a call that begins now.
+    fn begin(&mut self, now: Now, key: CallKey, (number, role): (u32, Role), call_id: Vec<u8>) -> usize {
         let port = self.new_port();
         self.calls.push(PhoneCall {
             key,
             number,
             role,
             call_id,
+            begun: now.mono,
             sound: Sound::new(self.label, self.address.ip(), port, &mut self.random),
             offer: Vec::new(),
             is_caller_reliable: false,

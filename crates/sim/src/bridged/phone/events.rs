@@ -83,7 +83,7 @@ impl Phone {
         let call_id = scan::call_id(message).map(|at| message[at].to_vec()).unwrap_or_default();
         let is_reliable = message.windows(6).any(|part| part == b"100rel");
         let (number, offer) = (number_in(&self.text(from)), self.text(offer));
-        let at = self.begin(key, number, Role::Callee, call_id);
+        let at = self.begin(now, key, (number, Role::Callee), call_id);
         (self.calls[at].offer, self.calls[at].is_caller_reliable) = (offer, is_reliable);
         for chance in [600, 300] {
             let rings = now.mono + self.random.between(0, 2_000);

@@ -71,7 +71,7 @@ impl Phone {
         let call_id = self.new_call_id();
         let from = format!("\"call{}\" <sip:{}@{DOMAIN}>", plan.number, self.user);
         // The key of a call is known once its INVITE is written.
-        let at = self.begin(CallKey::from_u64(0), plan.number, Role::Caller, call_id.clone());
+        let at = self.begin(now, CallKey::from_u64(0), (plan.number, Role::Caller), call_id.clone());
         let offer = if plan.lacks_offer { Vec::new() } else { self.calls[at].sound.offer() };
         let invite = Invite { call_id: &call_id, ..Invite::new(from.as_bytes(), plan.to.as_bytes(), server(), &offer) };
         let key = self.agent(now, out, |agent, round| agent.invite(round, &invite)).expect("both addresses are right");

@@ -121,7 +121,7 @@ impl Phone {
     pub(super) fn follow(&mut self, now: Now, reference: usize, out: &mut Outbox) {
         let Reference { referred, number, uri, replaces } = self.references[reference].clone();
         let (call_id, from) = (self.new_call_id(), format!("\"call{number}\" <sip:{}@{DOMAIN}>", self.user));
-        let at = self.begin(CallKey::from_u64(0), number, Role::Newcomer(referred), call_id.clone());
+        let at = self.begin(now, CallKey::from_u64(0), (number, Role::Newcomer(referred)), call_id.clone());
         let offer = if self.random.chance(150) { Vec::new() } else { self.calls[at].sound.offer() };
         let headers = [&b"Replaces: "[..], &replaces[..], &b"\r\n"[..]].concat();
         let invite =
