@@ -4,7 +4,7 @@ use super::{Streams, gauge};
 use crate::connection::Phase;
 use crate::{Ending, Unsent, clock};
 use strowger_core::shown::brief;
-use strowger_core::{Now, Target, Transport};
+use strowger_core::{Flow, Now, Target, Transport};
 
 /// Reason of a regular end.
 const HAS_ALL: &str = "the peer has its answers and wants nothing more";
@@ -82,6 +82,23 @@ impl Streams {
                 self.schedule(slot);
             }
         }
+        true
+    }
+
+    /// Limits the silence of the peer of a connection until this time; 0: no longer.
+    pub(crate) fn limit_silence(&mut self, flow: Flow, longest: u64, until: u64) {
+        if let Some(connection) = self.same(flow.slot, flow.generation) {
+            connection.peer.limit(longest, until);
+            self.schedule(flow.slot);
+        }
+    }
+
+    /// Prolongs a connection whose silence is too long if its peer has sent bytes that are not yet read: this process may
+    /// have stood still. Returns whether there are such bytes.
+    pub(super) fn spare_unread(&mut self, slot: u32, now: Now) -> bool {
+        let Some(connection) = self.connection(slot).filter(|connection| connection.has_unread()) else { return false };
+        connection.peer.last_read = now.mono;
+        self.schedule(slot);
         true
     }
 
