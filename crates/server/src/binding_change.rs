@@ -4,7 +4,7 @@ use crate::contacts::{LEADS_ON, first_hop};
 use crate::credentials::{Keeping, last_end};
 use crate::decider::Decider;
 use crate::methods;
-use crate::outbound::{KEEPS_FLOW, Way, is_timed, timed_until, write_flow_timer};
+use crate::outbound::{FirstHop, KEEPS_FLOW, is_timed, timed_until, write_flow_timer};
 use crate::ping::NEEDS_PING;
 use crate::reach;
 use crate::reachability::is_unreachable;
@@ -143,8 +143,8 @@ impl<'m> BindingChange<'_, 'm> {
         // This server is the first hop of a flow, and answers the keep-alives of streams (RFC 5626 sections 3.5.1 and
         // 6). This server does not implement STUN, so datagrams do not make a flow.
         let keeps_flows = if is_direct { arrival.transport.is_reliable() } else { edge_keeps_flows(&message) };
-        let way = Way { is_direct, keeps_flows, transport: arrival.transport };
-        if registrar.upserts().iter().any(|upsert| way.is_flow(upsert)) {
+        let hop = FirstHop { is_direct, keeps_flows, transport: arrival.transport };
+        if registrar.upserts().iter().any(|upsert| hop.is_flow(upsert)) {
             lines.extend_from_slice(b"Require: outbound\r\n");
         }
         let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| policy.router.leads_here(uri));
@@ -153,7 +153,7 @@ impl<'m> BindingChange<'_, 'm> {
         }
         let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
         for upsert in registrar.upserts() {
-            let binding = self.binding(registrar.path(), upsert, way)?;
+            let binding = self.binding(registrar.path(), upsert, hop)?;
             steps.push(match upsert.replaces {
                 Some(i) => Step::Replace(ids[i], binding),
                 None => Step::Add(binding),
@@ -172,7 +172,7 @@ impl<'m> BindingChange<'_, 'm> {
     }
 
     /// Returns the binding of a contact.
-    fn binding<'c>(&self, path: &'c [u8], upsert: &Upsert, way: Way) -> Result<Binding<'c>, RegistrationError>
+    fn binding<'c>(&self, path: &'c [u8], upsert: &Upsert, hop: FirstHop) -> Result<Binding<'c>, RegistrationError>
     where
         'm: 'c,
     {
@@ -185,7 +185,7 @@ impl<'m> BindingChange<'_, 'm> {
             Some(Uri::Sip(uri)) => is_needed(uri, arrival.transport, &arrival.remote, translated),
             _ => false,
         };
-        let is_repaired = way.is_direct && (arrival.transport.is_reliable() || (config.nat.contact_repair && moved));
+        let is_repaired = hop.is_direct && (arrival.transport.is_reliable() || (config.nat.contact_repair && moved));
         // An address of a narrower scope than the source belongs to the network of the device, even if this server has
         // the same address in its own network.
         let is_elsewhere = is_repaired && matches!(&parsed, Some(Uri::Sip(uri)) if is_narrower(uri, &arrival.remote));
@@ -199,7 +199,7 @@ impl<'m> BindingChange<'_, 'm> {
             b"" => here.is_none() && is_repaired,
             _ => arrival.transport.is_reliable(),
         };
-        let keeper = if way.is_kept(upsert, path) { KEEPS_FLOW } else { NEEDS_PING };
+        let keeper = if hop.is_kept(upsert, path) { KEEPS_FLOW } else { NEEDS_PING };
         Ok(Binding {
             uri,
             call_id: request.call_id,

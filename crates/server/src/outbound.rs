@@ -21,9 +21,9 @@ const FLOW_TIMER: u32 = 120;
 /// (RFC 5626 section 5.4): a quarter for late timers, 10 s for lost packets.
 pub(crate) const LONGEST_SILENCE: u64 = (FLOW_TIMER + FLOW_TIMER / 4 + 10) as u64 * 1_000;
 
-/// Path of a REGISTER from the phone to this server.
+/// First hop of a phone, as its REGISTER shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct FirstHop {
     /// Set if no other proxy forwarded the REGISTER.
     pub(crate) is_direct: bool,
     /// Set if the first hop keeps flows: this server for a stream, or an edge proxy with `ob` in its Path.
@@ -32,7 +32,7 @@ pub(crate) struct Way {
     pub(crate) transport: Transport,
 }
 
-impl Way {
+impl FirstHop {
     /// Tells whether a contact of the REGISTER is a flow (RFC 5626 section 6). The registrar ignores a reg-id without
     /// support for outbound; a reg-id without instance has no meaning either.
     pub(crate) fn is_flow(self, upsert: &Upsert) -> bool {
