@@ -63,7 +63,7 @@ fn silence_ends_a_connection_while_its_limit_lasts() {
     let node = start(settings(1), vec![listener(Tcp, V4)]);
     let address = node.handle().addresses()[0];
     let [mut silent, mut past, mut free] = [(); 3].map(|()| connect(address));
-    // The limit of the second one ends before its peer was silent for so long; that of the third one is removed at once.
+    // The limit of the second connection ends after 100 ms; that of the third one is removed at once.
     let [past_order, first_order, last_order] =
         ["300 100", "300 60000", "300 0"].map(|order| message(&format!("SILENCE {order}"), "1", 0));
     for (stream, orders) in [(&mut past, past_order), (&mut free, first_order + &last_order)] {

@@ -143,7 +143,8 @@ const FLOW: &str = ";reg-id=1;+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-
 /// Lines of the REGISTER of a phone that supports flows.
 const OUTBOUND: &str = "Expires: 600\nSupported: path, outbound\n";
 
-/// Registers a phone whose Contact has these parameters, with these lines. `device`: Via of the phone if this line is that of its edge proxy.
+/// Registers a phone with these parameters of its Contact and these lines. `device`: Via line of the phone if its edge proxy sends the REGISTER;
+/// else empty.
 fn register_with(phone: &Phone, parameters: &str, lines: &str, device: &str) -> Got {
     let own = format!("Contact: <sip:phone@{}>", phone.address);
     let text = phone.text(&phone.register_call(lines)).replacen(&own, &format!("{own}{parameters}"), 1);
