@@ -60,7 +60,7 @@ const STRUCTS: &[(&str, &str, usize, &str)] = &[
     ("net", "Bounds", 17, VALUES),
     ("net", "Connection", 27, MACHINE),
     ("net", "DedicatedSockets", 16, MACHINE),
-    ("net", "Dispatcher", 19, MACHINE),
+    ("net", "Dispatcher", 18, MACHINE),
     ("net", "Shard", 20, MACHINE),
     ("net", "Streams", 30, MACHINE),
     ("scenario", "Reader", 21, MACHINE),

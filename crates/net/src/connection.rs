@@ -1,11 +1,14 @@
 //! State of a connection.
 
+use crate::keep_alive::PeerActivity;
 use crate::streams::LastSent;
 use crate::verified_certificate::VerifiedCertificate;
 use crate::{Bounds, clock};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use socket2::SockRef;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -65,8 +68,9 @@ pub(crate) struct Connection {
     pub(crate) scanned: usize,
     /// Bytes that the socket did not take.
     pub(crate) waiting: Vec<u8>,
-    /// Times in milliseconds: the last read, the begin of the handshake or of the end, and the next time-out.
-    pub(crate) last_read: u64,
+    /// Activity of the peer.
+    pub(crate) peer: PeerActivity,
+    /// Times in milliseconds: the begin of the handshake or of the end, and the next time-out.
     pub(crate) since: u64,
     pub(crate) timeout_at: u64,
     /// Begin of the incomplete message; 0: there is none.
@@ -166,7 +170,7 @@ impl Connection {
             over_budget: false,
             scanned: 0,
             waiting: Vec::new(),
-            last_read: now.mono,
+            peer: PeerActivity::new(now.mono),
             since: now.mono,
             timeout_at: u64::MAX,
             partial_since: 0,
@@ -212,9 +216,13 @@ impl Connection {
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
             Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
             Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
-            Phase::Open => (self.last_read, bounds.idle_timeout),
+            Phase::Open => return self.before_check(self.peer.due(bounds)),
         };
-        let end = from.saturating_add(timeout.as_millis() as u64);
+        self.before_check(from.saturating_add(timeout.as_millis() as u64))
+    }
+
+    /// Returns the earlier time: `end`, or that of the next check whether responses have arrived.
+    fn before_check(&self, end: u64) -> u64 {
         if self.unacknowledged.is_empty() { end } else { end.min(self.checked_at + ACKNOWLEDGEMENT_CHECK) }
     }
 
@@ -233,6 +241,13 @@ impl Connection {
             return Err(io::Error::last_os_error());
         }
         Ok(bytes > 0 || !self.waiting.is_empty())
+    }
+
+    /// Tells whether bytes of the peer wait to be read.
+    pub(crate) fn has_unread(&self) -> bool {
+        let Some(stream) = &self.stream else { return false };
+        let mut byte = [MaybeUninit::<u8>::uninit()];
+        SockRef::from(stream).peek(&mut byte).is_ok_and(|length| length > 0)
     }
 
     /// Notes an incomplete message. Its time limit counts from its first byte.

@@ -1,7 +1,7 @@
 //! Handle of the shards for other threads of the process.
 
 use crate::counters::Snapshot;
-use crate::process::{Command, Process};
+use crate::process::{Command, ConnectionOrder, Process};
 use crate::shard_pool::Backlog;
 use crate::tls::Identities;
 use crate::{Bounds, Listener, NetSettings, Service};
@@ -145,7 +145,7 @@ impl<S: Service + 'static> Handle<S> {
             false => transport.is_reliable() && directory.add_alias(transport, address, flow),
         };
         if let (true, Some(entry)) = (news, self.process.entries.get(flow.shard as usize)) {
-            entry.post(Command::Alias(flow, transport, address));
+            entry.post(Command::Connection(flow, ConnectionOrder::Alias(transport, address)));
         }
     }
 
@@ -166,8 +166,19 @@ impl<S: Service + 'static> Handle<S> {
 
     /// Ends a connection.
     pub fn close(&self, flow: Flow) {
+        self.order(flow, ConnectionOrder::Close);
+    }
+
+    /// Ends a connection after `longest` milliseconds without a byte of its peer, if they are over by `until`, in milliseconds of
+    /// [`Now::mono`](strowger_core::Now::mono): its peer has promised keep-alives (RFC 5626 section 4.4). This replaces an
+    /// earlier limit of the connection; `until` = 0 removes it. [`Bounds::idle_timeout`] applies too.
+    pub fn limit_silence(&self, flow: Flow, longest: u64, until: u64) {
+        self.order(flow, ConnectionOrder::LimitSilence { longest, until });
+    }
+
+    fn order(&self, flow: Flow, order: ConnectionOrder) {
         if let Some(entry) = self.process.entries.get(flow.shard as usize) {
-            entry.post(Command::Close(flow));
+            entry.post(Command::Connection(flow, order));
         }
     }
 

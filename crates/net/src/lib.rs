@@ -122,6 +122,7 @@
 //! | shards that are added under load | `shard_pool.rs`, `watch` |
 //! | scheduling class of a shard | `scheduling.rs` |
 //! | idle and other time-outs of a connection | `connection.rs`, `due` |
+//! | probes of the kernel; keep-alives and silence of a peer | `keep_alive.rs`, `probe`, `PeerActivity` |
 //! | messages of a connection in one turn | `stream_receive.rs`, `another_turn` |
 //! | time that a shard was kept from its work | `turns.rs`, `longest` |
 //! | age of unread datagrams | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram` |
@@ -175,6 +176,7 @@ mod dispatcher;
 mod extension;
 mod failure;
 mod gso;
+mod keep_alive;
 mod links;
 mod listen_socket;
 mod network;

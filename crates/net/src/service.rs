@@ -90,6 +90,11 @@ pub trait Service {
     #[inline]
     fn unreachable(&mut self, _now: Now, _to: SocketAddr, _quoted: &[u8], _out: &mut Outbox) {}
 
+    /// Called if the peer of a connection has sent a keep-alive, CRLF (RFC 5626 section 4.4.1) or a ping of the WebSocket: for the first one of a
+    /// connection, then at most once in 20 seconds.
+    #[inline]
+    fn kept_alive(&mut self, _now: Now, _flow: Flow) {}
+
     /// Called if a connection that this shard accepted or made has ended.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);
 

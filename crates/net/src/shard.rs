@@ -8,7 +8,7 @@ use crate::clock::RoundClock;
 use crate::dispatcher::Dispatcher;
 use crate::extension::Extension;
 use crate::failure::{caught, or_fail};
-use crate::process::Process;
+use crate::process::{ConnectionOrder, Process};
 use crate::readiness::Ready;
 use crate::source_addresses::RouteCache;
 use crate::stream_receive::{Progress, without_line_ends};
@@ -145,7 +145,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             if self.dispatcher.links.deadline().is_some_and(|at| at <= now.mono) {
                 self.dispatcher.links.tidy(now);
             }
-            if !(self.dispatcher.aliases.is_empty() && self.dispatcher.to_close.is_empty()) {
+            if !self.dispatcher.connection_orders.is_empty() {
                 self.change_connections();
             }
             more |= self.flush(now, cx);
@@ -188,12 +188,15 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     /// Carries out requests of the service and of other shards about connections.
     #[cold]
     fn change_connections(&mut self) {
-        for (flow, transport, address) in self.dispatcher.aliases.drain(..) {
-            self.streams.alias(flow, transport, address);
-        }
-        for flow in self.dispatcher.to_close.drain(..) {
-            if self.streams.same(flow.slot, flow.generation).is_some() {
-                self.streams.close(flow.slot, &"it was asked for");
+        for (flow, order) in self.dispatcher.connection_orders.drain(..) {
+            match order {
+                ConnectionOrder::Alias(transport, address) => self.streams.alias(flow, transport, address),
+                ConnectionOrder::LimitSilence { longest, until } => self.streams.limit_silence(flow, longest, until),
+                ConnectionOrder::Close => {
+                    if self.streams.same(flow.slot, flow.generation).is_some() {
+                        self.streams.close(flow.slot, &"it was asked for");
+                    }
+                }
             }
         }
     }

@@ -305,7 +305,10 @@ impl Streams {
         let payload = &mut bytes[found.header..found.length()];
         found.unmask(payload);
         match found.code {
-            ws::PING => self.transmit_frame(slot, ws::PONG, payload),
+            ws::PING => {
+                self.transmit_frame(slot, ws::PONG, payload);
+                self.report_keep_alive(slot, now, dispatcher);
+            }
             ws::PONG => (),
             // This is the response to the close frame of this side; the server ends the connection below (RFC 6455
             // section 7.1.1).
@@ -355,6 +358,7 @@ impl Streams {
         if message.iter().all(|b| matches!(b, b'\r' | b'\n')) {
             if message == b"\r\n\r\n" {
                 self.counters.pings.add(1);
+                self.report_keep_alive(slot, now, dispatcher);
                 self.transmit_frame(slot, ws::TEXT, b"\r\n");
             }
             return;
@@ -380,6 +384,7 @@ impl Streams {
             // Keep-alive with CRLF (RFC 5626 section 4.4.1).
             Frame::Ping(n) => {
                 self.counters.pings.add(1);
+                self.report_keep_alive(slot, now, dispatcher);
                 self.transmit(slot, b"\r\n");
                 Ok(n)
             }
@@ -389,6 +394,18 @@ impl Streams {
                 self.refuse(slot, reason.text());
                 Ok(bytes.len())
             }
+        }
+    }
+
+    /// Reports a keep-alive of the peer to the service, but few of one connection.
+    fn report_keep_alive<S: Service, X: Extension<S>>(
+        &mut self,
+        slot: u32,
+        now: Now,
+        dispatcher: &mut Dispatcher<S, X>,
+    ) {
+        if self.connection(slot).is_some_and(|connection| connection.peer.note_keep_alive(now.mono)) {
+            dispatcher.service.kept_alive(now, self.flow(slot));
         }
     }
 
@@ -437,7 +454,7 @@ fn is_to_be_answered(message: &[u8]) -> bool {
 
 fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {
     if let Some(connection) = streams.connection(slot) {
-        connection.last_read = now.mono;
+        connection.peer.last_read = now.mono;
     }
 }
 

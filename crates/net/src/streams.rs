@@ -19,7 +19,7 @@ use self::sent_log::SentLog;
 use crate::connection::{Connection, Fallback, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::network::Network;
-use crate::{Bounds, Ending, Unsent, clock, timestamp, ws};
+use crate::{Bounds, Ending, Unsent, clock, keep_alive, timestamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -131,6 +131,7 @@ impl Streams {
     ) -> io::Result<Self> {
         let acceptor = |(socket, listener): (std::net::TcpListener, ListenerId)| {
             let transport = network.listeners[listener.0 as usize].transport;
+            keep_alive::probe(socket.as_fd());
             Ok(Acceptor { socket: TcpListener::from_std(socket)?, listener, transport })
         };
         Ok(Self {
@@ -274,11 +275,14 @@ impl Streams {
             }
         };
         let _ = stream.set_nodelay(true);
+        if connection.dedicated.is_none() {
+            keep_alive::probe(stream.as_fd());
+        }
         if network.settings.scheduling.timestamps {
             timestamp::enable(stream.as_fd());
         }
         connection.stream = Some(stream);
-        connection.last_read = now.mono;
+        connection.peer.last_read = now.mono;
         let dedicated = connection.dedicated;
         self.made.extend(dedicated.map(|flow| (flow, false, clock::micros())));
         let Some(connection) = self.same(slot, generation) else { return };

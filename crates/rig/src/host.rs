@@ -438,6 +438,11 @@ impl Host {
         Flow { node, process: self.process.number, shard: 0, slot: self.process.slots, generation: 1 }
     }
 
+    /// Notes a keep-alive of the peer of a connection of this process.
+    pub(crate) fn kept_alive(&self, now: Now, flow: Flow) {
+        self.process.engines[0].kept_alive(now, flow);
+    }
+
     /// Notes that a connection of this process has closed.
     pub(crate) fn closed(&self, flow: Flow) {
         self.process.engines[0].closed(flow);

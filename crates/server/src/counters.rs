@@ -35,7 +35,7 @@ strowger_metrics::metrics! {
     nonces_refused: Counter;
     /// Requests that no rule lets their sender relay there: most are answered 403, an ACK is dropped.
     relay_denied: Counter as "requests_relay_denied";
-    /// Requests that lead nowhere, answered 404, 480 or 500: no such user, one who is not registered, a next hop without an address.
+    /// Requests that lead nowhere, answered 404, 430, 480 or 500: no such user, one who is not registered, a next hop without an address.
     not_found: Counter as "requests_not_found";
     /// Times that a request began to wait for a look-up.
     parked: Counter as "requests_suspended";

@@ -284,6 +284,11 @@ impl Engine {
         }
     }
 
+    /// Notes that the peer of a connection has sent a keep-alive: its flow needs no pings for a while.
+    pub fn kept_alive(&self, now: Now, flow: Flow) {
+        self.shared.flows.kept_alive(now, flow);
+    }
+
     /// Notes that a connection of this shard has closed: no binding is reachable over the connection any more.
     pub fn closed(&self, flow: Flow) {
         self.shared.flows.closed(flow);

@@ -172,6 +172,7 @@
 //! | destination of a request | `destination.rs`, `Destination` |
 //! | users as places of rules: ring group, hunt group, forward | `rule_target_addresses.rs`; `rule_target_forwarding.rs` |
 //! | methods of a device | `methods.rs` |
+//! | keeper of a flow: phone with Flow-Timer, edge proxy, pings | `outbound.rs`, `KEEPS_FLOW`; `ping.rs` |
 //! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision`; `path_decision.rs` |
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
 //! | gateway groups; limits at a place | `rule_targets.rs`; `claims.rs` |
@@ -237,6 +238,7 @@ mod media_reach;
 pub mod media_sessions;
 mod methods;
 mod number_translation;
+mod outbound;
 mod own_name;
 mod path_decision;
 pub mod peer_names;

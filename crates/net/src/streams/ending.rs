@@ -5,7 +5,7 @@ use crate::connection::Phase;
 use crate::{Ending, Unsent, clock};
 use std::cmp::Reverse;
 use strowger_core::shown::brief;
-use strowger_core::{Now, Target, Transport};
+use strowger_core::{Flow, Now, Target, Transport};
 
 /// Reason of a regular end.
 const HAS_ALL: &str = "the peer has its answers and wants nothing more";
@@ -46,6 +46,7 @@ impl Streams {
                     self.counters.partial_closed.add(1);
                     self.close(slot, &"the rest of a message did not come");
                 }
+                Phase::Open if self.spare_unread(slot, now) => (),
                 Phase::Open => {
                     self.counters.idle_closed.add(1);
                     self.close(slot, &"it was silent for too long");
@@ -121,6 +122,23 @@ impl Streams {
                 self.schedule(slot);
             }
         }
+        true
+    }
+
+    /// Limits the silence of the peer of a connection until this time; 0: no longer.
+    pub(crate) fn limit_silence(&mut self, flow: Flow, longest: u64, until: u64) {
+        if let Some(connection) = self.same(flow.slot, flow.generation) {
+            connection.peer.limit(longest, until);
+            self.schedule(flow.slot);
+        }
+    }
+
+    /// Prolongs a connection whose silence is too long if its peer has sent bytes that are not yet read: this process may
+    /// have stood still. Returns whether there are such bytes.
+    pub(super) fn spare_unread(&mut self, slot: u32, now: Now) -> bool {
+        let Some(connection) = self.connection(slot).filter(|connection| connection.has_unread()) else { return false };
+        connection.peer.last_read = now.mono;
+        self.schedule(slot);
         true
     }
 

@@ -8,6 +8,7 @@ mod echo;
 mod end;
 mod given;
 mod identities;
+mod keep_alive;
 mod moves;
 mod noise;
 mod relay;

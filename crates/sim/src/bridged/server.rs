@@ -184,7 +184,11 @@ impl Server {
                 }
                 // The configurations of these worlds keep no calls.
                 Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. } => (),
-                Effect::Alias { .. } | Effect::SourceVerified(_) | Effect::WakePings | Effect::GiveBack => (),
+                Effect::Alias { .. }
+                | Effect::LimitSilence { .. }
+                | Effect::SourceVerified(_)
+                | Effect::WakePings
+                | Effect::GiveBack => (),
             }
         }
         self.take_media(now);
