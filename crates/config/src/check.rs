@@ -130,11 +130,30 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
             }
             reader.push(Fault::warning(span, message, cure));
         }
+        check_balancers(listener, path, reader);
         let own_list = format!("{path}.algorithms");
         if reader.has(&own_list) && listener.algorithms != config.auth.algorithms {
             check_list(&own_list, &listener.algorithms, super::Algorithm::word, "[\"MD5\"]", reader);
             check_phones(&own_list, &listener.algorithms, reader);
         }
+    }
+}
+
+/// Checks the load balancers of a listener.
+fn check_balancers(listener: &Listener, path: &str, reader: &mut Reader) {
+    let path = format!("{path}.proxy_protocol_from");
+    if !listener.transport.is_reliable() && !listener.proxy_protocol_from.is_empty() {
+        let message = format!("{listener} has proxy_protocol_from, and no connections");
+        let cure = "leave it out: only tcp, tls, ws and wss have the PROXY protocol";
+        reader.push(Fault::error(reader.value_of(&path), message, cure));
+    }
+    for (index, network) in listener.proxy_protocol_from.iter().enumerate().filter(|(_, network)| network.prefix() == 0)
+    {
+        let span = reader.value_of(&format!("{path}[{index}]"));
+        let message = format!(
+            "{path} has {network}: every peer may name any address as its own, so no ban and no limit by source holds it"
+        );
+        reader.push(Fault::warning(span, message, "name the addresses of the load balancers alone"));
     }
 }
 

@@ -33,11 +33,35 @@ const ACKNOWLEDGEMENT_CHECK: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Dialling,
+    /// Header of a load balancer.
+    Header,
     /// TLS handshake.
     Tls,
     /// WebSocket handshake.
     Ws,
     Open,
+}
+
+impl Phase {
+    /// Returns the first phase of an accepted connection, or the phase after the header of a balancer.
+    pub(crate) const fn first(transport: Transport) -> Self {
+        match transport {
+            Transport::Tls | Transport::Wss => Self::Tls,
+            Transport::Ws => Self::Ws,
+            Transport::Tcp | Transport::Udp => Self::Open,
+        }
+    }
+}
+
+/// Place of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerKind {
+    /// The remote address of the socket is the peer.
+    Direct,
+    /// A load balancer itself, or one whose header is not complete. It counts for no source.
+    Balancer,
+    /// Peer behind a load balancer, at the address that the header names.
+    BehindBalancer,
 }
 
 pub(crate) struct Connection {
@@ -48,6 +72,7 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     /// True if the peer connected to this side.
     pub(crate) accepted: bool,
+    pub(crate) peer: PeerKind,
     pub(crate) remote: SocketAddr,
     /// Server name of a connection made by this side.
     pub(crate) name: Option<PeerName>,
@@ -133,14 +158,9 @@ impl Connection {
         layer: Option<Box<Layer>>,
         now: Now,
     ) -> Self {
-        let phase = match transport {
-            Transport::Tls | Transport::Wss => Phase::Tls,
-            Transport::Ws => Phase::Ws,
-            Transport::Tcp | Transport::Udp => Phase::Open,
-        };
         Self {
             stream: Some(stream),
-            phase,
+            phase: Phase::first(transport),
             accepted: true,
             // A client is asked for a certificate only if the server verifies certificates.
             verified: true,
@@ -157,6 +177,7 @@ impl Connection {
             listener,
             phase: Phase::Dialling,
             accepted: false,
+            peer: PeerKind::Direct,
             remote,
             name: None,
             verified: false,
@@ -198,6 +219,11 @@ impl Connection {
         if tls.is_handshaking() { None } else { Some(tls.peer_certificates()?.first()?.clone().into_owned()) }
     }
 
+    /// Returns the source to which the bytes of the connection are charged; `None` for a balancer.
+    pub(crate) fn charged_source(&self) -> Option<IpAddr> {
+        (self.peer != PeerKind::Balancer).then(|| self.remote.ip())
+    }
+
     pub(crate) fn is_partial(&self) -> bool {
         !self.partial.is_empty() || self.layer.as_ref().is_some_and(|l| l.in_pieces)
     }
@@ -210,7 +236,7 @@ impl Connection {
             _ if self.half_closed => (self.since, bounds.answer_timeout),
             Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
-            Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
+            Phase::Header | Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
             Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
             Phase::Open => (self.last_read, bounds.idle_timeout),
         };

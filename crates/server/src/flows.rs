@@ -13,7 +13,7 @@ pub(crate) struct Flows {
     node: u16,
     process: u16,
     /// Generation of the connection that closed last, by shard and slot. A shard begins once in a process, so the
-    /// generations of a slot only grow, from 1.
+    /// generations of a slot only grow, from more than 0.
     shards: Box<[Mutex<Vec<u32>>]>,
 }
 
@@ -38,7 +38,7 @@ impl Flows {
     pub(crate) fn is_open(&self, flow: Flow) -> bool {
         let Some(slots) = self.shard(flow) else { return false };
         let ended = slots.get(flow.slot as usize).copied().unwrap_or(0);
-        // The numbers of generations wrap around after four thousand million connections.
+        // The numbers of generations wrap around after two thousand million connections.
         flow.generation.wrapping_sub(ended).cast_signed() > 0
     }
 

@@ -1,7 +1,7 @@
 //! Choice of the connection of a message: the connection of its flow, another one to its target, or a new one.
 
 use super::dial::Dial;
-use super::{Piece, Streams};
+use super::{Piece, Streams, is_balanced};
 use crate::Unsent;
 use crate::connection::{Alias, Connection, FALLBACK_DELAY, Fallback, Phase};
 use crate::sender::Sender;
@@ -44,8 +44,8 @@ impl Streams {
                     return Post::Done;
                 }
             }
-            // A browser cannot be called back.
-            if matches!(target.transport, Transport::Ws | Transport::Wss) {
+            // A browser cannot be called back, nor a peer behind a balancer.
+            if matches!(target.transport, Transport::Ws | Transport::Wss) || is_balanced(flow) {
                 self.fail_message(origin, token);
                 return Post::Done;
             }
