@@ -219,5 +219,5 @@ pub use handle::{Handle, Mailbox};
 pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
 pub use service::{Ending, Service, Unsent};
-pub use settings::{Listener, NetSettings, Scheduling, Shards, UdpSettings};
+pub use settings::{BACKLOG, Listener, NetSettings, Scheduling, Shards, UdpSettings};
 pub use shard_pool::Backlog;

@@ -8,6 +8,9 @@ use strowger_core::Transport;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::source::Network;
 
+/// Maximum number of connections that wait to be accepted from one socket of a listener, as far as the kernel admits it (`net.core.somaxconn`).
+pub const BACKLOG: i32 = 4_096;
+
 /// An address that receives messages.
 #[derive(Clone, Debug)]
 pub struct Listener {

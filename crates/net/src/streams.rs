@@ -21,7 +21,7 @@ use self::sent_log::SentLog;
 use crate::connection::{Connection, Fallback, PeerKind, Phase};
 use crate::counters::{Count, Counters};
 use crate::network::Network;
-use crate::{Bounds, Ending, Unsent, clock, timestamp, ws};
+use crate::{BACKLOG, Bounds, Ending, Unsent, clock, timestamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -448,7 +448,7 @@ pub(crate) fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<std::n
 
 /// Makes the kernel accept connections on a bound socket.
 pub(crate) fn begin_listening(socket: &socket2::Socket) -> io::Result<()> {
-    socket.listen(4_096)
+    socket.listen(BACKLOG)
 }
 
 fn gauge(counters: &Counters, transport: Transport) -> &Count {

@@ -5,6 +5,7 @@
 mod certificates;
 mod files;
 pub(crate) mod findings;
+mod kernel;
 mod machine;
 mod sounds;
 mod tls;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::data_sets;
 use findings::{Findings, with_reason};
+pub use kernel::kernel_limits;
 pub use machine::{foreign_listeners, unwritable};
 use strowger_config::{Config, Fault, ListenAddress, Report, Secret, SetFault, Source};
 
