@@ -74,7 +74,7 @@
 //!
 //! A connection from a balancer that its listener names begins with a header of the PROXY protocol. The address in it becomes the remote address of
 //! the connection, so that limits, log lines and the service know the peer behind the balancer alone. Messages to this peer go over its connection or
-//! nowhere: nobody listens at that address for this server.
+//! nowhere: no program listens for this server at that address.
 //!
 //! # Sending
 //!
@@ -137,7 +137,7 @@
 //! | certificates replaced at run time | `tls/identities.rs`, `Identities`; `handle.rs`, `set_identities` |
 //! | limits replaced at run time | `bounds.rs`, `Bounds`; `handle.rs`, `set_bounds` |
 //! | memory of a source | `sources.rs` |
-//! | header of a load balancer (PROXY protocol); peers behind it | `proxy_protocol.rs`, `read`; `balancers.rs`; `streams/balanced.rs` |
+//! | header of a load balancer (PROXY protocol); peers behind it | `proxy_protocol.rs`, `read`; `balancers.rs`; `streams/accepting.rs`, `balancer_header` |
 //! | source address of a UDP message | `source_addresses.rs` |
 //! | sockets opened by systemd; sockets that shards share | `listen_socket.rs`, `Origin`; `node.rs`, `with_sockets` |
 //! | socket of one call | `dedicated.rs` |

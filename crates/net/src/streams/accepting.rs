@@ -167,7 +167,7 @@ pub(super) const fn next_generation(last: u32, is_balanced: bool) -> u32 {
     (last >> 1).wrapping_add(1) << 1 | is_balanced as u32
 }
 
-/// Tells whether a balancer made this connection. The peer behind it is reachable by this connection alone: nobody
+/// Tells whether a balancer made this connection. The peer behind it is reachable by this connection alone: no program
 /// listens for this server at the address that the balancer named.
 pub(crate) const fn is_balanced(flow: Flow) -> bool {
     flow.generation & 1 == 1
