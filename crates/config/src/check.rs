@@ -343,6 +343,11 @@ mod tests {
             ("[[listener]]\n[[listener]]\nport = 5060\n", 3, "want the same port"),
             ("[[listener]]\ntransport = \"wss\"", 2, "has no certificate"),
             ("[[listener]]\ntransport = \"tls\"\nkey = \"a\"", 3, "only one of certificate and key"),
+            (
+                "[[listener]]\naddress = \"192.0.2.1\"\nproxy_protocol_from = [\"192.0.2.7\"]",
+                3,
+                "udp:192.0.2.1:5060 has proxy_protocol_from, and no connections",
+            ),
             ("\nstore.subscribers = \"sqlite://u:p@h/d\"", 2, "no database server that is known"),
             ("store.subscribers = \"mysql://u:p@h\"", 1, "names no database"),
             ("store.subscribers = \"mysql://u@localhost/d\"\nstore.subscriber_table = \"a..b\"", 2, "names no table"),
@@ -408,6 +413,19 @@ mod tests {
             assert!(said.contains(message) && said.contains(cure), "{text}: {said}");
             assert_eq!(warnings("127.0.0.1", text), "", "{text}");
         }
+    }
+
+    #[test]
+    fn a_balancer_that_may_be_any_peer_is_doubtful() {
+        let text =
+            "[[listener]]\ntransport = \"tcp\"\nproxy_protocol_from = [\"192.0.2.7\",\n\"0.0.0.0/0\", \"10.0.0.0/8\"]";
+        let (config, report) = Config::read(Source { text, ..Source::default() }).expect("it can be used");
+        let [fault] = report.faults() else { panic!("{report}") };
+        assert!(fault.message.contains("0.0.0.0/0: every peer may name any address"), "{report}");
+        assert_eq!((fault.severity, report.position(fault)), (super::super::Severity::Warning, Some((4, 1))));
+        // Balancers are exempt from bans, besides the networks that the file exempts.
+        let exempt: Vec<String> = config.ban_settings().exempt.iter().map(ToString::to_string).collect();
+        assert_eq!(exempt, ["127.0.0.0/8", "::1/128", "192.0.2.7/32", "0.0.0.0/0", "10.0.0.0/8"]);
     }
 
     /// A repetition within `domains` has no effect.
