@@ -53,14 +53,16 @@ impl Phase {
     }
 }
 
-/// Place of the peer.
+/// Side that connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PeerKind {
-    /// The remote address of the socket is the peer.
-    Direct,
-    /// A load balancer itself, or one whose header is not complete. It counts for no source.
+pub(crate) enum Initiator {
+    /// This side.
+    Own,
+    /// The peer.
+    Peer,
+    /// A load balancer for itself, or one whose header is not complete. It counts for no source.
     Balancer,
-    /// Peer behind a load balancer, at the address that the header names.
+    /// A load balancer for a peer, whose address the header names.
     BehindBalancer,
 }
 
@@ -70,9 +72,7 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) listener: ListenerId,
     pub(crate) phase: Phase,
-    /// True if the peer connected to this side.
-    pub(crate) accepted: bool,
-    pub(crate) peer: PeerKind,
+    pub(crate) initiator: Initiator,
     pub(crate) remote: SocketAddr,
     /// Server name of a connection made by this side.
     pub(crate) name: Option<PeerName>,
@@ -161,7 +161,7 @@ impl Connection {
         Self {
             stream: Some(stream),
             phase: Phase::first(transport),
-            accepted: true,
+            initiator: Initiator::Peer,
             // A client is asked for a certificate only if the server verifies certificates.
             verified: true,
             layer,
@@ -176,8 +176,7 @@ impl Connection {
             transport,
             listener,
             phase: Phase::Dialling,
-            accepted: false,
-            peer: PeerKind::Direct,
+            initiator: Initiator::Own,
             remote,
             name: None,
             verified: false,
@@ -221,7 +220,17 @@ impl Connection {
 
     /// Returns the source to which the bytes of the connection are charged; `None` for a balancer.
     pub(crate) fn charged_source(&self) -> Option<IpAddr> {
-        (self.peer != PeerKind::Balancer).then(|| self.remote.ip())
+        (self.initiator != Initiator::Balancer).then(|| self.remote.ip())
+    }
+
+    /// Tells whether the peer or a balancer connected to this side.
+    pub(crate) const fn is_accepted(&self) -> bool {
+        !matches!(self.initiator, Initiator::Own)
+    }
+
+    /// Tells whether a balancer connected to this side.
+    pub(crate) const fn is_balanced(&self) -> bool {
+        matches!(self.initiator, Initiator::Balancer | Initiator::BehindBalancer)
     }
 
     pub(crate) fn is_partial(&self) -> bool {
@@ -280,7 +289,7 @@ impl Connection {
     pub(crate) fn memory(&self) -> usize {
         let buffers = |layer: &Layer| layer.pending.capacity() + layer.message.capacity() + layer.fallback_bytes();
         let own = match (&self.layer, self.phase) {
-            _ if !self.accepted => 0,
+            _ if !self.is_accepted() => 0,
             (Some(layer), Phase::Tls) if layer.tls.is_some() => PLAIN + TLS_HANDSHAKE,
             (Some(layer), _) if layer.tls.is_some() => PLAIN + TLS,
             _ => PLAIN,

@@ -1,10 +1,9 @@
 //! Handle of the shards for other threads of the process.
 
-use crate::balancers::Balancers;
+use crate::balancers::{Balancers, is_balanced};
 use crate::counters::Snapshot;
 use crate::process::{Command, Process};
 use crate::shard_pool::Backlog;
-use crate::streams::is_balanced;
 use crate::tls::Identities;
 use crate::{Bounds, Listener, NetSettings, Service};
 use std::net::SocketAddr;

@@ -265,7 +265,7 @@ impl Streams {
             }
         };
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
-        let refused = if connection.accepted {
+        let refused = if connection.is_accepted() {
             match ws::answer(&bytes[..end]) {
                 Ok(answer) => {
                     self.transmit(slot, &answer);
@@ -297,7 +297,7 @@ impl Streams {
     ) -> Result<usize, Option<usize>> {
         let limit = self.bounds.limits.message;
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
-        let found = match ws::frame(bytes, connection.accepted, limit) {
+        let found = match ws::frame(bytes, connection.is_accepted(), limit) {
             Ok(Some(found)) if found.length() <= bytes.len() => found,
             Ok(partial) => return Err(partial.map(|f| f.length())),
             Err(reason) => {

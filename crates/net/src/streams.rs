@@ -12,13 +12,13 @@ mod posting;
 mod sent_log;
 mod writing;
 
-pub(crate) use self::accepting::is_balanced;
 pub(crate) use self::posting::Post;
 pub(crate) use self::sent_log::LastSent;
 
 use self::dial::Dial;
 use self::sent_log::SentLog;
-use crate::connection::{Connection, Fallback, PeerKind, Phase};
+use crate::balancers::next_generation;
+use crate::connection::{Connection, Fallback, Phase};
 use crate::counters::{Count, Counters};
 use crate::network::Network;
 use crate::{BACKLOG, Bounds, Ending, Unsent, clock, timestamp, ws};
@@ -191,7 +191,7 @@ impl Streams {
             self.slots.len() as u32 - 1
         });
         let place = &mut self.slots[slot as usize];
-        place.generation = accepting::next_generation(place.generation, connection.peer != PeerKind::Direct);
+        place.generation = next_generation(place.generation, connection.is_balanced());
         place.connection = Some(Box::new(connection));
         self.schedule(slot);
         slot
@@ -260,7 +260,7 @@ impl Streams {
         match connection.phase {
             Phase::Dialling | Phase::Tls if websocket => {
                 connection.phase = Phase::Ws;
-                if connection.accepted {
+                if connection.is_accepted() {
                     self.charge_source(slot);
                     return;
                 }
@@ -280,7 +280,7 @@ impl Streams {
     pub(crate) fn open(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::Open;
-        let accepted = connection.accepted;
+        let accepted = connection.is_accepted();
         let (mut before, mut tokens) = (Vec::new(), Vec::new());
         let mut messages = 0;
         let mut fallbacks = Vec::new();

@@ -1,7 +1,7 @@
 //! Accepting of connections; headers of load balancers before the data of their peers.
 
 use super::{Acceptor, Streams};
-use crate::connection::{Connection, Layer, PeerKind, Phase};
+use crate::connection::{Connection, Initiator, Layer, Phase};
 use crate::counters::Count;
 use crate::dispatcher::Dispatcher;
 use crate::extension::Extension;
@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
-use strowger_core::{Flow, Now};
+use strowger_core::Now;
 use tokio::net::TcpStream;
 
 /// Maximum number of connections accepted from one listener in a turn.
@@ -81,7 +81,7 @@ impl Streams {
         let mut connection = Connection::accepted(stream, transport, listener, remote, layer, now);
         if is_balancer {
             connection.phase = Phase::Header;
-            connection.peer = PeerKind::Balancer;
+            connection.initiator = Initiator::Balancer;
         }
         let slot = self.add(connection);
         if !self.charge_source(slot) {
@@ -148,7 +148,7 @@ impl Streams {
                 self.close(slot, &"limit of its source reached");
                 return false;
             }
-            connection.peer = PeerKind::BehindBalancer;
+            connection.initiator = Initiator::BehindBalancer;
         }
         connection.since = now.mono;
         connection.phase = Phase::first(connection.transport);
@@ -161,18 +161,6 @@ impl Streams {
     }
 }
 
-/// Returns the generation of the next connection in a slot. It is larger than the last one, and odd for a balancer's
-/// connection: so a flow shows this after its connection has ended.
-pub(super) const fn next_generation(last: u32, is_balanced: bool) -> u32 {
-    (last >> 1).wrapping_add(1) << 1 | is_balanced as u32
-}
-
-/// Tells whether a balancer made this connection. The peer behind it is reachable by this connection alone: no program
-/// listens for this server at the address that the balancer named.
-pub(crate) const fn is_balanced(flow: Flow) -> bool {
-    flow.generation & 1 == 1
-}
-
 /// Tells whether the error concerns the connection to accept, not the listener.
 fn is_of_one(error: &io::Error) -> bool {
     matches!(
@@ -182,23 +170,4 @@ fn is_of_one(error: &io::Error) -> bool {
             | ErrorKind::Interrupted
             | ErrorKind::ConnectionRefused
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn generations_grow_and_tell_a_balancer() {
-        let mut last = 0;
-        for is_balancer in [false, true, true, false, false, true] {
-            let next = next_generation(last, is_balancer);
-            assert!(next > last && next <= last + 3, "{last} {next}");
-            let flow = Flow { node: 0, process: 0, shard: 0, slot: 0, generation: next };
-            assert_eq!(is_balanced(flow), is_balancer);
-            last = next;
-        }
-        assert_eq!([next_generation(u32::MAX, false), next_generation(u32::MAX - 1, true)], [0, 1]);
-        assert!(!is_balanced(Flow::LOOPBACK));
-    }
 }

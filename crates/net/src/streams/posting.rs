@@ -1,8 +1,9 @@
 //! Choice of the connection of a message: the connection of its flow, another one to its target, or a new one.
 
 use super::dial::Dial;
-use super::{Piece, Streams, is_balanced};
+use super::{Piece, Streams};
 use crate::Unsent;
+use crate::balancers::is_balanced;
 use crate::connection::{Alias, Connection, FALLBACK_DELAY, Fallback, Phase};
 use crate::sender::Sender;
 use crate::verified_certificate::VerifiedCertificate;
