@@ -1,7 +1,7 @@
 //! Ends of connections: by the peer, by an error, by this side; and their reports.
 
 use super::{Streams, gauge};
-use crate::connection::{Connection, Phase};
+use crate::connection::Phase;
 use crate::{Ending, Unsent, clock};
 use strowger_core::shown::brief;
 use strowger_core::{Now, Target, Transport};
@@ -42,8 +42,7 @@ impl Streams {
     /// Keeps a response to a peer that has ended its side. If the peer has closed the connection, its system resets it, and the response is sent
     /// again to the peer's listening address (RFC 3261 section 18.2.2). A peer behind a balancer has no such address.
     pub(super) fn remember_response(&mut self, slot: u32, target: &Target, message: &[u8], now: Now) {
-        let is_callable = |c: &&mut Connection| c.half_closed && !c.is_balanced();
-        let Some(connection) = self.connection(slot).filter(is_callable) else { return };
+        let Some(connection) = self.connection(slot).filter(|c| c.half_closed && !c.is_balanced()) else { return };
         connection.unacknowledged.push((target.without_flow(), message.into()));
         connection.checked_at = now.mono;
         if self.charge_source(slot) {
