@@ -46,7 +46,7 @@ fn binary(peer: Option<[u8; 4]>) -> Vec<u8> {
 
 fn connect(server: &Server, transport: Transport, header: &[u8]) -> Wire {
     let authority = server.authority();
-    Wire::connect_behind(header, transport, server.address(transport), Some(&authority))
+    Wire::connect_behind(header, transport, server.address(transport), Some(authority.as_path()))
         .unwrap_or_else(|error| panic!("{}: {error}\n{}", transport.name(), server.log()))
 }
 
@@ -111,7 +111,7 @@ fn a_header_of_a_source_that_the_listener_does_not_name_is_garbage() {
     let authority = server.authority();
     for header in [line("192.0.2.9"), binary(Some([192, 0, 2, 9])), binary(None)] {
         for transport in STREAMS {
-            let wire = Wire::connect_behind(&header, transport, server.address(transport), Some(&authority));
+            let wire = Wire::connect_behind(&header, transport, server.address(transport), Some(authority.as_path()));
             // Handshakes fail; a message behind the header is not served.
             let Ok(mut wire) = wire else { continue };
             assert_eq!(transport, Tcp, "a handshake was completed");
