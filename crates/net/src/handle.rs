@@ -94,7 +94,8 @@ impl<S: Service + 'static> Handle<S> {
         self.process.identities.store(Arc::new(identities));
     }
 
-    /// Replaces the balancers by those of these listeners, which are in the order of [`Handle::listeners`]. Open connections continue as they began.
+    /// Replaces the balancers by those of these listeners, in the order of [`Handle::listeners`]. Open connections
+    /// continue as they began.
     pub fn set_balancers(&self, listeners: &[Listener]) {
         self.process.balancers.store(Arc::new(Balancers::of(listeners)));
     }

@@ -188,8 +188,8 @@ fn crc32c(header: &[u8], sum: usize) -> u32 {
 #[cfg(any(test, feature = "fuzz"))]
 pub fn fuzz_header(data: &[u8]) {
     let whole = read(data);
-    let parts = (0..=data.len()).map(|cut| (cut, read(&data[..cut])));
-    match parts.into_iter().find(|(_, part)| *part != Ok(None)) {
+    let mut parts = (0..=data.len()).map(|cut| (cut, read(&data[..cut])));
+    match parts.find(|(_, part)| *part != Ok(None)) {
         Some((cut, part)) => {
             assert_eq!(part, whole);
             assert!(cut <= LONGEST, "{cut} bytes are waited for");

@@ -188,7 +188,7 @@ fn waiting(listener: &TcpListener) -> Option<TcpStream> {
     }
 }
 
-/// The named address is that of a program that listens, so that a connection to it would be seen.
+/// A program listens at the named address, so that a connection to it would be seen.
 #[test]
 fn a_flow_to_a_peer_behind_a_balancer_is_its_connection_alone() {
     let (node, address) = node(bounds());
