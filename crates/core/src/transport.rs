@@ -97,7 +97,7 @@ pub struct Flow {
     pub shard: u8,
     /// Position of the connection in the table of that shard.
     pub slot: u32,
-    /// Number of uses of the slot, by which an ended flow is distinguished from later flows in the same slot.
+    /// Number that grows with each use of the slot, by which an ended flow is distinguished from later flows in the same slot.
     pub generation: u32,
 }
 

@@ -36,11 +36,37 @@ const ACKNOWLEDGEMENT_CHECK: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Dialling,
+    /// Header of a load balancer.
+    Header,
     /// TLS handshake.
     Tls,
     /// WebSocket handshake.
     Ws,
     Open,
+}
+
+impl Phase {
+    /// Returns the first phase of an accepted connection, or the phase after the header of a balancer.
+    pub(crate) const fn first(transport: Transport) -> Self {
+        match transport {
+            Transport::Tls | Transport::Wss => Self::Tls,
+            Transport::Ws => Self::Ws,
+            Transport::Tcp | Transport::Udp => Self::Open,
+        }
+    }
+}
+
+/// Side that connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Initiator {
+    /// This side.
+    Own,
+    /// The peer.
+    Peer,
+    /// A load balancer for itself, or one whose header is not complete. It counts for no source.
+    Balancer,
+    /// A load balancer for a peer, whose address the header names.
+    BehindBalancer,
 }
 
 pub(crate) struct Connection {
@@ -49,8 +75,7 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) listener: ListenerId,
     pub(crate) phase: Phase,
-    /// True if the peer connected to this side.
-    pub(crate) accepted: bool,
+    pub(crate) initiator: Initiator,
     pub(crate) remote: SocketAddr,
     /// Server name of a connection made by this side.
     pub(crate) name: Option<PeerName>,
@@ -137,15 +162,10 @@ impl Connection {
         layer: Option<Box<Layer>>,
         now: Now,
     ) -> Self {
-        let phase = match transport {
-            Transport::Tls | Transport::Wss => Phase::Tls,
-            Transport::Ws => Phase::Ws,
-            Transport::Tcp | Transport::Udp => Phase::Open,
-        };
         Self {
             stream: Some(stream),
-            phase,
-            accepted: true,
+            phase: Phase::first(transport),
+            initiator: Initiator::Peer,
             // A client is asked for a certificate only if the server verifies certificates.
             verified: true,
             layer,
@@ -160,7 +180,7 @@ impl Connection {
             transport,
             listener,
             phase: Phase::Dialling,
-            accepted: false,
+            initiator: Initiator::Own,
             remote,
             name: None,
             verified: false,
@@ -202,6 +222,21 @@ impl Connection {
         if tls.is_handshaking() { None } else { Some(tls.peer_certificates()?.first()?.clone().into_owned()) }
     }
 
+    /// Returns the source to which the bytes of the connection are charged; `None` for a balancer.
+    pub(crate) fn charged_source(&self) -> Option<IpAddr> {
+        (self.initiator != Initiator::Balancer).then(|| self.remote.ip())
+    }
+
+    /// Tells whether the peer or a balancer connected to this side.
+    pub(crate) const fn is_accepted(&self) -> bool {
+        !matches!(self.initiator, Initiator::Own)
+    }
+
+    /// Tells whether a balancer connected to this side.
+    pub(crate) const fn is_balanced(&self) -> bool {
+        matches!(self.initiator, Initiator::Balancer | Initiator::BehindBalancer)
+    }
+
     pub(crate) fn is_partial(&self) -> bool {
         !self.partial.is_empty() || self.layer.as_ref().is_some_and(|l| l.in_pieces)
     }
@@ -214,7 +249,7 @@ impl Connection {
             _ if self.half_closed => (self.since, bounds.answer_timeout),
             Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
-            Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
+            Phase::Header | Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
             Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
             Phase::Open => return self.before_check(self.peer.due(bounds)),
         };
@@ -269,7 +304,7 @@ impl Connection {
     pub(crate) fn memory(&self) -> usize {
         let buffers = |layer: &Layer| layer.pending.capacity() + layer.message.capacity() + layer.fallback_bytes();
         let own = match (&self.layer, self.phase) {
-            _ if !self.accepted => 0,
+            _ if !self.is_accepted() => 0,
             (Some(layer), Phase::Tls) if layer.tls.is_some() => PLAIN + TLS_HANDSHAKE,
             (Some(layer), _) if layer.tls.is_some() => PLAIN + TLS,
             _ => PLAIN,

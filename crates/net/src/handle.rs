@@ -1,5 +1,6 @@
 //! Handle of the shards for other threads of the process.
 
+use crate::balancers::{Balancers, is_balanced};
 use crate::counters::Snapshot;
 use crate::process::{Command, ConnectionOrder, Process};
 use crate::shard_pool::Backlog;
@@ -93,6 +94,12 @@ impl<S: Service + 'static> Handle<S> {
         self.process.identities.store(Arc::new(identities));
     }
 
+    /// Replaces the balancers by those of these listeners, in the order of [`Handle::listeners`]. Open connections
+    /// continue as they began.
+    pub fn set_balancers(&self, listeners: &[Listener]) {
+        self.process.balancers.store(Arc::new(Balancers::of(listeners)));
+    }
+
     /// Returns the number of shards that own calls now.
     pub fn shards(&self) -> usize {
         self.process.active.load(Acquire)
@@ -136,8 +143,12 @@ impl<S: Service + 'static> Handle<S> {
     /// Directs messages for `address` to this connection, while the connection lives. In RFC 5923 the peer requests
     /// this by an `alias` parameter in its Via; the peer is trusted to be at that address. A connection has only one
     /// such address, the last one. Over TLS this has an effect only if the peer has shown a verified certificate, and
-    /// only for messages to peer names that the certificate proves.
+    /// only for messages to peer names that the certificate proves. A connection by a balancer gets no such address: the
+    /// peer is not known to be there.
     pub fn alias(&self, flow: Flow, transport: Transport, address: SocketAddr) {
+        if is_balanced(flow) {
+            return;
+        }
         let directory = &self.process.directory;
         // The shard of a secure connection checks the certificate first. Any shard notices the end of a connection.
         let news = match transport.is_secure() {

@@ -70,6 +70,12 @@
 //! packet filter in the kernel computes the same hash and selects the socket. The filter only saves work: a datagram at
 //! the wrong shard is passed on.
 //!
+//! # Load balancers
+//!
+//! A connection from a balancer that its listener names begins with a header of the PROXY protocol. The address in it becomes the remote address of
+//! the connection, so that limits, log lines and the service know the peer behind the balancer alone. Messages to this peer go over its connection or
+//! nowhere: no program listens for this server at that address.
+//!
 //! # Sending
 //!
 //! In a round one `sendmmsg` sends all datagrams of a socket, and one `writev` sends all bytes of a connection.
@@ -132,6 +138,7 @@
 //! | certificates replaced at run time | `tls/identities.rs`, `Identities`; `handle.rs`, `set_identities` |
 //! | limits replaced at run time | `bounds.rs`, `Bounds`; `handle.rs`, `set_bounds` |
 //! | memory of a source | `sources.rs` |
+//! | header of a load balancer (PROXY protocol); peers behind it | `proxy_protocol.rs`, `read`; `balancers.rs`; `streams/accepting.rs`, `balancer_header` |
 //! | source address of a UDP message | `source_addresses.rs` |
 //! | sockets opened by systemd; sockets that shards share | `listen_socket.rs`, `Origin`; `node.rs`, `with_sockets` |
 //! | socket of one call | `dedicated.rs` |
@@ -159,6 +166,7 @@ pub mod floor;
 pub mod handle;
 pub mod media;
 pub mod node;
+pub mod proxy_protocol;
 pub mod ready_set;
 pub mod service;
 pub mod settings;
@@ -166,6 +174,7 @@ pub mod tls;
 
 mod alarm;
 mod arrival_clock;
+mod balancers;
 mod batch;
 mod bell;
 mod buckets;
@@ -214,5 +223,5 @@ pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
 pub use peer_names::PeerNames;
 pub use service::{Ending, Service, Unsent};
-pub use settings::{Listener, NetSettings, Scheduling, Shards, UdpSettings};
+pub use settings::{BACKLOG, Listener, NetSettings, Scheduling, Shards, UdpSettings};
 pub use shard_pool::Backlog;

@@ -127,13 +127,16 @@ impl Streams {
         }
     }
 
-    fn received<S: Service, X: Extension<S>>(
+    pub(crate) fn received<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &mut [u8],
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
     ) {
+        if self.connection(slot).is_some_and(|connection| connection.phase == Phase::Header) {
+            return self.balancer_header(slot, bytes, now, dispatcher);
+        }
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) else {
@@ -235,7 +238,7 @@ impl Streams {
             }
             let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
             let step = match connection.phase {
-                Phase::Dialling | Phase::Tls => break,
+                Phase::Dialling | Phase::Header | Phase::Tls => break,
                 Phase::Ws => self.websocket_handshake(slot, &bytes[at..]),
                 Phase::Open if websocket => self.websocket_frame(slot, &mut bytes[at..], now, dispatcher),
                 Phase::Open => self.sip_message(slot, &bytes[at..], now, dispatcher),
@@ -262,7 +265,7 @@ impl Streams {
             }
         };
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
-        let refused = if connection.accepted {
+        let refused = if connection.is_accepted() {
             match ws::answer(&bytes[..end]) {
                 Ok(answer) => {
                     self.transmit(slot, &answer);
@@ -294,7 +297,7 @@ impl Streams {
     ) -> Result<usize, Option<usize>> {
         let limit = self.bounds.limits.message;
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
-        let found = match ws::frame(bytes, connection.accepted, limit) {
+        let found = match ws::frame(bytes, connection.is_accepted(), limit) {
             Ok(Some(found)) if found.length() <= bytes.len() => found,
             Ok(partial) => return Err(partial.map(|f| f.length())),
             Err(reason) => {

@@ -21,7 +21,7 @@ pub(crate) struct Flows {
 #[derive(Clone, Copy, Debug, Default)]
 struct SlotState {
     /// Generation of the connection that closed last. A shard begins once in a process, so the generations of a slot
-    /// only grow, from 1.
+    /// only grow, from more than 0.
     ended: u32,
     /// Time of the last noted keep-alive of the peer of the open connection, in seconds of [`Now::mono`], plus 1; 0: there was none.
     kept_alive: u32,
@@ -57,7 +57,7 @@ impl Flows {
     pub(crate) fn is_open(&self, flow: Flow) -> bool {
         let Some(slots) = self.shard(flow) else { return false };
         let ended = slots.get(flow.slot as usize).map_or(0, |slot| slot.ended);
-        // The numbers of generations wrap around after four thousand million connections.
+        // The numbers of generations wrap around after two thousand million connections.
         flow.generation.wrapping_sub(ended).cast_signed() > 0
     }
 

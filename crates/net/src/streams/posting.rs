@@ -3,6 +3,7 @@
 use super::dial::Dial;
 use super::{Piece, Streams};
 use crate::Unsent;
+use crate::balancers::is_balanced;
 use crate::connection::{Alias, Connection, FALLBACK_DELAY, Fallback, Phase};
 use crate::sender::Sender;
 use crate::verified_certificate::VerifiedCertificate;
@@ -44,8 +45,8 @@ impl Streams {
                     return Post::Done;
                 }
             }
-            // A browser cannot be called back.
-            if matches!(target.transport, Transport::Ws | Transport::Wss) {
+            // A browser cannot be called back, nor a peer behind a balancer.
+            if matches!(target.transport, Transport::Ws | Transport::Wss) || is_balanced(flow) {
                 self.fail_message(origin, token);
                 return Post::Done;
             }

@@ -42,7 +42,7 @@ impl Streams {
         if connection.phase == Phase::Open && connection.layer.is_none() {
             return self.write_plain(pieces, bytes);
         }
-        let masked = !connection.accepted;
+        let masked = !connection.is_accepted();
         let open = connection.phase == Phase::Open;
         let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
         let mut clear = std::mem::take(&mut self.clear);
@@ -118,7 +118,7 @@ impl Streams {
 
     /// Sends a WebSocket control frame.
     pub(crate) fn transmit_frame(&mut self, slot: u32, code: u8, payload: &[u8]) {
-        let Some(masked) = self.connection(slot).map(|c| !c.accepted) else { return };
+        let Some(masked) = self.connection(slot).map(|c| !c.is_accepted()) else { return };
         let mut frame = Vec::with_capacity(payload.len() + 8);
         self.frames += 1;
         ws::write(code, payload, masked.then(|| ws::key(self.frames)), &mut frame);

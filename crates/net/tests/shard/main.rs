@@ -1,6 +1,7 @@
 //! Tests of running shards over real sockets on loopback.
 
 mod authority;
+mod balancers;
 mod bounds;
 mod certificates;
 mod dedicated;

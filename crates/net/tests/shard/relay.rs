@@ -1,5 +1,5 @@
 //! A service that relays messages: "TO tcp 127.0.0.1:5060 ..." goes to that address ("tls@a.test": to a server that proves this name), and messages
-//! back for the same call go to its sender; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." does so over a flow of this shard, slot and generation. "LATER 100
+//! back for the same call go to its sender; "FLOW 0 3 2 tcp 127.0.0.1:5060 ..." does so over a flow of this shard, slot and generation. "LATER 100
 //! ..." is answered with 200 after that many milliseconds. "SILENCE 300 60000 ..." limits the silence of its connection to 300 ms, for a minute.
 //! "REPORTED" is answered with the number of reported keep-alives; "STALL" stops the shard while [`GATE`] is locked. Every other message goes back
 //! to its source.
