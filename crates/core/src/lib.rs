@@ -15,6 +15,7 @@
 //! | [`registrar`] | section 10.3 | changes of bindings |
 //! | [`digest`] | section 22 | challenges and credentials |
 //! | [`via`] | section 18.2 | targets of responses |
+//! | [`overload`] | section 21.5.4 | share of requests that is refused while messages wait too long |
 //!
 //! A shard has one [`stack::Stack`]. Its roles, proxy and user agent, borrow the transactions with the time and the outbox, as a [`Round`].
 //!

@@ -52,6 +52,11 @@ pub trait Service {
     /// the outbox.
     fn shed(&mut self, _now: Now, _arrival: &Arrival, _bytes: &[u8], _out: &mut Outbox) {}
 
+    /// Reports for how long the oldest unread datagram of this shard has waited, in microseconds; 0 if none is left. Called in each round
+    /// while the wait is measured: from a full batch on until 10 s without one have passed. The last report is 0.
+    #[inline]
+    fn waited(&mut self, _now: Now, _wait: u64) {}
+
     /// Handles timers; called when [`Service::deadline`] has passed.
     fn poll(&mut self, now: Now, out: &mut Outbox);
 

@@ -295,7 +295,9 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             counters.datagram_bytes_in.add(bytes);
         }
         if measured {
-            counters.datagram_age.set(self.udp.iter().map(|udp| udp.delay.age()).max().unwrap_or(0));
+            let wait = self.udp.iter().map(|udp| udp.delay.age()).max().unwrap_or(0);
+            counters.datagram_age.set(wait);
+            self.dispatcher.service.waited(now, wait);
         }
         more
     }

@@ -66,7 +66,8 @@ impl Decider<'_> {
         }
     }
 
-    fn is_emergency_number(&self, uri: &Uri<'_>) -> bool {
+    /// Returns whether a URI has one of `emergency.numbers`.
+    pub(crate) fn is_emergency_number(&self, uri: &Uri<'_>) -> bool {
         let Some(number) = number_of(uri).filter(|_| is_bare_number(uri)) else { return false };
         let mut numbers = self.policy.config.emergency.numbers.iter();
         numbers.any(|own| number.clone().eq(own.as_str().bytes()))

@@ -31,7 +31,7 @@ impl Engine {
         };
         if is_full || !has_room(self) {
             self.counters().held_dropped.one();
-            return self.shed(arrival, bytes, out);
+            return self.shed(now, arrival, bytes, out);
         }
         self.begins_to_wait(arrival, bytes.len());
         let held = Held { bytes: bytes.to_vec(), arrival: *arrival, policy: Some(self.policy.clone()) };

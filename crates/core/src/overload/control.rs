@@ -201,16 +201,25 @@ impl OverloadControl {
     pub fn refuses(&mut self, now: Now, class: RequestClass, call_id: &[u8]) -> Option<u32> {
         let place = class as usize;
         self.counted[place] = self.counted[place].saturating_add(1);
-        let mut hash = Fast::new(self.key);
-        hash.part(call_id);
-        hash.word(now.mono / DRAW_TIME);
-        let [draw, jitter] = hash.finish();
+        let [draw, jitter] = self.draw(now, call_id);
         if draw >> 32 < self.limits[place] {
             return None;
         }
         self.refused += 1;
-        let (least, values) = RETRY_AFTER;
-        Some(least + (jitter % values) as u32)
+        Some(time_of(jitter))
+    }
+
+    /// Returns a value of Retry-After in seconds, 5 to 30, for the refusal of a request at a bound.
+    pub fn retry_after(&self, now: Now, call_id: &[u8]) -> u32 {
+        let [_, jitter] = self.draw(now, call_id);
+        time_of(jitter)
+    }
+
+    fn draw(&self, now: Now, call_id: &[u8]) -> [u64; 2] {
+        let mut hash = Fast::new(self.key);
+        hash.part(call_id);
+        hash.word(now.mono / DRAW_TIME);
+        hash.finish()
     }
 
     /// Takes back the refusal and the count of a request that [`OverloadControl::refuses`] refused, and that is admitted
@@ -284,6 +293,12 @@ impl OverloadControl {
         self.state = State::Overloaded { since, whole_since };
         None
     }
+}
+
+/// Returns a value of Retry-After for this random number.
+const fn time_of(jitter: u64) -> u32 {
+    let (least, values) = RETRY_AFTER;
+    least + (jitter % values) as u32
 }
 
 /// Returns the arrival time of the messages served within `elapsed` milliseconds, divided by this time. `before` and `after`: waits

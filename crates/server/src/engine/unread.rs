@@ -5,7 +5,7 @@ use crate::decider::Decider;
 use crate::response::is_in_bounds;
 use strowger_core::stack::Unread;
 use strowger_core::{Arrival, Now, Outbox, via};
-use strowger_message::{Message, Method, Name};
+use strowger_message::{Message, Method, Name, Write};
 
 impl Decider<'_> {
     /// Refuses a message that cannot be parsed. The sender gets a response if enough of the message can be parsed.
@@ -22,23 +22,23 @@ impl Decider<'_> {
         self.log_malformed(now, arrival, message, *error);
         let warning = [b"Warning: 399 strowger \"", error.reason.text().as_bytes(), b"\"\r\n"].concat();
         let lines: &[u8] = if error.status() == 400 { &warning } else { b"" };
-        if self.reply_unrouted(arrival, message, call_id, error.status(), lines, out) {
+        let tag = self.policy.router.own_tag().of(call_id);
+        if self.reply_unrouted(arrival, message, &tag, error.status(), lines, out) {
             self.counters().refused.one();
         }
     }
 
-    /// Answers a request that reached no stage. Returns false if the response is withheld.
+    /// Answers a request that reached no stage; `tag`: tag for its To. Returns false if the response is withheld.
     fn reply_unrouted(
         &self,
         arrival: &Arrival,
         message: &Message<'_>,
-        call_id: &[u8],
+        tag: &[u8],
         status: u16,
         lines: &[u8],
         out: &mut Outbox,
     ) -> bool {
         let top = message.via().ok();
-        let tag = self.policy.router.own_tag().of(call_id);
         let from = out.start();
         let server_line = &self.policy.server_line;
         // Optional lines are dropped if the response would be too long for a request that may be forged.
@@ -50,7 +50,7 @@ impl Decider<'_> {
                 None => false,
             };
             let bytes = &mut out.bytes;
-            let mut builder = strowger_message::build::respond_via(message, status, None, Some(&tag), write_top, bytes);
+            let mut builder = strowger_message::build::respond_via(message, status, None, Some(tag), write_top, bytes);
             more.iter().for_each(|line| builder.buffer().extend_from_slice(line));
             builder.finish(b"");
             let length = out.bytes.len() - from;
@@ -77,7 +77,7 @@ impl Engine {
     /// Sheds a message. Over UDP the message is dropped: the peer retransmits it, and most often the message is a
     /// retransmission itself, so a response would end a call that is being set up. Over a connection there is no
     /// retransmission, so the message is answered.
-    pub fn shed(&mut self, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+    pub fn shed(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         if !arrival.transport.is_reliable() {
             return;
         }
@@ -87,9 +87,29 @@ impl Engine {
             let answered = message.is_request() && message.method() != Some(Method::Ack);
             if let (true, Some(call_id)) = (answered, message.header(Name::CallId)) {
                 self.counters().overloaded.one();
-                self.decider().reply_unrouted(arrival, &message, call_id, 503, b"Retry-After: 5\r\n", out);
+                let retry_after = self.stack.overload.retry_after(now, call_id);
+                self.refuse(arrival, &message, call_id, retry_after, out);
             }
         }
         self.buffers.index = index;
+    }
+
+    /// Refuses a request without a transaction: 503 with Retry-After in seconds (RFC 3261 section 21.5.4). The To tag names its ACK.
+    pub(super) fn refuse(
+        &mut self,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        call_id: &[u8],
+        retry_after: u32,
+        out: &mut Outbox,
+    ) {
+        let mut lines = std::mem::take(&mut self.buffers.reply_lines);
+        lines.clear();
+        lines.extend_from_slice(b"Retry-After: ");
+        retry_after.write(&mut lines);
+        lines.extend_from_slice(b"\r\n");
+        let tag = self.policy.router.own_tag().of_refusal(call_id);
+        self.decider().reply_unrouted(arrival, message, &tag, 503, &lines, out);
+        self.buffers.reply_lines = lines;
     }
 }

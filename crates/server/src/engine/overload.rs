@@ -1,0 +1,179 @@
+//! Refusal of requests while this shard is overloaded ([`strowger_core::overload`]).
+//!
+//! The engine looks at the first bytes of a message, and at an index of its lines; nothing else is parsed. These messages pass:
+//!
+//! * responses, ACK, BYE, CANCEL and PRACK;
+//! * requests of a call in progress. A To tag alone is no proof: the request needs our route token or seal, the tag of our user agent
+//!   in a dialog that it has, or both tags of a tracked dialog. The proof is checked only if the request would be refused;
+//! * emergency calls (RFC 5031), by their Request-URI and then by the rules of every emergency call;
+//! * retransmissions, which get the last response of their transaction, and requests that wait for a look-up.
+//!
+//! Any other request may be refused: 503 with Retry-After, without a transaction and without a row of accounting. The keyed hash in the To
+//! tag of the 503 names its ACK, which is dropped. A refused datagram that has waited for more than 500 ms is dropped without a response:
+//! its sender has sent it again, and the copy is answered.
+
+use super::Engine;
+use crate::decider::Decider;
+use crate::waiting::line_of;
+use strowger_core::overload::{OverloadChange, RequestClass};
+use strowger_core::routing::Request;
+use strowger_core::stack::Received;
+use strowger_core::{Arrival, Now, Outbox};
+use strowger_message::header::Party;
+use strowger_message::{Form, Message, Method, Name, Uri};
+
+/// First bytes of the messages that always pass. An ACK is not among them, because the ACK of a refusal is dropped.
+const PASSING: [&[u8]; 4] = [b"SIP/2.0 ", b"BYE ", b"CANCEL ", b"PRACK "];
+
+impl Engine {
+    /// Reports for how long the oldest unserved message of this shard has waited, in microseconds; 0 if no message is left
+    /// unserved. Called in each round while the wait is measured. The engine refuses requests while messages wait too long.
+    pub fn waited(&mut self, now: Now, wait: u64) {
+        let Some(change) = self.stack.overload.waited(now, wait) else { return };
+        let shard = self.shard.number;
+        match change {
+            OverloadChange::Began => {
+                let (waited_ms, refused_percent) = (wait / 1_000, self.stack.overload.refused_percent());
+                tracing::warn!(shard, waited_ms, refused_percent, "overload: requests are refused");
+            }
+            OverloadChange::Ended { lasted, refused } => {
+                tracing::warn!(shard, seconds = lasted / 1_000, refused, "overload has ended");
+            }
+        }
+    }
+
+    /// Refuses, absorbs or drops a message of an overloaded shard. Returns whether it did; if not, the message is handled as usual.
+    #[inline(never)]
+    pub(super) fn sheds(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) -> bool {
+        if PASSING.iter().any(|beginning| bytes.starts_with(beginning)) {
+            return false;
+        }
+        let mut index = std::mem::take(&mut self.buffers.index);
+        // An unreadable request is answered as usual, without a transaction.
+        let is_read = index.parse(bytes, &self.policy.limits).is_ok() && index.form() != Form::Ambiguous;
+        let message = Message::new(bytes, &index);
+        let is_shed = is_read && self.sheds_request(now, arrival, &message, out);
+        if is_shed {
+            self.messages().requests.one(message.method().unwrap_or(Method::Other));
+        }
+        self.buffers.index = index;
+        is_shed
+    }
+
+    fn sheds_request(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) -> bool {
+        let (Some(method), Some(call_id)) = (message.method(), message.header(Name::CallId)) else { return false };
+        let class = match method {
+            Method::Ack => return self.absorbs_ack(message, call_id),
+            Method::Bye | Method::Cancel | Method::Prack => return false,
+            Method::Invite => RequestClass::Call,
+            Method::Register if self.is_refresh(now, arrival, message, call_id) => RequestClass::Refresh,
+            Method::Register => RequestClass::Registration,
+            _ => RequestClass::Other,
+        };
+        let Some(retry_after) = self.stack.overload.refuses(now, class, call_id) else { return false };
+        if self.is_exempt(now, arrival, message) {
+            self.stack.overload.exempt(class);
+            return false;
+        }
+        if self.stack.core.transactions.absorb(now, message, out) {
+            self.stack.overload.exempt(class);
+            return true;
+        }
+        if self.stack.overload.is_repeated() && !arrival.transport.is_reliable() {
+            self.counters().overload_dropped.one();
+            return true;
+        }
+        let counters = self.counters();
+        match class {
+            RequestClass::Other => counters.overload_other.one(),
+            RequestClass::Call => counters.overload_calls.one(),
+            RequestClass::Registration => counters.overload_registrations.one(),
+            RequestClass::Refresh => counters.overload_refreshes.one(),
+        }
+        self.refuse(arrival, message, call_id, retry_after, out);
+        true
+    }
+
+    /// Tells whether an ACK is for a refusal of this server. Such an ACK needs no look-up.
+    fn absorbs_ack(&self, message: &Message<'_>, call_id: &[u8]) -> bool {
+        let is_ours = self.policy.router.own_tag().is_refusal(to_tag(message), call_id);
+        if is_ours {
+            self.counters().overload_acks.one();
+        }
+        is_ours
+    }
+
+    /// Tells whether a REGISTER refreshes a binding: one that was made with its Call-ID, or from its source address. The location
+    /// table is asked only while registrations are refused.
+    fn is_refresh(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, call_id: &[u8]) -> bool {
+        if !self.stack.overload.is_refused(RequestClass::Registration) {
+            return false;
+        }
+        let Some(Ok(to)) = message.header(Name::To).map(Party::parse) else { return false };
+        let mut aor = std::mem::take(&mut self.buffers.aor);
+        aor.clear();
+        self.decider().write_aor(&to.addr.uri, &mut aor);
+        let mut is_refresh = false;
+        self.shared.location.lookup(&aor, now.mono, &mut |binding| {
+            let is_of_source = || binding.received().is_some_and(|received| received.address == arrival.remote);
+            is_refresh |= binding.call_id() == call_id || is_of_source();
+        });
+        self.buffers.aor = aor;
+        is_refresh
+    }
+
+    /// Tells whether a request is handled as usual although its class is refused. A message of a banned source is, because
+    /// it is dropped then.
+    fn is_exempt(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>) -> bool {
+        if self.policy.bans.is_banned(arrival.remote.ip(), now.mono) {
+            return true;
+        }
+        let may_wait = message.method() == Some(Method::Register) && !self.waiting.is_empty();
+        let may_be_exempt =
+            may_wait || !to_tag(message).is_empty() || self.decider().may_be_emergency(message.request_uri());
+        if !may_be_exempt {
+            return false;
+        }
+        let mut reader = self.stack.core.lend_reader();
+        let is_exempt = match reader.read(arrival, message.bytes(), &self.stack.core.reading) {
+            Received::Request(request) => self.is_proven(now, &request),
+            Received::Response(_) | Received::Unread(_) => false,
+        };
+        self.stack.core.return_reader(reader);
+        is_exempt
+    }
+
+    fn is_proven(&self, now: Now, request: &Request<'_>) -> bool {
+        if !self.waiting.is_empty() && self.waiting.holds(line_of(request, self.shared.call_secret)) {
+            return true;
+        }
+        match request.to_tag.is_empty() {
+            true => self.decider().is_emergency(now, request, &self.policy.router.route(now, request)),
+            false => self.is_of_agent(request) || self.decider().is_of_call(now, request),
+        }
+    }
+}
+
+impl Decider<'_> {
+    /// Tells whether a request belongs to a dialog, as its route token, its seal or the table of calls proves.
+    fn is_of_call(&self, now: Now, request: &Request<'_>) -> bool {
+        self.is_within_dialog(now, request, &self.policy.router.route(now, request))
+            || self.calls.is_of_tracked_dialog(request)
+    }
+
+    /// Tells whether a request with this Request-URI may be an emergency call.
+    fn may_be_emergency(&self, uri: &[u8]) -> bool {
+        !self.policy.config.decisions.emergency.uris.is_empty()
+            && Uri::parse(uri).is_ok_and(|uri| match &uri {
+                Uri::Urn(urn) => urn.is_emergency(),
+                Uri::Other(_) => false,
+                uri => self.is_emergency_number(uri),
+            })
+    }
+}
+
+/// Returns the To tag of a request; empty if there is none.
+fn to_tag<'m>(message: &Message<'m>) -> &'m [u8] {
+    let to = message.header(Name::To).and_then(|to| Party::parse(to).ok());
+    to.and_then(|to| to.tag).unwrap_or_default()
+}
