@@ -15,12 +15,14 @@
 use super::Engine;
 use crate::decider::Decider;
 use crate::waiting::line_of;
+use std::net::SocketAddr;
 use strowger_core::overload::{OverloadChange, RequestClass};
 use strowger_core::routing::Request;
 use strowger_core::stack::Received;
-use strowger_core::{Arrival, Now, Outbox};
+use strowger_core::{Arrival, Now, Outbox, Transport};
 use strowger_message::header::Party;
 use strowger_message::{Form, Message, Method, Name, Uri};
+use strowger_store::binding::BindingView;
 
 /// First bytes of the messages that always pass. An ACK is not among them, because the ACK of a refusal is dropped.
 const PASSING: [&[u8]; 4] = [b"SIP/2.0 ", b"BYE ", b"CANCEL ", b"PRACK "];
@@ -115,8 +117,7 @@ impl Engine {
         self.decider().write_aor(&to.addr.uri, &mut aor);
         let mut is_refresh = false;
         self.shared.location.lookup(&aor, now.mono, &mut |binding| {
-            let is_of_source = || binding.received().is_some_and(|received| received.address == arrival.remote);
-            is_refresh |= binding.call_id() == call_id || is_of_source();
+            is_refresh |= binding.call_id() == call_id || address_of(&binding) == Some(arrival.remote);
         });
         self.buffers.aor = aor;
         is_refresh
@@ -170,6 +171,16 @@ impl Decider<'_> {
                 uri => self.is_emergency_number(uri),
             })
     }
+}
+
+/// Returns the source address of the REGISTER that made a binding, or the address in its Contact.
+fn address_of(binding: &BindingView<'_>) -> Option<SocketAddr> {
+    let in_contact = || {
+        let uri = Uri::parse(binding.uri()).ok()?;
+        let uri = uri.sip()?;
+        Some(SocketAddr::new(uri.host.ip()?, uri.port.unwrap_or_else(|| Transport::Udp.default_port())))
+    };
+    binding.received().map(|received| received.address).or_else(in_contact)
 }
 
 /// Returns the To tag of a request; empty if there is none.
