@@ -79,8 +79,8 @@ pub enum Remedy<'a> {
 /// is always tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryNext<'a> {
-    /// Any failure but 6xx. After a 503 the next address of the candidate is tried (RFC 3263 section 4.3), after other
-    /// failures the next group. For the contacts of a user.
+    /// Any failure but 6xx. After the first 503 the next address of the candidate is tried (RFC 3263 section 4.3), after
+    /// other failures and a second 503 the next group. For the contacts of a user.
     Any,
     /// Only these status codes. After one of them the next address is tried, or else the next group; any other status
     /// ends the search. For gateways.
@@ -269,9 +269,10 @@ impl OwnedPlan {
         Some(plan.asks.clone()).filter(|asks| !asks.is_empty())
     }
 
-    /// Tells whether the same candidate is tried at its next address after this status.
-    pub(super) fn tries_next_address(&self, status: u16) -> bool {
-        self.try_next.as_ref().map_or(status == 503, |statuses| statuses.contains(&status))
+    /// Tells whether the same candidate is tried at its next address after this status. `again`: whether another of its targets has sent a
+    /// 503 too; then only a plan that names 503 goes on.
+    pub(super) fn tries_next_address(&self, status: u16, again: bool) -> bool {
+        self.try_next.as_ref().map_or(status == 503 && !again, |statuses| statuses.contains(&status))
     }
 
     /// Tells whether no further candidate is tried after this status.
