@@ -52,8 +52,9 @@ pub trait Service {
     /// the outbox.
     fn shed(&mut self, _now: Now, _arrival: &Arrival, _bytes: &[u8], _out: &mut Outbox) {}
 
-    /// Reports for how long the oldest unread datagram of this shard has waited, in microseconds; 0 if none is left. Called in each round
-    /// while the wait is measured: from a full batch on until 10 s without one have passed. The last report is 0.
+    /// Reports for how long the oldest unserved message of this shard has waited, a datagram or a message of a connection, in microseconds; 0 if
+    /// none waits. Called in each round while the wait is measured: from a full batch or turn on, until 10 s without one have passed. The
+    /// last report is 0.
     #[inline]
     fn waited(&mut self, _now: Now, _wait: u64) {}
 

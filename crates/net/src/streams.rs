@@ -19,6 +19,7 @@ use self::sent_log::SentLog;
 use crate::connection::{Connection, Fallback, Layer, Phase};
 use crate::counters::{Count, Counters};
 use crate::network::Network;
+use crate::stream_wait::StreamWait;
 use crate::{Bounds, Ending, Unsent, clock, timestamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
@@ -74,6 +75,8 @@ pub(crate) struct Streams {
     pub(crate) budget: usize,
     /// Buffer for the data of a connection's next turn.
     pub(crate) rest: Vec<u8>,
+    /// Wait of messages of connections.
+    pub(crate) wait: StreamWait,
     /// Input and output of encryption.
     clear: Vec<u8>,
     wire: Vec<u8>,
@@ -150,6 +153,7 @@ impl Streams {
             plain: Vec::new(),
             budget: 0,
             rest: Vec::new(),
+            wait: StreamWait::default(),
             clear: Vec::new(),
             wire: Vec::new(),
             timeouts: BinaryHeap::new(),

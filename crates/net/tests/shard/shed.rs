@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_net::{Listener, Net, NetSettings, Service, UdpSettings};
+use strowger_net::{Listener, Net, NetSettings, Node, Service, UdpSettings};
 
 /// Takes time for each message, then reports it; also reports messages that it could not pass on.
 #[derive(Clone, Default)]
@@ -91,6 +91,69 @@ fn the_age_of_the_oldest_unread_datagram_is_known() {
     socket.recv(&mut answer).expect("an answer");
     assert_eq!(node.handle().oldest_datagram(0), Duration::ZERO);
     assert_eq!(last.load(Relaxed), 0);
+}
+
+/// Starts a shard that takes 2 ms for each message of a connection. Returns it with the longest and the last wait that it reports.
+fn slow_shard() -> (Node<Slow>, Arc<[AtomicU64; 2]>) {
+    let listener = Listener::new(Transport::Tcp, "127.0.0.1:0".parse().unwrap());
+    let slow = Slow::default();
+    let waits = slow.waits.clone();
+    let node = Net::bind(settings(1), vec![listener]).unwrap().spawn(move |_, _| slow.clone()).unwrap();
+    (node, waits)
+}
+
+/// Sends this number of messages over a connection.
+fn send(mut connection: &TcpStream, count: usize) {
+    connection.write_all(&b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\nContent-Length: 0\r\n\r\n".repeat(count)).unwrap();
+}
+
+/// Receives the answers to this number of messages.
+fn receive(mut connection: &TcpStream, count: usize) {
+    connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    connection.read_exact(&mut vec![0; count * b"served".len()]).unwrap();
+}
+
+/// Checks that no wait is reported when all messages are served.
+fn rests(connection: &TcpStream, waits: &[AtomicU64; 2]) {
+    for _ in 0..2 {
+        send(connection, 1);
+        receive(connection, 1);
+    }
+    assert_eq!(waits[1].load(Relaxed), 0);
+}
+
+#[test]
+fn many_connections_wait_for_each_other() {
+    const COUNT: usize = 150;
+    let (node, waits) = slow_shard();
+    let address = node.handle().addresses()[0];
+    let connections: Vec<TcpStream> = (0..COUNT).map(|_| TcpStream::connect(address).unwrap()).collect();
+    rests(&connections[0], &waits);
+    // The probe is woken when half of the connections have been served at most.
+    for _ in 0..3 {
+        connections.iter().for_each(|connection| send(connection, 1));
+        connections.iter().for_each(|connection| receive(connection, 1));
+    }
+    let longest = waits[0].load(Relaxed);
+    assert!(longest >= 50_000, "{longest} us");
+    rests(&connections[0], &waits);
+}
+
+#[test]
+fn a_connection_with_many_messages_waits() {
+    let (node, waits) = slow_shard();
+    let connection = TcpStream::connect(node.handle().addresses()[0]).unwrap();
+    // The kernel is asked for time stamps after the first full turn, and provides them a little later.
+    for _ in 0..10 {
+        send(&connection, 200);
+        receive(&connection, 200);
+        if waits[0].load(Relaxed) >= 100_000 {
+            break;
+        }
+    }
+    let longest = waits[0].load(Relaxed);
+    assert!(longest >= 100_000, "{longest} us");
+    rests(&connection, &waits);
 }
 
 #[test]
