@@ -49,7 +49,7 @@ fn is_refused(phone: &Phone, call: &Call) -> Got {
 fn new_requests_are_refused_until_the_overload_ends() {
     let site = start(OPEN, &["bob"]);
     let phone = site.foreign_phone();
-    let call = |method: &str, n: u32| with_id(&phone, method, "sip:nobody@example.org", &format!("new {method} {n}"));
+    let call = |method: &str, n: u32| with_id(&phone, method, "sip:nobody@example.org", &format!("new-{method}-{n}"));
     overload(&site);
     site.log_with("overload: requests are refused");
     for (n, method) in (0..).zip(["INVITE", "OPTIONS", "MESSAGE", "SUBSCRIBE", "NEW"]) {
@@ -76,7 +76,7 @@ fn the_ack_of_a_refusal_is_absorbed_later() {
     let site = start(OPEN, &["bob"]);
     let phone = site.foreign_phone();
     overload(&site);
-    let call = with_id(&phone, "INVITE", "sip:bob@example.org", "late ACK");
+    let call = with_id(&phone, "INVITE", "sip:bob@example.org", "late-ACK");
     let refusal = is_refused(&phone, &call);
     site.report_wait(Duration::ZERO);
     site.wait(Duration::from_secs(3));
@@ -93,7 +93,7 @@ fn a_call_in_progress_is_never_refused() {
         let site = start(lines, &["alice", "bob"]);
         let (alice, bob) = (site.phone("alice"), site.phone("bob"));
         bob.register();
-        let (call, invite, ok) = answered(&alice, &bob, "in progress");
+        let (call, invite, ok) = answered(&alice, &bob, "in-progress");
         let ringing = with_id(&alice, "INVITE", "sip:bob@example.org", "ringing");
         let ringing = alice.authorized(&ringing, &alice.ask(&ringing), "alice", "alice");
         alice.send(&alice.text(&ringing));
@@ -169,18 +169,18 @@ fn registrations_are_refused_after_calls_and_refreshes_last() {
     let register =
         |phone: &Phone, call_id: &str| Call { call_id: call_id.into(), ..phone.register_call("Expires: 600\n") };
     overload(&site);
-    is_refused(&carol, &with_id(&carol, "INVITE", "sip:bob@example.org", "before registrations"));
+    is_refused(&carol, &with_id(&carol, "INVITE", "sip:bob@example.org", "before-registrations"));
     // Registrations and their challenges pass while calls are refused.
-    assert_eq!(carol.ask_as(&register(&carol, "first registration"), "carol").status(), 200);
+    assert_eq!(carol.ask_as(&register(&carol, "first-registration"), "carol").status(), 200);
     // Now the server knows that there are registrations, and admits few of them.
     site.wait(Duration::from_millis(70));
     let dave = site.phone("dave");
-    is_refused(&dave, &register(&dave, "second registration"));
+    is_refused(&dave, &register(&dave, "second-registration"));
     // A binding was made from the address of this phone, and one has this Call-ID.
     bob.register();
     let other_address = site.phone("carol");
-    assert_eq!(other_address.ask(&register(&other_address, "first registration")).status(), 401);
-    is_refused(&other_address, &register(&other_address, "third registration"));
+    assert_eq!(other_address.ask(&register(&other_address, "first-registration")).status(), 401);
+    is_refused(&other_address, &register(&other_address, "third-registration"));
     assert_eq!(site.counts().overload_registrations, 2);
 }
 
@@ -212,8 +212,34 @@ fn of_an_old_datagram_and_its_copy_one_is_answered() {
     datagrams.hears_nothing();
     assert_eq!((site.counts().overload_dropped, site.counts().overload_other), (1, 0));
     // A connection has no copies.
-    is_refused(&stream, &with_id(&stream, "OPTIONS", "sip:nobody@example.org", "old on a stream"));
+    is_refused(&stream, &with_id(&stream, "OPTIONS", "sip:nobody@example.org", "old-on-a-stream"));
     site.report_wait(Duration::from_millis(400));
     is_refused(&datagrams, &call);
     assert_eq!((site.counts().overload_dropped, site.counts().overload_other), (1, 2));
+}
+
+/// Checks each beginning of a message, and each message with a changed byte.
+#[test]
+fn no_message_ends_the_process() {
+    let site = start(OPEN, &["bob"]);
+    let (phone, other) = (site.foreign_phone(), phone_at(&site, "127.0.0.98:0"));
+    overload(&site);
+    for method in ["INVITE", "REGISTER", "ACK", "OPTIONS"] {
+        let call = Call {
+            to: "<sip:bob@example.org>;tag=1".into(),
+            lines: format!("Route: <sip:{};lr;d=AAAA>\n", site.udp()),
+            ..with_id(&phone, method, "sip:bob@example.org", "changed")
+        };
+        let text = phone.text(&call);
+        for at in 0..text.len() {
+            phone.send(&text[..at]);
+            for byte in ["\r", "\0", ";", "<", "%"] {
+                let mut changed = text.clone();
+                changed.replace_range(at..=at, byte);
+                phone.send(&changed);
+            }
+        }
+    }
+    site.settle();
+    is_refused(&other, &with_id(&other, "OPTIONS", "sip:bob@example.org", "after-them"));
 }
