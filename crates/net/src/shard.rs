@@ -42,8 +42,8 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
     quoted: Vec<u8>,
     /// True if the tasks that wait for ICMP errors were started.
     watches_errors: bool,
-    /// Last reported wait of messages, in microseconds.
-    wait: u64,
+    /// True if the last report was that messages wait.
+    has_waited: bool,
     clock: RoundClock,
     alarm: Alarm,
     routes: RouteCache,
@@ -85,7 +85,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 ready: Vec::new(),
                 quoted: Vec::new(),
                 watches_errors: false,
-                wait: 0,
+                has_waited: false,
                 due: None,
                 polls_without_progress: 0,
                 me: me.clone(),
@@ -306,15 +306,16 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         more
     }
 
-    /// Reports to the service how long messages wait, while this is measured, and at its end that none waits. `of_streams`: wait of messages
-    /// of connections.
+    /// Reports to the service how long messages wait, while this is measured, and at its end that none waits. `connections`: wait of
+    /// messages of connections.
     #[inline]
-    fn report_wait(&mut self, now: Now, of_streams: Option<u64>) {
+    fn report_wait(&mut self, now: Now, connections: Option<u64>) {
         let measured = self.udp.iter().filter(|udp| udp.delay.is_measured());
-        let wait = measured.map(|udp| udp.delay.age()).max().max(of_streams);
-        if wait.is_some() || self.wait > 0 {
-            self.wait = wait.unwrap_or(0);
-            self.dispatcher.service.waited(now, self.wait);
+        let datagrams = measured.map(|udp| udp.delay.age()).max();
+        if datagrams.is_some() || connections.is_some() || self.has_waited {
+            let (datagrams, connections) = (datagrams.unwrap_or(0), connections.unwrap_or(0));
+            self.has_waited = datagrams.max(connections) > 0;
+            self.dispatcher.service.waited(now, datagrams, connections);
         }
     }
 

@@ -53,7 +53,9 @@ impl Streams {
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
         let (mut read, mut last_stamp) = (false, None);
-        let is_stamped = self.wait.is_of((slot, generation));
+        // Where each message has a time of arrival anyway, nothing is measured.
+        let has_timestamps = dispatcher.has_timestamps();
+        let is_stamped = has_timestamps || self.wait.is_of((slot, generation));
         for _ in 0..READS {
             if self.same(slot, generation).is_some_and(|c| c.over_budget) {
                 read = true;
@@ -68,7 +70,9 @@ impl Streams {
             let Some(stream) = &connection.stream else { return Progress::Closed };
             match stream.poll_read_ready(cx) {
                 Poll::Pending => {
-                    self.note_turn(slot, generation, false, last_stamp, now);
+                    if !has_timestamps {
+                        self.note_turn(slot, generation, false, last_stamp, now);
+                    }
                     return Progress::Waiting { read };
                 }
                 Poll::Ready(Ok(())) => (),
@@ -78,10 +82,9 @@ impl Streams {
                 }
             }
             let (mut n, mut end, mut stamp) = (0, false, None);
-            let has_timestamps = is_stamped || dispatcher.has_timestamps();
             // As for UDP, a short read means that the socket is empty.
             let result = drained(stream, || {
-                (n, stamp) = match has_timestamps {
+                (n, stamp) = match is_stamped {
                     true => timestamp::read(stream.as_fd(), scratch)?,
                     false => ((&*SockRef::from(stream)).read(scratch)?, None),
                 };
@@ -111,7 +114,9 @@ impl Streams {
                 self.received(slot, &mut scratch[..n], now, dispatcher);
             }
         }
-        self.note_turn(slot, generation, true, last_stamp, now);
+        if !has_timestamps {
+            self.note_turn(slot, generation, true, last_stamp, now);
+        }
         another_turn(cx);
         Progress::Waiting { read }
     }

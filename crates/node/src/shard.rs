@@ -416,8 +416,8 @@ impl Service for Shard {
         self.drive(|engine| engine.shed(now, arrival, bytes, out));
     }
 
-    fn waited(&mut self, now: Now, wait: u64) {
-        self.engine.waited(now, wait);
+    fn waited(&mut self, now: Now, datagrams: u64, connections: u64) {
+        self.engine.waited(now, datagrams, connections);
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {

@@ -182,11 +182,11 @@ impl Site {
         lock(&self.world).settle();
     }
 
-    /// Reports to each shard for how long the oldest unserved message has waited. The shard keeps this wait until the next report.
+    /// Reports to each shard for how long the oldest unread datagram has waited. The shard keeps this wait until the next report.
     pub fn report_wait(&self, wait: Duration) {
         let mut world = lock(&self.world);
         for shard in 0..world.hosts[self.host].shards() {
-            world.work(self.host, shard, |now, engine, _| engine.waited(now, wait.as_micros() as u64));
+            world.work(self.host, shard, |now, engine, _| engine.waited(now, wait.as_micros() as u64, 0));
         }
     }
 

@@ -222,7 +222,7 @@ impl Engine {
         self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
         if self.stack.overload.is_active() {
-            self.waited(now, self.stack.overload.wait());
+            self.continue_overload(now, self.stack.overload.wait());
         }
         let rests = sooner(self.stack.deadline(), self.anchored.bridges.deadline()).is_none();
         let gives_back = self.memory.step(now, &self.stack, rests, self.pings.pending() as u64);

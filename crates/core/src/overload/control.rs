@@ -38,9 +38,6 @@ const CALM: u64 = 1_000;
 /// Time for which a Call-ID keeps its draw, in milliseconds.
 const DRAW_TIME: u64 = 8_192;
 
-/// Wait after which the sender of a datagram has sent it again, in microseconds (T1, RFC 3261 section 17.1.1.1).
-const REPEATED: u64 = 500_000;
-
 /// Shortest Retry-After, and the number of further values, in seconds.
 const RETRY_AFTER: (u32, u64) = (5, 26);
 
@@ -189,11 +186,6 @@ impl OverloadControl {
     #[inline]
     pub const fn is_refused(&self, class: RequestClass) -> bool {
         self.limits[class as usize] < ALL_ADMITTED
-    }
-
-    /// Tells whether the messages that are served now have waited for so long that the sender of a datagram has repeated it.
-    pub const fn is_repeated(&self) -> bool {
-        self.wait > REPEATED
     }
 
     /// Decides about a request of this class, and counts it. Returns the value of Retry-After in seconds, 5 to 30, if the

@@ -31,8 +31,8 @@ impl Service for Slow {
         say(arrival, b"shed", out);
     }
 
-    fn waited(&mut self, _: Now, wait: u64) {
-        let [longest, last] = &*self.waits;
+    fn waited(&mut self, _: Now, datagrams: u64, connections: u64) {
+        let ([longest, last], wait) = (&*self.waits, datagrams.max(connections));
         longest.fetch_max(wait, Relaxed);
         last.store(wait, Relaxed);
     }

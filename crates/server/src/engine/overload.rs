@@ -27,10 +27,20 @@ use strowger_store::binding::BindingView;
 /// First bytes of the messages that always pass. An ACK is not among them, because the ACK of a refusal is dropped.
 const PASSING: [&[u8]; 4] = [b"SIP/2.0 ", b"BYE ", b"CANCEL ", b"PRACK "];
 
+/// Wait after which the sender of a datagram has sent it again, in microseconds (T1, RFC 3261 section 17.1.1.1).
+const REPEATED: u64 = 500_000;
+
 impl Engine {
-    /// Reports for how long the oldest unserved message of this shard has waited, in microseconds; 0 if no message is left
-    /// unserved. Called in each round while the wait is measured. The engine refuses requests while messages wait too long.
-    pub fn waited(&mut self, now: Now, wait: u64) {
+    /// Reports for how long the oldest unserved messages of this shard have waited, in microseconds; 0 if none is left unserved. `datagrams`:
+    /// the oldest datagram; `connections`: the oldest message of a connection. Called in each round while the wait is measured. The engine
+    /// refuses requests while messages wait too long.
+    pub fn waited(&mut self, now: Now, datagrams: u64, connections: u64) {
+        self.stack.datagram_wait = datagrams;
+        self.continue_overload(now, datagrams.max(connections));
+    }
+
+    /// Takes the step of the overload control that is due.
+    pub(super) fn continue_overload(&mut self, now: Now, wait: u64) {
         let Some(change) = self.stack.overload.waited(now, wait) else { return };
         let shard = self.shard.number;
         match change {
@@ -81,7 +91,7 @@ impl Engine {
             self.stack.overload.exempt(class);
             return true;
         }
-        if self.stack.overload.is_repeated() && !arrival.transport.is_reliable() {
+        if self.stack.datagram_wait > REPEATED && !arrival.transport.is_reliable() {
             self.counters().overload_dropped.one();
             return true;
         }

@@ -24,6 +24,8 @@ pub(crate) struct Stack {
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
     pub(crate) overload: OverloadControl,
+    /// Last reported wait of datagrams, in microseconds.
+    pub(crate) datagram_wait: u64,
     /// Number of shards at the last division of the memory bounds.
     divided_among: usize,
 }
@@ -54,6 +56,7 @@ impl Stack {
             registrar: Registrar::default(),
             entropy,
             overload: OverloadControl::new(words(b"overload")),
+            datagram_wait: 0,
             divided_among: 0,
         }
     }

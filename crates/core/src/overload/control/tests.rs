@@ -134,15 +134,6 @@ fn an_idle_shard_recovers_by_the_clock() {
     assert_eq!(admitted(&mut control, Other), 1_000);
 }
 
-#[test]
-fn a_request_is_repeated_after_half_a_second() {
-    let mut control = overloaded(1);
-    for (wait, is_repeated) in [(500, false), (501, true), (0, false)] {
-        control.waited(at(110), wait * 1_000);
-        assert_eq!((control.is_repeated(), control.wait()), (is_repeated, wait * 1_000));
-    }
-}
-
 /// Result of [`run`].
 struct Run {
     /// Admitted calls by second, in thousandths of the capacity.
