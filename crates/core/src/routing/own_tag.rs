@@ -56,6 +56,14 @@ impl OwnTag {
     pub fn is_refusal(&self, tag: &[u8], call_id: &[u8]) -> bool {
         is_equal(tag, || self.of_refusal(call_id))
     }
+
+    /// Tells whether an ACK with this Call-ID has the tag of a refusal without a transaction. The message is searched, not parsed: only a
+    /// receiver of the refusal knows the tag.
+    pub fn acknowledges_refusal(&self, ack: &[u8], call_id: &[u8]) -> bool {
+        let mut parameter = *b"tag=................";
+        parameter[4..].copy_from_slice(&self.of_refusal(call_id));
+        memchr::memmem::find(ack, &parameter).is_some()
+    }
 }
 
 fn tag_of(key: &SipKey, call_id: &[u8]) -> [u8; LEN] {
@@ -90,5 +98,9 @@ mod tests {
         assert!(!tags.is_refusal(&tags.of(b"call"), b"call"));
         assert!(!tags.is_refusal(&refusal, b"other") && !tags.is_refusal(&refusal[1..], b"call"));
         assert!(!OwnTag::new(b"other").is(&refusal, b"call"));
+        let ack = [b"ACK sip:a SIP/2.0\r\nTo: <sip:a>;tag=", &refusal[..], b"\r\nCall-ID: call\r\n\r\n"].concat();
+        assert!(tags.acknowledges_refusal(&ack, b"call") && !tags.acknowledges_refusal(&ack, b"other"));
+        assert!(!OwnTag::new(b"other").acknowledges_refusal(&ack, b"call"));
+        assert!(!tags.acknowledges_refusal(&ack[..ack.len() - 23], b"call"));
     }
 }

@@ -21,10 +21,10 @@ use strowger_core::routing::Request;
 use strowger_core::stack::Received;
 use strowger_core::{Arrival, Now, Outbox, Transport};
 use strowger_message::header::Party;
-use strowger_message::{Form, Message, Method, Name, Uri};
+use strowger_message::{Form, Message, Method, Name, Uri, scan};
 use strowger_store::binding::BindingView;
 
-/// First bytes of the messages that always pass. An ACK is not among them, because the ACK of a refusal is dropped.
+/// First bytes of the messages that always pass. Of the ACKs those of refusals are dropped.
 const PASSING: [&[u8]; 4] = [b"SIP/2.0 ", b"BYE ", b"CANCEL ", b"PRACK "];
 
 /// Wait after which the sender of a datagram has sent it again, in microseconds (T1, RFC 3261 section 17.1.1.1).
@@ -60,6 +60,9 @@ impl Engine {
         if PASSING.iter().any(|beginning| bytes.starts_with(beginning)) {
             return false;
         }
+        if bytes.starts_with(b"ACK ") {
+            return self.absorbs_ack(bytes);
+        }
         let mut index = std::mem::take(&mut self.buffers.index);
         // An unreadable request is answered as usual, without a transaction.
         let is_read = index.parse(bytes, &self.policy.limits).is_ok() && index.form() != Form::Ambiguous;
@@ -75,8 +78,7 @@ impl Engine {
     fn sheds_request(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) -> bool {
         let (Some(method), Some(call_id)) = (message.method(), message.header(Name::CallId)) else { return false };
         let class = match method {
-            Method::Ack => return self.absorbs_ack(message, call_id),
-            Method::Bye | Method::Cancel | Method::Prack => return false,
+            Method::Ack | Method::Bye | Method::Cancel | Method::Prack => return false,
             Method::Invite => RequestClass::Call,
             Method::Register if self.is_refresh(now, arrival, message, call_id) => RequestClass::Refresh,
             Method::Register => RequestClass::Registration,
@@ -107,9 +109,11 @@ impl Engine {
     }
 
     /// Tells whether an ACK is for a refusal of this server. Such an ACK needs no look-up.
-    fn absorbs_ack(&self, message: &Message<'_>, call_id: &[u8]) -> bool {
-        let is_ours = self.policy.router.own_tag().is_refusal(to_tag(message), call_id);
+    fn absorbs_ack(&self, bytes: &[u8]) -> bool {
+        let tag = self.policy.router.own_tag();
+        let is_ours = scan::call_id(bytes).is_some_and(|call_id| tag.acknowledges_refusal(bytes, &bytes[call_id]));
         if is_ours {
+            self.messages().requests.one(Method::Ack);
             self.counters().overload_acks.one();
         }
         is_ours
