@@ -12,6 +12,7 @@ use strowger_node::preflight;
 use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Engine, ProcessStatus};
 use strowger_server::local_address::OneWay;
+use strowger_server::peer_names::NoNames;
 use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_store::location::LocationTable;
 
@@ -44,6 +45,7 @@ pub fn engine(text: &str, folder: &Path) -> Result<Engine, String> {
         bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
+        names: Arc::new(NoNames),
     };
     let shared = Arc::new(ProcessState::new(BEGIN, config, surroundings));
     Ok(Engine::new(BEGIN, shared, 0, ProcessStatus { draining: false, shards: 1 }))

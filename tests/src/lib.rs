@@ -44,6 +44,7 @@ pub mod site;
 pub mod slow_relay;
 pub mod smuggling;
 pub mod sound;
+pub mod stalls;
 pub mod stopwatch;
 pub mod stranger;
 pub mod strict;

@@ -31,6 +31,13 @@ pub enum Scheduling {
 
 /// Returns the core of the generator and the core of its peer. They are the same if this process may use only one.
 pub fn cores() -> [usize; 2] {
+    let allowed = allowed_cores();
+    let first = allowed.first().copied().unwrap_or(0);
+    [first, allowed.get(1).copied().unwrap_or(first)]
+}
+
+/// Returns the cores that this process may use.
+pub fn allowed_cores() -> Vec<usize> {
     // SAFETY: the kernel writes to our own set, whose size is passed.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -38,10 +45,7 @@ pub fn cores() -> [usize; 2] {
         set
     };
     // SAFETY: reads our own set, within its size.
-    let allowed: Vec<usize> =
-        (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect();
-    let first = allowed.first().copied().unwrap_or(0);
-    [first, allowed.get(1).copied().unwrap_or(first)]
+    (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
 }
 
 /// Binds this thread to a core and sets its scheduling class. Returns false if the user may not set the class.

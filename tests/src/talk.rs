@@ -1,12 +1,13 @@
 //! Bridged call by hand with the media of both parties.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use crate::bridge::{Bridged, described, description, invite};
 use crate::dialog::{answer_to, contact};
 use crate::echo;
 use crate::rtp::{self, PACKET_TIME, TICKS};
+use crate::stalls::Stalls;
 use crate::text::{Request, respond, status};
 use crate::wire::Wire;
 
@@ -45,13 +46,34 @@ impl Talk {
     /// # Panics
     /// A message does not arrive.
     pub fn try_begin(caller: &mut Wire, callee: &mut Wire) -> Result<Self, Vec<u8>> {
+        Self::set_up(caller, callee, None)
+    }
+
+    /// Acts as [`Talk::begin`] with a caller behind NAT, which knows only its private address 10.0.0.5.
+    ///
+    /// # Panics
+    /// As [`Talk::begin`].
+    pub fn begin_behind_nat(caller: &mut Wire, callee: &mut Wire) -> Self {
+        let begun = Self::set_up(caller, callee, Some(IpAddr::from([10, 0, 0, 5])));
+        begun.unwrap_or_else(|refusal| panic!("{}", String::from_utf8_lossy(&refusal)))
+    }
+
+    /// Calls bob. `private`: the only address that the caller knows of itself.
+    fn set_up(caller: &mut Wire, callee: &mut Wire, private: Option<IpAddr>) -> Result<Self, Vec<u8>> {
         let parties = [&*caller, &*callee].map(|wire| {
             let media = UdpSocket::bind((wire.local().ip(), 0)).expect("loopback has a port");
             media.set_read_timeout(Some(PACKET_TIME)).expect("a time");
             media
         });
         let [of_caller, of_callee] = &parties;
-        let invite = invite("sip:bob@example.org", caller, &audio(caller, of_caller, "sendrecv"));
+        let mut offer = audio(caller, of_caller, "sendrecv");
+        if let Some(private) = private {
+            offer = offer.replace(&format!("IN IP4 {}", caller.local().ip()), &format!("IN IP4 {private}"));
+        }
+        let mut invite = invite("sip:bob@example.org", caller, &offer);
+        if let Some(private) = private {
+            invite.via.1.set_ip(private);
+        }
         let answer = audio(callee, of_callee, "sendrecv");
         let call = Bridged::set_up(caller, callee, &invite, &answer)?;
         let ports = [echo::described(&call.answer), echo::described(&call.invite)];
@@ -64,19 +86,43 @@ impl Talk {
     /// A party does not hear the other one.
     pub fn wait_until_heard(&self) {
         for (from, to) in [(0, 1), (1, 0)] {
-            let (mouth, ear) = (&self.parties[from], &self.parties[to]);
-            let mut bytes = [0; 1_500];
-            // Packets of the process before.
-            self.take(to);
-            let end = Instant::now() + STEP;
-            for sequence in 0.. {
-                assert!(Instant::now() < end, "party {to} does not hear party {from}");
-                mouth.send_to(&packet(sequence), self.ports[from]).expect("loopback takes it");
-                if ear.recv_from(&mut bytes).is_ok_and(|(length, source)| length == LENGTH && source == self.ports[to])
-                {
-                    break;
-                }
+            self.wait_until_hears(from, to);
+        }
+    }
+
+    /// Waits until the party `to`, which sends nothing, hears the party `from`.
+    ///
+    /// # Panics
+    /// It does not hear it.
+    pub fn wait_until_hears(&self, from: usize, to: usize) {
+        let (mouth, ear) = (&self.parties[from], &self.parties[to]);
+        let mut bytes = [0; 1_500];
+        // Packets of the process before.
+        self.take(to);
+        let end = Instant::now() + STEP;
+        for sequence in 0.. {
+            assert!(Instant::now() < end, "party {to} does not hear party {from}");
+            mouth.send_to(&packet(sequence), self.ports[from]).expect("loopback takes it");
+            if ear.recv_from(&mut bytes).is_ok_and(|(length, source)| length == LENGTH && source == self.ports[to]) {
+                return;
             }
+        }
+    }
+
+    /// Accepts the re-INVITEs by which the server gives both parties other ports.
+    ///
+    /// # Panics
+    /// One does not arrive, or names the port before.
+    pub fn accept_other_ports(&mut self, caller: &mut Wire, callee: &mut Wire) {
+        for (place, wire, user) in [(0, caller, "alice"), (1, callee, "callee")] {
+            let got = wire.request("INVITE", STEP).expect("the server offers other ports");
+            let ports = echo::described(&got);
+            assert_ne!(ports, self.ports[place], "party {place}");
+            self.ports[place] = ports;
+            let ok = respond(&got, 200, user, &[contact(user, wire)]);
+            let ok = described(&ok, &audio(wire, &self.parties[place], "sendrecv"));
+            wire.send(&ok).expect("the server takes messages");
+            wire.request("ACK", STEP).expect("the ACK arrives");
         }
     }
 
@@ -95,14 +141,14 @@ impl Talk {
         taken
     }
 
-    /// Sends so many packets from the caller in their times, and returns the largest delay with which one comes to the callee, and the number of those
-    /// that come.
+    /// Sends so many packets from the caller in their times, and returns the largest delay with which one comes to the callee, without the times in
+    /// which the machine stood still, and the number of those that come.
     ///
     /// # Panics
     /// A socket fails.
     pub fn largest_delay(&mut self, packets: u16) -> (Duration, usize) {
         self.take(1);
-        let (mut largest, mut heard, mut bytes) = (Duration::ZERO, 0, [0; 1_500]);
+        let (stalls, mut heard, mut bytes) = (Stalls::watch(), Vec::new(), [0; 1_500]);
         let (begun, first) = (Instant::now(), self.sequence);
         self.sequence = first.wrapping_add(packets);
         let mut sent = Vec::with_capacity(usize::from(packets));
@@ -111,8 +157,8 @@ impl Talk {
             self.parties[0].send_to(&packet(first.wrapping_add(number)), self.ports[0]).expect("loopback takes it");
             let next = begun + PACKET_TIME * (u32::from(number) + 1);
             // The last packet may be late, too.
-            let end = if number + 1 == packets { next + PACKET_TIME * 10 } else { next };
-            while heard < usize::from(packets) {
+            let end = if number + 1 == packets { next + STEP } else { next };
+            while heard.len() < usize::from(packets) {
                 let left = end.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;
@@ -122,13 +168,13 @@ impl Talk {
                 // The payload passes as it is.
                 let place = u16::from_be_bytes([bytes[12], bytes[13]]).wrapping_sub(first);
                 if let Some(sent) = sent.get(usize::from(place)).filter(|_| source == self.ports[1]) {
-                    largest = largest.max(sent.elapsed());
-                    heard += 1;
+                    heard.push((*sent, Instant::now()));
                 }
             }
         }
         self.parties[1].set_read_timeout(Some(PACKET_TIME)).expect("a time");
-        (largest, heard)
+        let delays = heard.iter().map(|(sent, came)| (*came - *sent).saturating_sub(stalls.between(*sent, *came)));
+        (delays.max().unwrap_or_default(), heard.len())
     }
 
     /// Puts the call on hold by a re-INVITE of the caller.

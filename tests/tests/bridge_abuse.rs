@@ -9,7 +9,7 @@ use std::time::Duration;
 use strowger_media::rtcp::is_rtcp;
 use strowger_tests::bridge::{invite, party, setup};
 use strowger_tests::call::{exchange, register};
-use strowger_tests::control::{metric, wait_for_no_calls};
+use strowger_tests::control::{json, metric, wait_for_no_calls};
 use strowger_tests::dialog::{arrives, contact};
 use strowger_tests::limits::limit_descriptors;
 use strowger_tests::process::Process;
@@ -278,8 +278,8 @@ fn a_party_that_is_gone_ends_its_call_after_the_silence() {
     hang_up(other, &mut of_other, &mut callee);
 }
 
-/// Time for which the media thread stands still.
-const STILL: Duration = Duration::from_secs(5);
+/// Time for which the media thread stands still: longer than the longest silence of a party.
+const STILL: Duration = Duration::from_secs(7);
 
 #[test]
 fn a_media_thread_that_stands_still_holds_up_no_signalling() {
@@ -287,10 +287,16 @@ fn a_media_thread_that_stands_still_holds_up_no_signalling() {
         return;
     }
     undisturbed(|| {
-        let mut server = setup("127.0.0.141", "22000-22199", "").start();
+        let mut server = setup("127.0.0.141", "22000-22199", "").with("media.timeout = \"5s\"").start();
         let ([mut caller, mut of_other], mut callee) = parties(&server, 142);
         let talk = Talk::begin(&mut caller, &mut callee);
         talk.wait_until_heard();
+        // Both parties talk all the time, in a format that goes no further.
+        let mouths = talk.parties.iter().zip(talk.ports).map(|(party, port)| {
+            let party = party.try_clone().expect("a descriptor is free");
+            Stranger::start(vec![party], port.ip(), port.port()..=port.port(), 50, 700)
+        });
+        let mouths: Vec<Stranger> = mouths.collect();
         let media = server.process().thread("media-0");
         let mut strace = Command::new(STRACE.path().expect("it is there"));
         let still = format!("inject=sendto:delay_enter={}:when=1", STILL.as_micros());
@@ -306,7 +312,9 @@ fn a_media_thread_that_stands_still_holds_up_no_signalling() {
         next.hold(&mut of_other, &mut callee);
         assert!(begun.took().is_below(STILL), "signalling waits for media: {:?}", begun.took());
         assert!(wait::until(SOON, || longest() >= STILL.as_secs_f64() - 0.5), "{}", longest());
+        drop(mouths);
         talk.wait_until_heard();
+        assert_eq!(json(&server, &["calls", "list"]).as_array().map(Vec::len), Some(2), "{}", server.log());
         hang_up(next, &mut of_other, &mut callee);
         hang_up(talk, &mut caller, &mut callee);
         wait_for_no_calls(&server, SOON);

@@ -1,7 +1,7 @@
 //! Media of bridged calls between phones behind routers that translate addresses, and a host that wants to be taken for one of them.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use strowger_tests::account::{challenged, register};
 use strowger_tests::baresip::with_users;
@@ -14,6 +14,7 @@ use strowger_tests::namespace::{self, Namespace};
 use strowger_tests::program::{CONNTRACK, have};
 use strowger_tests::server::Setup;
 use strowger_tests::sound::Sound;
+use strowger_tests::stalls::Stalls;
 use strowger_tests::stranger::Stranger;
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::wire::Wire;
@@ -75,16 +76,18 @@ fn call_beside_a_stranger(packets: u32) {
         sound_of_alice.play(to_bob, OF_ALICE[turn]);
         sound_of_bob.play(to_alice, OF_BOB[turn]);
     };
-    let hear = |turn: usize, limit: Duration| {
+    let hear = |turn: usize| {
+        let (stalls, begun) = (Stalls::watch(), Instant::now());
         let hear = || sound_of_alice.hears(OF_BOB[turn]) && sound_of_bob.hears(OF_ALICE[turn]);
-        assert!(wait::until(limit, hear), "tone {turn}\n{}", server.log());
+        let came = wait::until(SOON, hear).then(|| stalls.since(begun));
+        assert!(came.is_some_and(|time| time < AGAIN), "tone {turn}: {came:?}\n{}", server.log());
     };
 
     // Before the first packet of the phones, and after it.
     sweep();
     assert!(sound_of_alice.others(&[]).is_empty() && sound_of_bob.others(&[]).is_empty());
     play(0);
-    hear(0, AGAIN);
+    hear(0);
     sweep();
     // Two sweeps from two addresses reach the RTP ports of both sides, which drop 8 packets at least.
     let is_reached = wait::until(SOON, || metric(&server, DROPPED) >= 8.0);
@@ -93,7 +96,7 @@ fn call_beside_a_stranger(packets: u32) {
         let before = router.translated(MEDIA);
         router.forget(MEDIA);
         play(turn);
-        hear(turn, AGAIN);
+        hear(turn);
         let after = router.translated(MEDIA);
         assert!(before.is_some() && after.is_some() && before != after, "{before:?} {after:?}");
     }

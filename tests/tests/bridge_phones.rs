@@ -10,6 +10,7 @@ use strowger_tests::linphone::Linphone;
 use strowger_tests::program::{BARESIP, LINPHONEC, SIPP, have};
 use strowger_tests::server::{Server, Setup};
 use strowger_tests::sipp_phone::{self, ADDRESS, SippSound};
+use strowger_tests::stalls::Stalls;
 use strowger_tests::wire::Transport::Udp;
 use strowger_tests::{undisturbed, wait};
 
@@ -83,27 +84,35 @@ impl<'a> Ear<'a> {
     }
 }
 
-/// Asserts that each of these phones hears the other one within a second from now on.
+/// Asserts that each of these phones hears the other one within a second from now on, without the times in which the machine stood still.
 #[track_caller]
 fn all_hear(ears: &[Ear<'_>], server: &Server) {
-    let begun = Instant::now();
-    let came = wait::until(SOON, || ears.iter().all(Ear::hears)).then(|| begun.elapsed());
+    let (stalls, begun) = (Stalls::watch(), Instant::now());
+    let came = wait::until(SOON, || ears.iter().all(Ear::hears)).then(|| stalls.since(begun));
     assert!(came.is_some_and(|time| time < HEARD), "{came:?}\n{}", server.log());
 }
 
 /// Text of Linphone at the start of media, after an answer and after a resume.
 const MEDIA: &str = "Media streams established";
 
+/// Time without a further sample after which a recording has stopped.
+const SILENCE: Duration = Duration::from_millis(500);
+
 /// Lets a phone hold its call for the first time. Returns the length of its recording, to which nothing is added during the hold.
 fn hold(phone: &mut Linphone) -> usize {
     phone.order("pause");
     phone.prints("is now paused", 1, SOON);
-    // Linphone writes the buffered rest.
-    std::thread::sleep(Duration::from_millis(500));
-    let length = phone.recording().len();
-    // Packets that come during the hold would lengthen the recording.
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(phone.recording().len(), length, "sound during the hold");
+    // Linphone writes the buffered rest. Packets that come during the hold would lengthen the recording without end.
+    let stalls = Stalls::watch();
+    let (mut length, mut since) = (phone.recording().len(), Instant::now());
+    let has_stopped = wait::until(SOON, || {
+        let now = phone.recording().len();
+        if now != length {
+            (length, since) = (now, Instant::now());
+        }
+        since.elapsed() >= SILENCE && stalls.since(since) >= SILENCE
+    });
+    assert!(has_stopped, "sound during the hold");
     length
 }
 

@@ -102,6 +102,7 @@ fn every_example_of_a_document_is_right() {
     WaveFormat { coding: Coding::Pcm16, channels: 1, rate: 8_000 }.write_header(320, &mut sound);
     sound.extend([0; 320]);
     std::fs::write(folder.path().join("closed.wav"), sound).expect("it can be written");
+    std::fs::create_dir(folder.path().join("recordings")).expect("it can be made");
     let (mut seen, mut wrong) = (0, Vec::new());
     for file in documents {
         let text = std::fs::read_to_string(&file).expect("a document can be read");

@@ -127,6 +127,14 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ),
     ("media_packets_unsent_total", "crates/net/src/media/tests.rs::a_packet_that_the_kernel_refuses_is_counted"),
     (
+        "media_recording_packets_lost_total",
+        "crates/net/src/media/recorder.rs::a_full_ring_loses_packets_and_no_opening_or_end",
+    ),
+    (
+        "media_recordings_failed_total",
+        "tests/tests/recording.rs::a_recording_that_cannot_be_written_ends_its_call_alone",
+    ),
+    (
         "name_addresses_left_out_total",
         "tests/tests/resolving.rs::of_the_addresses_that_a_name_leads_to_as_many_are_tried_as_may_be",
     ),

@@ -110,7 +110,7 @@ fn every_bridged_call_ends_on_both_sides() {
         }
         return;
     }
-    let (seeds, begun) = (amount("STROWGER_SIM_BRIDGED", 400, 120), Instant::now());
+    let (seeds, begun) = (amount("STROWGER_SIM_BRIDGED", 2_000, 400), Instant::now());
     let (totals, failures): (Bridged, _) = run_all(seeds, bridged::run, bridged::replay);
     println!("{seeds} worlds took {:.1} s: {totals:?}", begun.elapsed().as_secs_f64());
     let shown = &failures[..failures.len().min(12)];

@@ -6,6 +6,7 @@ use crate::effect::CallEffect;
 use crate::environment::Environment;
 use crate::table::CallTable;
 use crate::times::moment;
+use std::path::PathBuf;
 use strowger_core::Now;
 use strowger_store::accounting::PartyMedia;
 
@@ -34,6 +35,8 @@ pub struct CallView {
     pub call_id: Vec<u8>,
     /// Call-ID of the far leg; empty if the parties have one dialog.
     pub far_call_id: Vec<u8>,
+    /// File in which the caller is recorded; only in the view of a single call.
+    pub recording: Option<PathBuf>,
     /// State of the call.
     pub state: CallState,
     /// Milliseconds since its INVITE.
@@ -109,6 +112,7 @@ impl Call {
             callee: self.callee().to_vec(),
             call_id: self.call_id().to_vec(),
             far_call_id: self.far_call_id().to_vec(),
+            recording: None,
             state: self.state(),
             age: age(self.began),
             answered: dialogs.iter().filter_map(|dialog| dialog.answered).max(),

@@ -100,6 +100,13 @@ fn shown(user: &str, password: Option<&Password>) -> Option<Credentials> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(pub(super) String);
 
+impl Password {
+    /// Returns the password itself, which must not be shown.
+    pub fn reveal(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(super::Secret::MASK)

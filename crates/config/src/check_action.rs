@@ -10,7 +10,7 @@ use super::name::Reference;
 use super::reader::Reader;
 use super::report::Fault;
 use super::rule_answer::CallEndpoint;
-use super::rules::{RuleTable, rule_shown};
+use super::rules::{RECORD_LIMIT, RuleTable, rule_shown};
 use super::set::{SetKind, SetTable};
 
 /// Tables that rules can refer to.
@@ -44,6 +44,24 @@ pub(super) fn check(table: &RuleTable, path: &str, named: &Named<'_>, record_rou
     }
     if !is_announcement && table.repeat {
         note("repeat", "repeats no announcement", "add answer = \"announcement\" and `play`, or remove `repeat`");
+    }
+    let is_recording = table.endpoint() == Some(CallEndpoint::Recording);
+    if is_recording && table.record_to.is_none() {
+        note(
+            "answer",
+            "records, and names no folder",
+            "add `record_to` with a folder, such as record_to = \"recordings\"",
+        );
+    }
+    if !is_recording && table.record_to.is_some() {
+        note("record_to", "has a folder and no recording", "add answer = \"recording\", or remove `record_to`");
+    }
+    if !is_recording && table.record_limit != RECORD_LIMIT {
+        note(
+            "record_limit",
+            "limits no recording",
+            "add answer = \"recording\" and `record_to`, or remove `record_limit`",
+        );
     }
     if table.drop && (answers || goes) {
         note("drop", "drops the request, and says what becomes of it", "keep `drop`, `answer` or `to`");

@@ -77,7 +77,7 @@ fn uses_media(rule: &RuleTable) -> Option<(&'static str, &'static str)> {
 mod tests {
     use strowger_core::b2bua::negotiation::CodecName;
 
-    use super::super::{CallEndpoint, MediaType, Report, Source};
+    use super::super::{Announcement, CallEndpoint, EndpointFiles, MediaType, Recording, Report, Source};
     use super::*;
 
     /// Reads a file with a rule that has these keys.
@@ -187,10 +187,37 @@ mod tests {
         let (config, report) = read("answer = \"announcement\"\nplay = \"/closed.wav\"\nrepeat = true").expect("right");
         assert_eq!(report.faults(), []);
         let action = &config.decisions.rules.iter().next().expect("a rule").action;
-        let announcement = action.announcement.as_ref().map(|sound| (&*sound.file, sound.repeats));
-        assert_eq!((action.endpoint, announcement), (Some(CallEndpoint::Announcement), Some(("/closed.wav", true))));
+        let announcement = EndpointFiles::Announcement(Announcement { file: "/closed.wav".into(), repeats: true });
+        assert_eq!((action.endpoint, &action.files), (Some(CallEndpoint::Announcement), &Some(announcement)));
         // The process reads the file.
         assert!(config.decisions.sound("/closed.wav").is_none());
+    }
+
+    #[test]
+    fn a_recording_has_a_folder_and_no_other_answer_has_one() {
+        let read = |answer: &str| {
+            let text = format!("media.addresses = [\"192.0.2.1\"]\n[[rule]]\nname = \"note\"\n{answer}\n");
+            Config::read(Source { text: &text, ..Source::default() })
+        };
+        for (answer, line, message) in [
+            ("answer = \"recording\"", 4, "records, and names no folder"),
+            ("answer = \"echo\"\nrecord_to = \"/notes\"", 5, "has a folder and no recording"),
+            ("answer = 486\nrecord_limit = \"1m\"", 5, "limits no recording"),
+        ] {
+            let report = read(answer).expect_err(answer);
+            let [fault] = report.faults() else { panic!("{report}") };
+            assert_eq!(report.position(fault).map(|(line, _)| line), Some(line), "{report}");
+            assert!(fault.message.contains(message), "{report}");
+        }
+        for (limit, seconds) in [("", 600), ("record_limit = \"1m\"", 60)] {
+            let (config, report) =
+                read(&format!("answer = \"recording\"\nrecord_to = \"/notes\"\n{limit}")).expect("right");
+            assert_eq!(report.faults(), []);
+            let action = &config.decisions.rules.iter().next().expect("a rule").action;
+            let limit = std::time::Duration::from_secs(seconds);
+            let recording = EndpointFiles::Recording(Recording { folder: "/notes".into(), limit });
+            assert_eq!(action.files, Some(recording));
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::cache::Password;
 use super::call_limit::{self, CallLimitTable};
 use super::key::{Key, Role, Rule, words};
 use super::name::{Name, Reference, read_reference};
@@ -40,6 +41,11 @@ section! {
         /// is tried at a target after the group. A group without room is skipped; if no other target is left, `over` and `status` of the limit decide
         /// about the call.
         pub call_limits: Vec<Reference<CallLimitTable>> = Vec::new(), ANY;
+        /// User by which this server answers a 401 or 407 of the targets, in calls with `b2bua` that can go to targets of this group alone: `to` names no
+        /// other target, and no failure does. In other calls a challenge of a gateway refuses the call, or goes to the caller. "": none.
+        pub user: String = String::new(), ANY;
+        /// Password of that user; "": none.
+        pub password: Option<Password> = None, ANY.or("");
     }
 }
 
@@ -163,8 +169,23 @@ pub(super) fn all(tables: &[GatewayGroupTable], call_limits: &[Arc<CallLimitTabl
     tables.iter().enumerate().map(of).collect()
 }
 
-/// Notes groups without targets, except groups whose targets could not be read, which were noted before.
+impl GatewayGroupTable {
+    /// Returns the credentials for its targets: user and password.
+    pub fn credentials(&self) -> Option<(&[u8], &[u8])> {
+        self.password.as_ref().map(|password| (self.user.as_bytes(), password.reveal()))
+    }
+}
+
+/// Notes groups without targets, except groups whose targets could not be read, which were noted before. Notes groups with half of an account.
 pub(super) fn check(tables: &[GatewayGroupTable], reader: &mut Reader) {
+    for (index, table) in
+        tables.iter().enumerate().filter(|(_, table)| table.user.is_empty() == table.password.is_some())
+    {
+        let key = if table.user.is_empty() { "password" } else { "user" };
+        let span = reader.value_of(&format!("gateway_group[{index}].{key}"));
+        let message = format!("gateway group '{}' has `{key}` alone", table.name);
+        reader.push(Fault::error(span, message, "write both `user` and `password`, or remove it"));
+    }
     for (index, table) in tables.iter().enumerate().filter(|(_, table)| table.to.is_empty()) {
         let span = reader.value_of(&format!("gateway_group[{index}].to"));
         let message = format!("gateway group '{}' has no target", table.name);
@@ -180,6 +201,28 @@ mod tests {
     const GROUPS: &str = "[[call_limit]]\nname = \"lines\"\nmost = 1\n\
         [[gateway_group]]\nname = \"West\"\nto = [\"sip:192.0.2.1\", \"sip:192.0.2.2\"]\npick = \"in_turn\"\n\
         [[gateway_group]]\nname = \"east\"\nto = [\"sip:192.0.2.3\"]\ncall_limits = [\"lines\"]\n";
+
+    #[test]
+    fn an_account_has_a_user_and_a_password() {
+        for (keys, message) in [
+            ("user = \"office\"", Some("gateway group 'gw' has `user` alone")),
+            ("password = \"sesame\"", Some("gateway group 'gw' has `password` alone")),
+            ("user = \"office\"\npassword = \"sesame\"", None),
+        ] {
+            let text = format!("[[gateway_group]]\nname = \"gw\"\nto = [\"sip:192.0.2.1\"]\n{keys}\n");
+            match (read(&text), message) {
+                (Ok((config, _)), None) => {
+                    let account = config.gateway_groups[0].credentials();
+                    assert_eq!(account, Some((&b"office"[..], &b"sesame"[..])));
+                    assert!(!config.effective().contains("sesame"));
+                }
+                (Err(report), Some(message)) => {
+                    assert!(report.faults().iter().any(|fault| fault.message == message), "{report}");
+                }
+                (other, _) => panic!("{keys}: {}", other.is_ok()),
+            }
+        }
+    }
 
     fn read(text: &str) -> Result<(Config, Report), Report> {
         Config::read(Source { text, ..Source::default() })

@@ -140,7 +140,7 @@ pub use self::nat::{Nat, PingMethod};
 pub use self::proxy::{Fork, Proxy, RelayFor, SipUri, UnmatchedCancel};
 pub use self::registrar::{Durability, PathRule, Registrar};
 pub use self::report::{Fault, Report, Severity};
-pub use self::rule_answer::{Announcement, CallEndpoint, RuleAnswer};
+pub use self::rule_answer::{Announcement, CallEndpoint, EndpointFiles, Recording, RuleAnswer};
 pub use self::rule_path::{Codec, MediaType, PathAction, ReferFrom};
 pub use self::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText, is_user_text};
 pub use self::rules::{Action, Decisions, RuleTable, SourceTable};

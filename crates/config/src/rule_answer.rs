@@ -1,6 +1,6 @@
 //! Answer of a rule: a status, or an endpoint of this server.
 
-use std::path::Path;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::DeValue;
@@ -17,6 +17,8 @@ words! {
         Tone = "tone",
         /// The caller hears a file.
         Announcement = "announcement",
+        /// The caller hears a tone, and is recorded.
+        Recording = "recording",
     }
 }
 
@@ -29,11 +31,22 @@ pub struct Announcement {
     pub repeats: bool,
 }
 
-impl Announcement {
-    /// Creates an announcement of this file.
-    pub(super) fn new(file: &Path, repeats: bool) -> Self {
-        Self { file: file.to_string_lossy().into(), repeats }
-    }
+/// Recording of callers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recording {
+    /// Path of the folder of the files.
+    pub folder: Box<str>,
+    /// Longest recording.
+    pub limit: Duration,
+}
+
+/// Files of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndpointFiles {
+    /// File of an announcement.
+    Announcement(Announcement),
+    /// Folder of recordings.
+    Recording(Recording),
 }
 
 /// Answer of a rule.

@@ -4,7 +4,7 @@
 //! conditions query are in `set.rs`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,11 +26,14 @@ use super::name::{Name, Reference};
 use super::proxy::RelayFor;
 use super::reader::{ANY, Reader, section};
 use super::report::Fault;
-use super::rule_answer::{Announcement, CallEndpoint, RuleAnswer};
+use super::rule_answer::{Announcement, CallEndpoint, EndpointFiles, Recording, RuleAnswer};
 use super::rule_path::{Codec, MediaType, PathAction, ReferFrom};
 use super::rule_text::{AccountName, HeaderLine, RemovableHeader, UserText};
 use super::set::{SetTable, load, of_entries};
 use super::user_edit::UserEdit;
+
+/// Default of `record_limit`.
+pub(super) const RECORD_LIMIT: Duration = Duration::from_secs(600);
 
 section! {
     /// A group of peers by their addresses, such as the gateways of a carrier. In conditions `source.group` is the name of the group. Repeat the
@@ -57,14 +60,20 @@ section! {
         /// Condition, such as "method == 'INVITE' and request.local and not exists request.user"; docs/rules.md has the fields and the language.
         pub when: String = "true".into(), ANY;
         /// Answer to the request: a status, or an endpoint of this server, which answers calls and handles their media by `[media]`. "echo" sends the
-        /// caller's media back; "tone" sends a test tone, 1004 Hz with -10 dBm0, until the caller hangs up; "announcement" sends the sound of `play`.
-        /// Other requests for an endpoint are answered as a phone does. "none": this rule does not answer the request.
+        /// caller's media back; "tone" sends a test tone, 1004 Hz with -10 dBm0, until the caller hangs up; "announcement" sends the sound of `play`;
+        /// "recording" sends a short tone, and then records the caller in a file of `record_to`. Other requests
+        /// for an endpoint are answered as a phone does. "none": this rule does not answer the request.
         pub answer: Option<RuleAnswer> = None, Rule::number(300, 699).or("none");
         /// WAV file of an announcement: 8000 Hz, one channel, samples of 16 bits or G.711, at most 30 minutes. The server reads it at the start and
         /// at each reload. The call ends with the file.
         pub play: Option<PathBuf> = None, ANY.or("");
         /// Play the file of `play` again and again until the caller hangs up.
         pub repeat: bool = false, ANY;
+        /// Folder of recordings, which must exist. The server makes a WAV file of 8000 Hz and 16 bits for each call, readable by its user alone. The
+        /// name is the time (UTC) and a random number.
+        pub record_to: Option<PathBuf> = None, ANY.or("");
+        /// Longest recording, after which the server hangs up.
+        pub record_limit: Duration = RECORD_LIMIT, Rule::time(Duration::from_secs(1), Duration::from_secs(6 * 3_600));
         /// Reason phrase of the answer; "": the usual phrase of its status.
         pub reason: String = String::new(), ANY;
         /// Drop the request without an answer, for senders that only scan for servers.
@@ -163,10 +172,20 @@ impl RuleTable {
         }
     }
 
-    /// Returns the sound of its announcement.
-    pub fn announcement(&self) -> Option<Announcement> {
-        let file = self.play.as_ref().filter(|_| self.endpoint() == Some(CallEndpoint::Announcement))?;
-        Some(Announcement::new(file, self.repeat))
+    /// Returns the files of its endpoint; `None` if it has none.
+    pub fn endpoint_files(&self) -> Option<EndpointFiles> {
+        let text = |path: &Path| path.to_string_lossy().into();
+        match self.endpoint()? {
+            CallEndpoint::Announcement => {
+                let file = text(self.play.as_deref()?);
+                Some(EndpointFiles::Announcement(Announcement { file, repeats: self.repeat }))
+            }
+            CallEndpoint::Recording => {
+                let folder = text(self.record_to.as_deref()?);
+                Some(EndpointFiles::Recording(Recording { folder, limit: self.record_limit }))
+            }
+            CallEndpoint::Echo | CallEndpoint::Tone => None,
+        }
     }
 
     /// Tells whether its calls are accounted; `None`: `accounting.all` decides.
@@ -182,8 +201,8 @@ pub struct Action {
     pub answer: Option<(u16, Box<str>)>,
     /// Endpoint of this server that answers the request; `None`: no endpoint does.
     pub endpoint: Option<CallEndpoint>,
-    /// Sound of an announcement.
-    pub announcement: Option<Announcement>,
+    /// Files of this endpoint.
+    pub files: Option<EndpointFiles>,
     /// True: the request gets no answer.
     pub drop: bool,
     /// Targets of the request, in order; empty: the rule names none.
@@ -240,7 +259,7 @@ impl Action {
             ends: table.stop || table.drop || table.redirect || table.answer.is_some() || !table.to.is_empty(),
             answer,
             endpoint: table.endpoint(),
-            announcement: table.announcement(),
+            files: table.endpoint_files(),
             drop: table.drop,
             redirect: table.redirect,
             on_failure: failure::named(&table.on_failure, failures),

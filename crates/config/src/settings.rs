@@ -52,6 +52,10 @@ impl Config {
         let file = dialogs.file().map(|file| ("dialogs.database", file));
         let mut written: Vec<(String, &Path)> =
             [place, rows, calls, file].into_iter().flatten().map(|(key, path)| (key.to_owned(), path)).collect();
+        for rule in &self.rules {
+            written
+                .extend(rule.record_to.as_deref().map(|folder| (format!("record_to of rule '{}'", rule.name), folder)));
+        }
         for cache in &self.caches {
             written.extend(cache.folder.as_deref().map(|folder| (format!("cache.folder of '{}'", cache.name), folder)));
         }
@@ -122,6 +126,7 @@ impl Config {
         };
         let capabilities = Capabilities {
             allow: b"INVITE, ACK, CANCEL, BYE, OPTIONS, INFO, PRACK, UPDATE".to_vec(),
+            supported: b"100rel, replaces".to_vec(),
             session_timer: Some(session_timer),
             ..Capabilities::default()
         };

@@ -51,6 +51,12 @@ pub const fn bucket(hash: u32) -> u8 {
     (hash >> 24) as u8
 }
 
+/// Returns a hash in this bucket, 0 to 255: that of a Call-ID that belongs to another bucket than its hash tells.
+#[inline]
+pub const fn in_bucket(hash: u32, bucket: u8) -> u32 {
+    hash & 0x00ff_ffff | (bucket as u32) << 24
+}
+
 /// Keys of the hashes of Call-IDs. They are derived from the server's secret, so that the next process, which takes over calls, has the
 /// same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +127,7 @@ mod tests {
             assert_eq!(odd.with(high).contains(bucket), is_odd || is_high);
             assert_eq!(odd.without(high).contains(bucket), is_odd && !is_high);
         }
+        assert_eq!((bucket(in_bucket(0xab12_3456, 7)), in_bucket(0xab12_3456, 7)), (7, 0x0712_3456));
         assert_eq!((BucketSet::of(|_| true), BucketSet::of(|_| false)), (BucketSet::ALL, BucketSet::NONE));
     }
 

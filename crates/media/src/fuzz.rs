@@ -9,13 +9,14 @@ use crate::rtcp::{CompoundWriter, MOST, ReportBlock, RtcpPacket, is_rtcp, read};
 use crate::rtp::{Header, Packet};
 use crate::sent_stream::SentStream;
 use crate::session::{
-    LegPort, PayloadFormat, PlayedSound, PortPair, Session, SessionEvent, SessionKey, SessionOutput, Side, StreamKind,
-    StreamOrder, StreamPeer,
+    LegPort, PayloadFormat, PlayedSound, PortPair, RecordedSound, Session, SessionEvent, SessionKey, SessionOutput,
+    Side, StreamKind, StreamOrder, StreamPeer,
 };
 use crate::sound::Sound;
 use crate::telephone_event::{EventNotice, ReceivedEvents, TelephoneEvent};
 use crate::wave::{Wave, samples};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Maximum bytes of an own packet: a report of one stream, with description and BYE, or 60 ms of a sound.
@@ -215,13 +216,16 @@ pub fn fuzz_session(data: &[u8]) {
                 assert!(session.deadline().is_none_or(|due| due > now));
                 // A sound and its reports obey the law about hosts that have sent nothing.
                 let may_go = |to: SocketAddr| matches!(to.ip(), IpAddr::V4(ip) if order.near.may_send_first || heard[usize::from(ip.octets()[3] & 15)]);
-                let is_sound = matches!(order.kind, StreamKind::Playback(_));
+                let is_sound = matches!(order.kind, StreamKind::Playback(_) | StreamKind::Recording(_));
                 assert!(!is_sound || out.packets.iter().all(|packet| may_go(packet.to)));
             }
         }
         // A change may end both legs of a kind, and then legs of other ports. A sound catches up on at most 200 ms, in packets of 10 ms or more.
-        let most = if matches!(order.kind, StreamKind::Playback(_)) { 24 } else { 4 };
+        let most = if matches!(order.kind, StreamKind::Playback(_) | StreamKind::Recording(_)) { 24 } else { 4 };
         assert!(out.packets.len() <= most, "{:?}", out.packets);
+        if let (Some(place), StreamKind::Recording(recorded)) = (out.recorded, &order.kind) {
+            assert!(place + out.samples.len() as u64 <= recorded.limit / 125 && out.samples.len() <= body.len());
+        }
         for packet in &out.packets {
             // No order names a host above 3.
             assert!(packet.to.ip() < IpAddr::from([192, 0, 2, 4]), "{packet:?}");
@@ -280,17 +284,25 @@ fn stream_order(first: u8, second: u8) -> StreamOrder {
             sends: bits & 64 == 0,
             receives: bits & 0x60 != 0x40,
             may_send_first: bits & 8 == 0,
+            heard: None,
         }
+    };
+    let played = |repeats: bool| PlayedSound {
+        sound: Arc::new(Sound::new((0..i16::from(second)).map(|sample| sample << 6))),
+        payload_type: 8,
+        law: Law::A,
+        packet_time: u32::from(first & 63),
+        repeats,
     };
     let kind = match (first & second & 64 == 0, first ^ second) {
         (true, other) if other & 12 == 12 => StreamKind::Unread,
         (true, _) => StreamKind::Relay,
-        (false, other) if other & 12 == 12 => StreamKind::Playback(PlayedSound {
-            sound: Arc::new(Sound::new((0..i16::from(second)).map(|sample| sample << 6))),
-            payload_type: 8,
-            law: Law::A,
-            packet_time: u32::from(first & 63),
-            repeats: second & 1 == 0,
+        (false, other) if other & 12 == 12 => StreamKind::Playback(played(second & 1 == 0)),
+        (false, other) if other & 12 == 8 => StreamKind::Recording(RecordedSound {
+            tone: played(false),
+            laws: vec![(0, Law::Mu), (8, Law::A)],
+            file: Path::new("recording.wav").into(),
+            limit: u64::from(second) * 10_000,
         }),
         (false, _) => StreamKind::Echo,
     };

@@ -67,6 +67,7 @@
 //! | who may send, symmetric RTP, NAT (RFC 4961, RFC 7362) | `session/latch.rs`, `Latch` |
 //! | relay, echo, hold, silence | `session/mod.rs`, `packet`, `silence_ends` |
 //! | sound of this server: pace, hold, end | `session/playback.rs`, `Playback` |
+//! | recording: place of a packet, limit | `session/recording.rs`, `Recording` |
 //! | picture loss, full intra request, NACK (RFC 4585, RFC 5104) | `session/feedback.rs`, `carry_over` |
 //! | fax and other datagrams | `session/leg.rs`, `receive_unread`, `forward` |
 //! | rate of an echo, and of packets to a host that has sent none | `session/packet_rate.rs`, `PacketRate` |

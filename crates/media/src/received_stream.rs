@@ -132,6 +132,11 @@ impl ReceivedStream {
         self.untimed |= 1 << (payload_type & 0x7f);
     }
 
+    /// Includes packets of all payload types in the jitter again, after a new description.
+    pub const fn time_all(&mut self) {
+        self.untimed = 0;
+    }
+
     /// Sets the ticks of later timestamps in a second, after a change of the codec.
     pub const fn set_clock_rate(&mut self, clock_rate: u32) {
         if self.clock_rate != clock_rate {

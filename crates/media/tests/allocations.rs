@@ -3,6 +3,7 @@
 use std::alloc::System;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use strowger_allocations::{Counting, of_thread};
@@ -15,8 +16,8 @@ use strowger_media::rtcp::{self, CompoundWriter, RtcpPacket};
 use strowger_media::rtp::{Numbering, Packet};
 use strowger_media::sent_stream::SentStream;
 use strowger_media::session::{
-    LegPort, PayloadFormat, PlayedSound, PortPair, Session, SessionKey, SessionOutput, Side, StreamKind, StreamOrder,
-    StreamPeer,
+    LegPort, PayloadFormat, PlayedSound, PortPair, RecordedSound, Session, SessionKey, SessionOutput, Side, StreamKind,
+    StreamOrder, StreamPeer,
 };
 use strowger_media::sound::Sound;
 use strowger_media::telephone_event::{ReceivedEvents, SentEvent};
@@ -86,6 +87,7 @@ fn order(near: SocketAddr, far: Option<SocketAddr>) -> StreamOrder {
         sends: true,
         receives: true,
         may_send_first: true,
+        heard: None,
     };
     let kind = if far.is_some() { StreamKind::Relay } else { StreamKind::Echo };
     StreamOrder { kind, near: peer(near, 30_000), far: far.map(|far| peer(far, 30_002)) }
@@ -155,6 +157,42 @@ fn nothing_is_allocated_for_a_packet_of_a_sound() {
     }
     assert_eq!(of_thread() - before, 0);
     assert_eq!((sent, session.reports()[0].0.sent), (1_000, 1_000));
+}
+
+#[test]
+fn nothing_is_allocated_for_a_packet_of_a_recording() {
+    let near = SocketAddr::from(([192, 0, 2, 1], 4_000));
+    let mut random = || 7;
+    let sound = Arc::new(Sound::new([0]));
+    let kind = StreamKind::Recording(RecordedSound {
+        tone: PlayedSound { sound, payload_type: 0, law: Law::Mu, packet_time: 20, repeats: false },
+        laws: vec![(0, Law::Mu)],
+        file: Path::new("a.wav").into(),
+        limit: 60_000_000,
+    });
+    let StreamOrder { near: mut peer, .. } = order(near, None);
+    // The recording begins at once.
+    peer.receives = false;
+    let streams = vec![Some(StreamOrder { kind, near: peer, far: None })];
+    let mut session = Session::new(0, SessionKey(1), None, streams, &mut random);
+    let (mut out, mut datagram) = (SessionOutput::default(), Vec::with_capacity(1_500));
+    out.samples.reserve(160);
+    let mut numbering = Numbering::new(8, 1, 2);
+    let (mut recorded, mut before) = (0, 0);
+    for place in 0..1_000_u64 {
+        if place == 1 {
+            // The first packet has left an event.
+            before = of_thread();
+        }
+        datagram.clear();
+        numbering.next(0, 160).write(&mut datagram);
+        datagram.extend([0xff; 160]);
+        let at = LegPort { stream: 0, side: Side::Near, is_rtcp: false };
+        out.clear();
+        session.packet(place * 20_000, at, near, &datagram, &mut out);
+        recorded += usize::from(out.recorded == Some(place * 160)) * out.samples.len();
+    }
+    assert_eq!((of_thread() - before, recorded), (0, 160_000));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-use strowger_core::call::{self, BUCKETS};
+use strowger_core::call::BUCKETS;
 use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 
@@ -149,7 +149,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         let Some(range) = scan::call_id(bytes) else {
             return self.receive(now, arrival, bytes);
         };
-        let bucket = call::bucket(call::hash(self.process.settings.secret, &bytes[range]));
+        let bucket = self.service.bucket(now, self.process.settings.secret, &bytes[range], bytes);
         match self.buckets.placement(bucket) {
             Placement::Here => self.receive(now, arrival, bytes),
             placement => self.pass(now, placement, bucket, arrival, bytes),

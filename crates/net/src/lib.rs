@@ -143,6 +143,7 @@
 //! | ports of media; those that threads share | `media/ports.rs`, `lend`; `media/lending.rs`, `Lendings`; `media/port_table.rs`, `PortTable` |
 //! | media threads that start under load | `media/growth.rs`, `Growth` |
 //! | a look at the sockets of media once in a millisecond | `media/pace.rs`, `Pace` |
+//! | recordings: hand-over by rings, files | `media/recorder.rs`, `Recorder`; `media/recording_file.rs`, `RecordingFile` |
 //! | unread relay and echo, for comparison | `floor.rs`, `relay`; `floor/exchange.rs` |
 
 #![warn(missing_docs)]
@@ -210,6 +211,7 @@ pub use failure::Failure;
 pub use handle::{Handle, Mailbox};
 pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
+pub use peer_names::PeerNames;
 pub use service::{Ending, Service, Unsent};
 pub use settings::{Listener, NetSettings, Scheduling, Shards, UdpSettings};
 pub use shard_pool::Backlog;

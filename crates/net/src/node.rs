@@ -94,6 +94,11 @@ impl Net {
         self.names.intern(name)
     }
 
+    /// Returns the names with their numbers, which the shards use too.
+    pub fn names(&self) -> Arc<PeerNames> {
+        self.names.clone()
+    }
+
     /// Starts the shards. `factory` creates the service of a shard, on its thread.
     ///
     /// # Errors

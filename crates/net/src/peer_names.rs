@@ -8,7 +8,7 @@ use strowger_core::PeerName;
 
 /// Process-wide table; its lock is held only for a look-up. Beyond the bound the oldest names are forgotten: a pending connection for such a name is
 /// not made, and the name gets another number when it is used again.
-pub(crate) struct PeerNames {
+pub struct PeerNames {
     known: Mutex<Interned>,
     bounds: bounds::Current,
 }
@@ -33,7 +33,7 @@ impl PeerNames {
     }
 
     /// Returns the number of this name, in any case and with or without the dot of the root.
-    pub(crate) fn intern(&self, name: &str) -> PeerName {
+    pub fn intern(&self, name: &str) -> PeerName {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         let mut known = self.lock();
         let known = &mut *known;
@@ -59,7 +59,7 @@ impl PeerNames {
     }
 
     /// Returns the name of this number, unless it was forgotten.
-    pub(crate) fn text(&self, name: PeerName) -> Option<Arc<str>> {
+    pub fn text(&self, name: PeerName) -> Option<Arc<str>> {
         let known = self.lock();
         known.texts.get(name.0.get().wrapping_sub(known.forgotten).wrapping_sub(1) as usize).cloned()
     }

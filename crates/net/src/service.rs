@@ -2,7 +2,7 @@
 //! messages.
 
 use std::net::SocketAddr;
-use strowger_core::{Arrival, Flow, Now, Outbox};
+use strowger_core::{Arrival, Flow, Now, Outbox, call};
 
 /// Cause of the end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +42,13 @@ pub trait Service {
     /// Called after all messages of a round, before the outbox is sent.
     #[inline]
     fn end(&mut self, _now: Now, _out: &mut Outbox) {}
+
+    /// Returns the bucket of the call of a message with this Call-ID, 0 to 255: the bucket of the hash of the Call-ID ([`call::hash`] with this
+    /// secret), unless the service knows that the message belongs to another call. Not called in a shard that owns all buckets.
+    #[inline]
+    fn bucket(&mut self, _now: Now, secret: u32, call_id: &[u8], _bytes: &[u8]) -> u8 {
+        call::bucket(call::hash(secret, call_id))
+    }
 
     /// Handles one complete message: a datagram, or a message cut from a stream. The shard passes only messages of
     /// calls whose bucket it owns.

@@ -130,6 +130,7 @@ fn relay(caller: SocketAddr, callee: SocketAddr) -> (MediaThreads, SocketAddr, S
         sends: true,
         receives: true,
         may_send_first: true,
+        heard: None,
     };
     let (near, far) = (peer(ports[0], caller), Some(peer(ports[1], callee)));
     let streams = vec![Some(StreamOrder { kind: StreamKind::Relay, near, far })];

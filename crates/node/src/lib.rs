@@ -85,7 +85,8 @@
 //! | orders about calls, limits, caches, accounting | `control/calls.rs`; `limits.rs`; `caches.rs`; `accounting.rs` |
 //! | readiness, watchdog and sockets of systemd | `supervisor.rs` |
 //! | addresses of the machine and of services; routes of the kernel | `machine.rs`; `service_addresses.rs`; `routes.rs` |
-//! | checks of the files that a configuration names | `preflight.rs`; `preflight/certificates.rs`; `files.rs`; `sounds.rs`; `machine.rs` |
+//! | names that peers must prove, for kept calls | `peer_names.rs` |
+//! | checks of the files that a configuration names | `preflight.rs`; `preflight/certificates.rs`; `files.rs`; `sounds.rs`; `recordings.rs`; `machine.rs` |
 //! | caches of the configuration | `caches.rs` |
 //! | calls of the previous process | `kept.rs` |
 //! | counts that servers share | `shared_counts.rs` |
@@ -114,6 +115,7 @@ mod media_capacity;
 pub mod metrics;
 mod named_users;
 pub mod offline;
+mod peer_names;
 mod policy_thread;
 pub mod preflight;
 mod program;

@@ -162,6 +162,7 @@ pub(crate) const fn session_of(event: &SessionEvent) -> Option<SessionKey> {
         SessionEvent::Heard { key, .. }
         | SessionEvent::Silent { key, .. }
         | SessionEvent::Played { key, .. }
+        | SessionEvent::RecordingFailed { key }
         | SessionEvent::Reported { key, .. }
         | SessionEvent::Claimed { key, .. }
         | SessionEvent::Closed { key, .. } => Some(*key),

@@ -15,6 +15,7 @@ use strowger_net::clock;
 use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Engine, ProcessStatus};
 use strowger_server::explain::Explained;
+use strowger_server::peer_names::NoNames;
 use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_store::location::LocationTable;
 
@@ -52,6 +53,7 @@ pub fn explain(
         bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(KernelRoutes::new()),
+        names: Arc::new(NoNames),
     };
     let settings = backends::sqlite(&config).filter(|_| config.store.subscribers.is_none());
     let exists = |username: &[u8], domain: &[u8]| {

@@ -1,4 +1,5 @@
-//! Reads a configuration and the files that it names, and checks them: secret, data sets, sounds, certificates, database, folders.
+//! Reads a configuration and the files that it names, and checks them: secret, data sets, sounds, certificates, database, folders of
+//! recordings and of other files.
 //!
 //! [`strowger_config`] makes values of a text and knows the position of each key. A fault of a file is reported at the key that names it.
 
@@ -6,6 +7,7 @@ mod certificates;
 mod files;
 pub(crate) mod findings;
 mod machine;
+mod recordings;
 mod sounds;
 mod tls;
 mod validity;
@@ -59,6 +61,7 @@ pub fn read(source: Source<'_>) -> Result<(Config, Report), Report> {
     read_secret(&mut config, &mut findings);
     read_sets(&mut config, &mut findings);
     sounds::read(&mut config, &mut findings);
+    recordings::check(&config, &mut findings);
     tls::check(&config, source, &mut findings);
     files::check(&config, Path::new(source.file), &mut findings);
     let faults = findings.faults;

@@ -11,6 +11,7 @@ use crate::lease::Leases;
 use crate::machine;
 use crate::media;
 use crate::metrics::{Metrics, Writers};
+use crate::peer_names::PeerNames;
 use crate::policy_thread::PolicyThread;
 use crate::program::Program;
 use crate::removal::Removals;
@@ -146,6 +147,7 @@ impl Server {
             media.reserve(left.anchors.iter().flat_map(ports));
         }
         let routes = Box::new(KernelRoutes::new());
+        let names = Arc::new(PeerNames(net.names()));
         let surroundings = ProcessContext {
             identity,
             secret,
@@ -159,6 +161,7 @@ impl Server {
             bounds: EngineBounds::default(),
             log_limiter,
             routes,
+            names,
         };
         let shared = Arc::new(ProcessState::new(clock::now(), config, surroundings));
         let services =

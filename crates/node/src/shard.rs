@@ -408,6 +408,11 @@ impl Service for Shard {
     type ShardMessage = Input;
     type Record = EngineRecord;
 
+    #[inline]
+    fn bucket(&mut self, now: Now, _secret: u32, call_id: &[u8], bytes: &[u8]) -> u8 {
+        self.engine.shared.bucket_of(now, call_id, bytes)
+    }
+
     fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         self.drive(|engine| engine.receive(now, arrival, bytes, out));
     }

@@ -4,8 +4,9 @@
 use crate::host::Sent;
 use crate::world::{Due, World};
 use std::net::SocketAddr;
-use strowger_core::{Arrival, Flow, ListenerId, Target, Transport};
+use strowger_core::{Arrival, Flow, ListenerId, PeerName, Target, Transport};
 use strowger_message::frame::{self, Frame};
+use strowger_server::peer_names::PeerNames;
 
 /// Stream between two sides; the first side opened it.
 pub(crate) struct Connection {
@@ -98,6 +99,9 @@ impl World {
                 return None;
             }
         }
+        if target.name.is_some_and(|name| !self.is_proved(host, name, target.address)) {
+            return None;
+        }
         let target = target.without_flow();
         let place = (host, target.transport, target.address);
         if let Some(at) = self.directory.get(&place) {
@@ -109,6 +113,12 @@ impl World {
         let at = (self.connect(target.transport, [own, peer], [from, target.address]), 0);
         self.directory.insert(place, at);
         Some(at)
+    }
+
+    /// Tells whether the peer at this address proves a name of a server: it does if the name leads there.
+    fn is_proved(&self, host: usize, name: PeerName, address: SocketAddr) -> bool {
+        let targets = self.hosts[host].names().text(name).and_then(|text| self.names.get(&*text));
+        targets.is_some_and(|targets| targets.iter().any(|(_, of_name)| of_name.ip() == address.ip()))
     }
 
     /// Adds a connection; returns its number.

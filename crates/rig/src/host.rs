@@ -3,6 +3,7 @@
 use crate::log;
 use crate::media::MediaThread;
 use crate::moves::OwnNames;
+use crate::names::ProcessNames;
 use crate::users::Users;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use strowger_calls::{CallView, anchor_of, read_kept};
 use strowger_config::{Config, Source};
-use strowger_core::call::{self, BUCKETS};
+use strowger_core::call::BUCKETS;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress, Machine};
 use strowger_core::{Flow, ListenerId, Now, Outbox, Target, Transport};
@@ -51,6 +52,8 @@ struct Process {
     /// Number of the process, part of its flows.
     number: u16,
     shared: Arc<ProcessState>,
+    /// Names that its peers must prove.
+    names: Arc<ProcessNames>,
     engines: Vec<Engine>,
     /// Time of the last poll of each engine.
     polled: Vec<u64>,
@@ -149,6 +152,7 @@ impl Process {
             // The keys of kept calls are those of the process before.
             seed[CALL_SEED].fill(1);
         }
+        let names = Arc::new(ProcessNames::new(number));
         let surroundings = ProcessContext {
             identity: identity(&config, &kept.listeners),
             secret: kept.secret.clone(),
@@ -162,6 +166,7 @@ impl Process {
             bounds: kept.bounds,
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay),
+            names: names.clone(),
         };
         let shared = Arc::new(ProcessState::new(now, config, surroundings));
         let engine = |shard| {
@@ -174,7 +179,7 @@ impl Process {
         // The first shard has had all buckets, as in a process.
         let others = (0..=u8::MAX).filter(|bucket| shard_of(*bucket, shards) != 0);
         others.for_each(|bucket| drop(engines[0].export(now, bucket)));
-        Self { number, shared, engines, polled: vec![now.mono; shards], slots: 0, is_draining: false }
+        Self { number, shared, names, engines, polled: vec![now.mono; shards], slots: 0, is_draining: false }
     }
 }
 
@@ -261,6 +266,11 @@ impl Host {
     /// Returns the state that all engines share.
     pub(crate) fn shared(&self) -> &Arc<ProcessState> {
         &self.process.shared
+    }
+
+    /// Returns the names that peers of this process must prove.
+    pub(crate) fn names(&self) -> &ProcessNames {
+        &self.process.names
     }
 
     /// Returns the database of users.
@@ -407,8 +417,8 @@ impl Host {
     }
 
     /// Returns the shard of the call of this message.
-    pub(crate) fn shard_of(&self, bytes: &[u8]) -> usize {
-        let bucket = scan::call_id(bytes).map_or(0, |at| call::bucket(call::hash(CALL_SECRET, &bytes[at])));
+    pub(crate) fn shard_of(&self, now: Now, bytes: &[u8]) -> usize {
+        let bucket = scan::call_id(bytes).map_or(0, |at| self.process.shared.bucket_of(now, &bytes[at], bytes));
         shard_of(bucket, self.process.engines.len())
     }
 

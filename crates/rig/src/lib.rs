@@ -18,7 +18,7 @@
 //! assert_eq!(caller.answer().status(), 200);
 //! ```
 //!
-//! The rig frames streams as the server does and reports closed ports and connections. It has no TLS, no bounds of
+//! The rig frames streams as the server does and reports closed ports and connections. Its TLS is plain text, and it has no bounds of
 //! connections and no disk: tests of those start a process.
 //!
 //! # Where is ...?
@@ -27,6 +27,7 @@
 //! |---|---|
 //! | start, reload, restart and drain of a server | `host.rs` |
 //! | clock, datagrams, connections, names | `world.rs`; `connections.rs` |
+//! | names that peers must prove, without certificates | `names.rs` |
 //! | subscribers; credentials | `users.rs`; `credentials.rs` |
 //! | orders to media threads and their events, without media | `media.rs` |
 //! | messages by hand; the tests of `core` share the file | `text.rs` |
@@ -41,6 +42,7 @@ mod line;
 mod log;
 mod media;
 mod moves;
+mod names;
 mod phone;
 mod site;
 pub mod text;

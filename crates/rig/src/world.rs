@@ -8,6 +8,7 @@ use strowger_calls::CallView;
 use strowger_core::{Arrival, Now, Outbox, Transport};
 use strowger_media::session::SessionEvent;
 use strowger_server::engine::{Effect, Engine, EngineInput};
+use strowger_server::peer_names::PeerNames;
 use strowger_server::question::{HostKey, Resolved};
 
 /// Milliseconds between two rounds of upkeep.
@@ -199,7 +200,7 @@ impl World {
 
     /// Gives a message to the shard that owns its call.
     pub(crate) fn receive(&mut self, host: usize, arrival: &Arrival, bytes: &[u8]) {
-        let shard = self.hosts[host].shard_of(bytes);
+        let shard = self.hosts[host].shard_of(self.now, bytes);
         self.work(host, shard, |now, engine, out| engine.receive(now, arrival, bytes, out));
     }
 
@@ -234,7 +235,7 @@ impl World {
             match effect {
                 Effect::Alias { flow, transport, address } => self.alias(host, flow, transport, address),
                 Effect::Resolve { ticket, name, .. } => {
-                    let to = self.resolved(&name);
+                    let to = self.resolved(host, &name);
                     let answer = EngineInput::Resolved { ticket, name, to };
                     self.plan(self.lookup, Due::Answer { host, process, shard, answer });
                 }
@@ -265,6 +266,7 @@ impl World {
             SessionEvent::Heard { key, .. }
             | SessionEvent::Silent { key, .. }
             | SessionEvent::Played { key, .. }
+            | SessionEvent::RecordingFailed { key }
             | SessionEvent::Reported { key, .. }
             | SessionEvent::Claimed { key, .. }
             | SessionEvent::Closed { key, .. } => self.hosts[host].shard_of_session(*key),
@@ -299,16 +301,19 @@ impl World {
     }
 
     /// Returns the targets of a name that the test has set, or of this machine (RFC 6761 section 6.3).
-    fn resolved(&self, (host, port, transport, _): &HostKey) -> Resolved {
+    fn resolved(&self, at: usize, (host, port, transport, _): &HostKey) -> Resolved {
         if &**host == b"localhost" || host.ends_with(b".localhost") {
             let target = (transport.unwrap_or(Transport::Udp), (Ipv4Addr::LOCALHOST, port.unwrap_or(5_060)).into());
             return Resolved { targets: vec![target], name: None };
         }
-        let targets = self.names.get(&*String::from_utf8_lossy(host)).into_iter().flatten();
+        let text = String::from_utf8_lossy(host);
+        let targets = self.names.get(&*text).into_iter().flatten();
         let fits = |(by, _): &&(Transport, SocketAddr)| transport.is_none_or(|wanted| wanted == *by);
         let target = |(by, address): &(Transport, SocketAddr)| {
             (*by, SocketAddr::new(address.ip(), port.unwrap_or_else(|| address.port())))
         };
-        Resolved { targets: targets.filter(fits).map(target).collect(), name: None }
+        let targets: Vec<_> = targets.filter(fits).map(target).collect();
+        let is_secure = targets.iter().any(|(transport, _)| transport.is_secure());
+        Resolved { name: is_secure.then(|| self.hosts[at].names().number(&text)), targets }
     }
 }

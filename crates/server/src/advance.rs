@@ -66,7 +66,10 @@ impl Engine {
                 }
                 Verdict::Forward(destination) => return self.forward(handling, &routing, contacts, destination),
                 Verdict::Answer => return self.answer_here(handling, &routing),
-                Verdict::Bridge => return self.bridge_here(handling, &routing),
+                Verdict::Bridge => match decider.far_family(handling, &routing, contacts) {
+                    Ok(family) => return self.bridge_here(handling, &routing, family),
+                    Err(question) => return self.ask(handling, question),
+                },
                 Verdict::TakeOffRoutes => return self.take_off_routes(handling, &routing),
                 other => return self.conclude(handling, other),
             }

@@ -6,16 +6,17 @@
 //! leaves out a range of CSeqs and a version of each description, because this one may use some of them after it wrote the state.
 //!
 //! The next process takes the calls over ([`Engine::take_over_media`]) and asks a media thread to bind the same ports. The session opens with the
-//! answer; if the ports are gone, the call ends. A process that keeps nothing ends its calls ([`Engine::end_unkept`]): this server is the other party.
+//! answer, and its peers are where the process before has heard them. If the ports are gone, a bridged call gets others, which its parties learn by
+//! re-INVITEs; a call of an endpoint ends. A process that keeps nothing ends its calls ([`Engine::end_unkept`]): this server is the other party.
 
 use crate::bridge::BridgedRecord;
 use crate::endpoint::EndpointRecord;
 use crate::engine::{Effect, Engine};
 use crate::far_leg::FarLegRecord;
 use crate::media_sessions::{ORDERED, SessionPorts};
+use crate::peer_names::{NoNames, PeerNames};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-use std::num::NonZeroU32;
 use strowger_calls::with_anchor;
 use strowger_config::Media;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
@@ -46,11 +47,15 @@ impl Recorded for AnchoredState {
 }
 
 impl AnchoredState {
-    /// Tells whether a party must prove a name, whose number has no meaning in another process.
-    fn names_peers(&mut self) -> bool {
-        let mut is_any = false;
-        self.numbers(&mut |number| is_any |= matches!(number, Number::Peer(_)));
-        is_any
+    /// Tells whether all names that parties must prove are known: one that was forgotten has no meaning in another process.
+    fn has_known_names(&mut self, names: &dyn PeerNames) -> bool {
+        let mut are_known = true;
+        self.numbers(&mut |number| {
+            if let Number::Peer(name) = number {
+                are_known &= names.text(*name).is_some();
+            }
+        });
+        are_known
     }
 
     /// Returns the ports as ports of this media thread. An address that is not configured any more becomes one that no thread can bind.
@@ -64,17 +69,17 @@ impl AnchoredState {
     }
 }
 
-/// Names of listeners by transport and bound address: each process has its own numbers for them.
-struct ListenerNames<'a>(&'a Identity);
+/// Names of listeners by transport and bound address, and names of peers: each process has its own numbers for them.
+struct ProcessNames<'a>(&'a Identity, &'a dyn PeerNames);
 
-impl Names for ListenerNames<'_> {
+impl Names for ProcessNames<'_> {
     fn listener(&self, number: ListenerId) -> String {
         let listener = self.0.listener(number);
         format!("{}:{}", listener.transport.text(), listener.bound)
     }
 
-    fn peer(&self, _: PeerName) -> String {
-        String::new()
+    fn peer(&self, number: PeerName) -> String {
+        self.1.text(number).map_or_else(String::new, |text| text.to_string())
     }
 
     fn listener_called(&self, name: &str) -> Option<ListenerId> {
@@ -82,14 +87,14 @@ impl Names for ListenerNames<'_> {
         numbers.find(|number| self.listener(*number) == name)
     }
 
-    fn peer_called(&self, _: &str) -> PeerName {
-        PeerName(NonZeroU32::MAX)
+    fn peer_called(&self, name: &str) -> PeerName {
+        self.1.number(name)
     }
 }
 
 /// Returns the ports of a call, from the state of its role that an earlier process has left; none if the state is not readable.
 pub fn kept_ports(identity: &Identity, media: &Media, state: &[u8]) -> Vec<PortPair> {
-    let state = record::read::<AnchoredState>(state, &ListenerNames(identity));
+    let state = record::read::<AnchoredState>(state, &ProcessNames(identity, &NoNames));
     state.map(|state| state.session_ports(media, 0).all()).unwrap_or_default()
 }
 
@@ -119,10 +124,11 @@ impl Engine {
         };
         let ports = [places(&session.ports.near)?, places(&session.ports.far)?];
         let mut anchored = AnchoredState { written: now.wall, ports, agent, endpoint, bridge, far_leg };
-        if anchored.names_peers() {
+        let names = &*self.shared.peer_names;
+        if !anchored.has_known_names(names) {
             return None;
         }
-        let anchor = record::write(anchored, &ListenerNames(self.policy.router.identity()));
+        let anchor = record::write(anchored, &ProcessNames(self.policy.router.identity(), names));
         self.note_kept(key);
         Some(with_anchor(&state, &anchor))
     }
@@ -142,7 +148,8 @@ impl Engine {
     pub fn take_over_media(&mut self, now: Now, states: Vec<(u64, Box<[u8]>)>) -> Option<(Unreadable, usize)> {
         let mut unreadable: Option<(Unreadable, usize)> = None;
         for (key, state) in states.into_iter().filter(|(_, state)| !state.is_empty()) {
-            let read = record::read(&state, &ListenerNames(self.policy.router.identity()));
+            let names = ProcessNames(self.policy.router.identity(), &*self.shared.peer_names);
+            let read = record::read(&state, &names);
             match read {
                 Ok(anchored) => self.succeed(now, key, anchored),
                 Err(error) => unreadable.get_or_insert((error, 0)).1 += 1,
@@ -152,13 +159,12 @@ impl Engine {
     }
 
     /// Takes over the role of a call.
-    fn succeed(&mut self, now: Now, key: u64, mut anchored: AnchoredState) {
+    fn succeed(&mut self, now: Now, key: u64, anchored: AnchoredState) {
         // No thread is busy yet: the calls are divided among them. The lowest bits of a key are equal.
         let thread = ((key >> 8) % u64::from(self.shard.media_threads.running.max(1))) as u16;
         let ports = anchored.session_ports(&self.policy.config.media, thread);
         let claimed = ports.all();
-        let bucket = self.calls.get(key).filter(|_| !anchored.names_peers()).map(|call| call.bucket());
-        let Some(bucket) = bucket else {
+        let Some(bucket) = self.calls.get(key).map(|call| call.bucket()) else {
             // Nothing is left to continue.
             return self.effects.push(Effect::Media { thread: None, order: SessionOrder::Return(claimed) });
         };
@@ -170,16 +176,20 @@ impl Engine {
         self.anchored.far_legs.import(far_leg);
         let moved = self.stack.import_agent(now, agent, Vec::new());
         self.anchored.endpoints.import(endpoint, &moved);
-        self.anchored.bridges.import(now, bridge, &moved);
+        self.import_bridges(now, bridge, &moved);
         let order = SessionOrder::Claim { key: SessionKey(session), ports: claimed };
         self.effects.push(Effect::Media { thread: Some(thread), order });
     }
 
-    /// Opens the session of a call of an earlier process, or ends the call if its ports could not be bound.
+    /// Opens the session of a call of an earlier process. If its ports could not be bound, a bridged call gets others, and any other call ends.
     pub(crate) fn ports_claimed(&mut self, now: Now, session: SessionKey, is_bound: bool, out: &mut Outbox) {
         if !is_bound {
-            let key = self.anchored.endpoints.lose_ports(session).or_else(|| self.anchored.bridges.lose_ports(session));
-            return key.into_iter().for_each(|key| self.end_carried(now, key, out));
+            if let Some(key) = self.anchored.endpoints.lose_ports(session) {
+                return self.end_carried(now, key, out);
+            }
+            self.anchored.bridges.lose_ports(session);
+            self.balance_ports();
+            return self.place_portless(now, out);
         }
         let key = match self.anchored.endpoints.reopen(&self.policy, session) {
             Some((order, key)) => {
@@ -193,7 +203,7 @@ impl Engine {
     }
 
     /// Ends a call of the table that this server cannot carry any further: BYE with a Reason to its parties.
-    fn end_carried(&mut self, now: Now, key: u64, out: &mut Outbox) {
+    pub(crate) fn end_carried(&mut self, now: Now, key: u64, out: &mut Outbox) {
         let (calls, mut env) = self.calls_at(now);
         calls.end_carried(&mut env, key);
         self.carry_out(now, out);

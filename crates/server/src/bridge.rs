@@ -4,35 +4,41 @@
 //!
 //! 1. The rules bridge an INVITE. The engine takes media ports for both legs and gives the INVITE to the user agent, which makes the far call. The
 //!    far INVITE takes the way of every request from routing on, with the decision of the near one ([`crate::far_leg`]); there it enters the table of
-//!    calls (`beginning.rs`). The far side learns no name and no address of the near one (`far_request.rs`).
+//!    calls (`beginning.rs`). The far side learns no name and no address of the near one, and gets media addresses of its own IP version
+//!    (`far_request.rs`).
 //! 2. Events of both calls go to the bridge. Its sessions become orders to the media thread, ends of legs become notices for the table
-//!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so (`referral.rs`).
+//!    (`agent_events.rs`, `session.rs`). A party may refer the other one if the rule says so, and a new party may take the place of one (`transfer.rs`).
+//!    Requests that would get around the bridge are refused (`bypasses.rs`).
 //! 3. The table ends a call by orders about its parties, the media thread by an event (`orders.rs`).
 //!
+//! Over a restart a call keeps its ports, or gets others (`kept.rs`, `relocation.rs`).
 //! Near and far Call-ID are in one bucket, so that both calls, their pair and its session move together (`moves.rs`).
 
 mod agent_events;
 mod beginning;
+mod bypasses;
 mod far_request;
 mod kept;
 mod moves;
 mod orders;
-mod referral;
+mod relocation;
 mod session;
+mod transfer;
 
 pub use self::moves::BridgedRecord;
 
 use self::far_request::FarRequest;
+use self::transfer::{Newcomer, Replacing};
 use crate::far_leg::FarLeg;
 use crate::media_sessions::MediaSession;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use strowger_core::b2bua::bridge::{Bridge, BridgeSettings, LegMedia, PairKey, Side};
 use strowger_core::b2bua::negotiation::BridgedStream;
 use strowger_core::notice::Party;
 use strowger_core::user_agent::{CallKey, RequestKey};
-use strowger_media::session::SessionKey;
+use strowger_media::session::{LatchedSource, SessionKey, Side as SessionSide};
 use strowger_message::{Message, Name, Uri};
 
 /// Source of a description.
@@ -41,6 +47,30 @@ struct DescriptionSource {
     address: IpAddr,
     /// Set if the sender is behind NAT.
     is_translated: bool,
+}
+
+/// Source of the media of a stream, for the next process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeardStream {
+    /// Place of the stream in the descriptions of the near leg.
+    stream: u8,
+    described: SocketAddr,
+    from: SocketAddr,
+    is_symmetric: bool,
+}
+
+impl HeardStream {
+    /// Creates the source of a stream.
+    pub(crate) const fn new(stream: u8, source: LatchedSource) -> Self {
+        let LatchedSource { described, from, is_symmetric } = source;
+        Self { stream, described, from, is_symmetric }
+    }
+
+    /// Returns the source for the media thread.
+    const fn source(&self) -> LatchedSource {
+        let Self { described, from, is_symmetric, .. } = *self;
+        LatchedSource { described, from, is_symmetric }
+    }
 }
 
 /// Leg of a bridged call.
@@ -54,6 +84,8 @@ struct BridgedLeg {
     question: Option<(RequestKey, u64)>,
     /// True if its party may refer the other one; `None`: it has not answered yet.
     may_refer: Option<bool>,
+    /// Sources of the media of its party, at most one for each stream.
+    heard: Vec<HeardStream>,
 }
 
 /// Bridged call.
@@ -78,6 +110,8 @@ struct BridgedCall {
     near_places: Vec<u8>,
     /// Streams as agreed last.
     streams: Vec<Option<BridgedStream>>,
+    /// Call-IDs of the dialogs of both legs that are in [`BridgedDialogs`](crate::bridged_dialogs::BridgedDialogs); empty: not entered yet.
+    entered: [Vec<u8>; 2],
 }
 
 impl BridgedCall {
@@ -87,21 +121,26 @@ impl BridgedCall {
             Side::Far => &mut self.far,
         }
     }
-}
 
-/// Returns the party of a leg.
-const fn party_of(side: Side) -> Party {
-    match side {
-        Side::Near => Party::Caller,
-        Side::Far => Party::Callee,
+    /// Returns the party of a leg in the table of calls. A new party is the caller, whichever leg it has.
+    fn party_of(&self, side: Side) -> Party {
+        match (side, self.session.is_turned) {
+            (Side::Near, false) | (Side::Far, true) => Party::Caller,
+            (Side::Near, true) | (Side::Far, false) => Party::Callee,
+        }
+    }
+
+    /// Returns the leg of a party.
+    fn side_of(&self, party: Party) -> Side {
+        if self.party_of(Side::Near) == party { Side::Near } else { Side::Far }
     }
 }
 
-/// Returns the leg of a party.
-const fn side_of(party: Party) -> Side {
-    match party {
-        Party::Caller => Side::Near,
-        Party::Callee => Side::Far,
+/// Returns the leg of a side of a session.
+const fn side_of_session(side: SessionSide) -> Side {
+    match side {
+        SessionSide::Near => Side::Near,
+        SessionSide::Far => Side::Far,
     }
 }
 
@@ -138,9 +177,15 @@ pub(crate) struct Bridges {
     keys: BTreeMap<u64, PairKey>,
     /// Pairs by their sessions.
     sessions: BTreeMap<u64, PairKey>,
+    /// Pairs whose media have no ports: an earlier process had them, and another program has taken one.
+    portless: BTreeSet<PairKey>,
     /// Legs by the OPTIONS to their parties ([`BridgedLeg::question`]).
     questions: BTreeMap<RequestKey, (PairKey, Side)>,
     beginning: Option<Box<Beginning>>,
+    /// INVITE with Replaces that the user agent is about to take.
+    replacing: Option<Box<Replacing>>,
+    /// Callers of INVITEs with Replaces that have no final response yet.
+    newcomers: BTreeMap<PairKey, Newcomer>,
 }
 
 impl Default for Bridges {
@@ -155,8 +200,11 @@ impl Default for Bridges {
             legs: BTreeMap::new(),
             keys: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            portless: BTreeSet::new(),
             questions: BTreeMap::new(),
             beginning: None,
+            replacing: None,
+            newcomers: BTreeMap::new(),
         }
     }
 }
@@ -170,7 +218,8 @@ impl Bridges {
     /// Returns the number of entries of all tables; 0 once no call is bridged.
     pub(crate) fn entries(&self) -> usize {
         let of_bridge = self.bridge.pairs() + self.bridge.carried_requests();
-        of_bridge + self.calls.len() + self.legs.len() + self.keys.len() + self.sessions.len()
+        let of_calls = self.calls.len() + self.legs.len() + self.keys.len() + self.sessions.len();
+        of_bridge + of_calls + self.portless.len() + self.newcomers.len()
     }
 
     /// Returns the moment of the next timer.
@@ -190,6 +239,7 @@ impl Bridges {
 
     fn insert(&mut self, pair: PairKey, call: BridgedCall) {
         self.sessions.insert(call.session.key, pair);
+        self.portless.extend(call.session.lacks_ports().then_some(pair));
         self.keys.extend(call.key.map(|key| (key, pair)));
         let (near, far) = self.bridge.calls(pair).unwrap_or_default();
         for (leg, side) in [(near, Side::Near), (far, Side::Far)] {
@@ -204,6 +254,7 @@ impl Bridges {
     fn remove(&mut self, pair: PairKey) -> Option<BridgedCall> {
         let call = self.calls.remove(&pair)?;
         self.sessions.remove(&call.session.key);
+        self.portless.remove(&pair);
         for (request, _) in [call.near.question, call.far.question].into_iter().flatten() {
             self.questions.remove(&request);
         }

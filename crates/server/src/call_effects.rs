@@ -3,12 +3,11 @@
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::handling::{Handling, Progress};
-use crate::media_sessions::MediaSession;
 use strowger_calls::{AT_ONCE, Call, CallEffect, CallPage, CallTable, CallView, Environment, Legs, OwnRequest};
 use strowger_core::notice::{Notice, NoticeEvent, Party};
 use strowger_core::proxy::Report;
 use strowger_core::routing::Request;
-use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target, call};
+use strowger_core::{Arrival, ListenerId, Now, Outbox, Round, Target};
 use strowger_media::session::SessionOrder;
 use strowger_message::{Index, Message, Uri};
 
@@ -93,7 +92,7 @@ impl Engine {
         let listener = listener.unwrap_or(ListenerId(0));
         let transport = self.policy.router.identity().listener(listener).transport;
         let arrival = Arrival { transport, listener, remote: Target::NOWHERE.address, flow: None };
-        let call_hash = call::hash(self.shared.call_secret, message.call_id().map_or(&b""[..], |id| id.text));
+        let call_hash = self.shared.call_hash(message.call_id().map_or(&b""[..], |id| id.text));
         let Ok(request) = Request::of(message, &arrival, call_hash) else { return };
         let Some(server) = self.stack.core.transactions.begin_own(now, &message, call_hash) else { return };
         let mut progress = Progress { context, ..Progress::new(now) };
@@ -123,7 +122,7 @@ impl Engine {
     /// the number of calls that were written under another secret: no request of their parties is admitted as a request
     /// within a dialog, so this server does not see their end.
     pub fn take_over(&mut self, now: Now, calls: Vec<Call>) -> usize {
-        let strange = self.calls.take_over(now, calls, self.shared.call_secret);
+        let strange = self.calls.take_over(now, calls, self.shared.call_secret());
         self.carry_out(now, &mut Outbox::new());
         strange
     }
@@ -148,10 +147,13 @@ impl Engine {
     /// media thread is asked, and the owner may call again.
     pub fn show_call(&mut self, now: Now, id: u64) -> Option<CallView> {
         let mut view = self.calls.show_call(now, id)?;
+        view.recording = self.anchored.endpoints.recording_of_call(id);
         let session = self.anchored.endpoints.session_of_call(id).or_else(|| self.anchored.bridges.session_of_call(id));
-        if let Some((key, thread)) = session.and_then(MediaSession::open) {
+        if let Some(session) = session
+            && let Some((key, thread)) = session.open()
+        {
             match self.anchored.media.reported(now, key) {
-                Some(media) => view.media = media,
+                Some(media) => view.media = session.of_parties(media),
                 None => {
                     self.effects.push(Effect::Media { thread: Some(thread), order: SessionOrder::Report { key } });
                     view.awaits_media = true;

@@ -298,6 +298,17 @@ impl Decision {
         self.path.policies()
     }
 
+    /// Returns the number of the gateway group to whose places alone the request can go, also after failures; `None` if there is no such group.
+    pub(crate) fn only_group(&self) -> Option<usize> {
+        if self.to.is_empty() {
+            return None;
+        }
+        let targets = std::iter::once(&self.to).chain(self.on_failure.iter().map(|failure| &failure.to));
+        let mut groups = targets.flat_map(|to| (0..to.uris.len()).map(move |place| to.group_of(place)));
+        let first = groups.next()??;
+        groups.all(|group| group == Some(first)).then_some(first)
+    }
+
     /// Returns the parties of a bridged call that may refer the other one.
     pub(crate) fn refer_from(&self) -> ReferFrom {
         self.path.refer_from()

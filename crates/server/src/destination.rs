@@ -74,6 +74,16 @@ pub(crate) enum Destination {
 }
 
 impl Destination {
+    /// Returns the address that is tried first.
+    pub(crate) fn first(&self) -> Option<Target> {
+        match self {
+            Self::Contacts(targets) => targets.iter().flatten().next().copied(),
+            Self::FirstContact(target) => Some(*target),
+            Self::Places(places) => places.iter().flat_map(RuleTargetAddresses::addresses).next(),
+            Self::NextHop { targets, .. } => targets.first().copied(),
+        }
+    }
+
     /// Returns the status of the response if no target has an address; `None` if a target has one.
     pub(crate) fn unreachable(&self) -> Option<u16> {
         match self {

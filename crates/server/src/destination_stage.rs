@@ -53,12 +53,16 @@ impl Decider<'_> {
         verdict
     }
 
-    /// Returns the verdict about a request of which this server is a party by its role; `None` if it is the proxy or redirects.
+    /// Returns the verdict about a request of which this server is a party by its role, or which would get around this party; `None` if the server
+    /// is the proxy or redirects.
     pub(crate) fn role_verdict(&self, handling: &Handling<'_, '_>) -> Option<Verdict> {
         match handling.progress.decision.as_deref()?.role {
             ServerRole::Endpoint => Some(Verdict::Answer),
+            // A failure of a redirected call is bridged, and so would be the failure after it.
+            ServerRole::Bridge if handling.is_far_leg() => None,
             ServerRole::Bridge if handling.begins_bridge() => Some(Verdict::Bridge),
-            ServerRole::Bridge | ServerRole::Proxy | ServerRole::Redirect => None,
+            ServerRole::Bridge => self.refusal_beside_bridge(handling).map(Verdict::Reply),
+            ServerRole::Proxy | ServerRole::Redirect => None,
         }
     }
 

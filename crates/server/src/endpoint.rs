@@ -1,4 +1,4 @@
-//! Calls that this server answers itself (endpoints): the caller hears itself, a test tone or an announcement.
+//! Calls that this server answers itself (endpoints): the caller hears itself, a test tone or an announcement, or is recorded.
 //!
 //! The user agent has the dialog of such a call, a media thread its session, and the table of calls its record, limits, place in lists
 //! and end. This module joins the three:
@@ -16,13 +16,14 @@ mod remote_target;
 mod session;
 mod sound;
 
-pub(crate) use self::agent_events::{PLAYED, cause_of_bye};
+pub(crate) use self::agent_events::{PLAYED, UNRECORDED, cause_of_bye};
 pub(crate) use self::sound::EndpointSound;
 
 use self::session::{Description, EndpointSession};
 use crate::media_sessions::{MediaSession, bucket_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use strowger_core::user_agent::{CallKey, MovedCalls, RequestKey};
 use strowger_media::session::SessionKey;
 
@@ -85,6 +86,11 @@ impl Endpoints {
     /// Returns the session of the call with this key in the table of calls.
     pub(crate) fn session_of_call(&self, key: u64) -> Option<&MediaSession> {
         self.calls.get(self.keys.get(&key)?).map(|entry| &entry.session.media)
+    }
+
+    /// Returns the path of the file in which the call with this key in the table of calls is recorded.
+    pub(crate) fn recording_of_call(&self, key: u64) -> Option<PathBuf> {
+        self.calls.get(self.keys.get(&key)?)?.session.recording()
     }
 
     fn insert(&mut self, call: CallKey, entry: EndpointCall) {

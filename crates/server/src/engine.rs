@@ -304,10 +304,20 @@ impl Engine {
 /// Responses and events for the roles of their transactions.
 impl Engine {
     fn response(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>, out: &mut Outbox) {
-        let Incoming::Response { id, tu, after_final } = self.stack.core.transactions.response(now, message, out)
-        else {
-            return;
-        };
+        let incoming = self.stack.core.transactions.response(now, message, out);
+        self.give_response(now, arrival, message, incoming, out);
+    }
+
+    /// Gives a response to the role of its transaction.
+    fn give_response(
+        &mut self,
+        now: Now,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        incoming: Incoming,
+        out: &mut Outbox,
+    ) {
+        let Incoming::Response { id, tu, after_final } = incoming else { return };
         self.note_response(now, id, message);
         match tu.role() {
             Role::Proxy(context) => self.proxy_response(now, arrival, message, (context, id), out),

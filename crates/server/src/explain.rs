@@ -161,14 +161,16 @@ impl Decider<'_> {
                     Stage::Address => self.address(&handling, &routing),
                     Stage::Authorize => judged(self.authorize(&handling, &routing)),
                     Stage::Decide => judged(self.decide(&handling, &routing)),
-                    Stage::Route if self.role_verdict(&handling) == Some(Verdict::Answer) => Verdict::Answer,
                     Stage::Route => {
-                        let first = self.first_destination(&handling, &routing, &mut contacts);
-                        let refusal = if let Verdict::Reply(reply) = &first { Some(*reply) } else { None };
-                        let verdict = self.with_failures(&handling, first);
-                        let is_tried = matches!(verdict, Verdict::Decide(_));
-                        course.failed.extend(refusal.filter(|_| is_tried).map(|reply| self.failed(&request, &reply)));
-                        verdict
+                        let by_role = self.role_verdict(&handling).filter(|verdict| *verdict != Verdict::Bridge);
+                        by_role.unwrap_or_else(|| {
+                            let first = self.first_destination(&handling, &routing, &mut contacts);
+                            let refusal = if let Verdict::Reply(reply) = &first { Some(*reply) } else { None };
+                            let verdict = self.with_failures(&handling, first);
+                            let refusal = refusal.filter(|_| matches!(verdict, Verdict::Decide(_)));
+                            course.failed.extend(refusal.map(|reply| self.failed(&request, &reply)));
+                            verdict
+                        })
                     }
                     Stage::Register => {
                         course.outcome = ExplainedOutcome::Register;

@@ -17,11 +17,13 @@ use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use strowger_config::GatewayGroupTable;
 use strowger_core::b2bua::bridge::near_status;
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::record::{Number, Recorded};
 use strowger_core::routing::Request;
-use strowger_core::{Arrival, Now, call};
+use strowger_core::user_agent::AccountKey;
+use strowger_core::{Arrival, Now, PeerName, call};
 use strowger_message::{Edit, Message, Name};
 
 /// Maximum number of far INVITEs of one call: each follows a final response to the one before.
@@ -73,6 +75,12 @@ impl FarLeg {
         }
     }
 
+    /// Returns the account that answers challenges: that of the only gateway group to which the call can go. No other next hop gets an answer.
+    pub(crate) fn account(&self, groups: &[GatewayGroupTable]) -> Option<AccountKey> {
+        let group = groups.get(self.decision.as_deref()?.only_group()?)?;
+        group.credentials().map(|_| AccountKey::named(group.name.as_str().as_bytes()))
+    }
+
     fn progress(&self, now: Now) -> Progress {
         let (proof, decision) = (self.proof.clone(), self.decision.clone());
         Progress { stage: Stage::Route, proof, decision, context: self.context, ..Progress::new(now) }
@@ -103,6 +111,8 @@ pub(crate) struct FarLegs {
     is_translated: bool,
     /// Set if that sender is a contact that a user has registered.
     is_user: bool,
+    /// Name that the sender of the last response to a far INVITE had to prove.
+    peer_name: Option<PeerName>,
     /// Refusals of far INVITEs in the current call of the engine, with the status that the caller gets. The table of calls gets them unless the
     /// INVITE comes again.
     refusals: Vec<Notice>,
@@ -152,6 +162,11 @@ impl FarLegs {
         self.legs.get(call_id).map(|leg| leg.context).filter(|context| *context != 0)
     }
 
+    /// Tells whether the notices about a call with a far leg have this context.
+    pub(crate) fn has_context(&self, context: u64) -> bool {
+        self.contexts.contains(&context)
+    }
+
     /// Returns the number of bridged calls through which an INVITE with this Call-ID has come: a far INVITE may come back, if the next hop sends it to
     /// this server. Its Via header fields show no loop, for each call has its own. Both Call-IDs of a call are in one bucket, so it comes to this
     /// shard.
@@ -186,9 +201,19 @@ impl FarLegs {
         (self.source, self.is_translated, self.is_user) = (Some(source), is_translated, is_user);
     }
 
+    /// Sets the name that this sender had to prove; `None` for a sender without a secure connection, or with one that it has opened.
+    pub(crate) const fn set_peer_name(&mut self, name: Option<PeerName>) {
+        self.peer_name = name;
+    }
+
+    /// Returns the name that the sender of a looped response had to prove.
+    pub(crate) const fn peer_name(&self) -> Option<PeerName> {
+        self.peer_name
+    }
+
     /// Forgets the sender of the last response.
     pub(crate) fn forget_source(&mut self) {
-        (self.source, self.is_translated, self.is_user) = (None, false, false);
+        (self.source, self.is_translated, self.is_user, self.peer_name) = (None, false, false, None);
     }
 
     /// Takes a far INVITE: returns its progress, and writes it with the bounds of its near INVITE. Returns `None` if it is of no leg, or there
@@ -243,6 +268,15 @@ impl FarLegs {
         if let Some(leg) = self.legs.get_mut(call_id) {
             (leg.context, leg.near) = (context, Vec::new());
             self.contexts.insert(context);
+        }
+    }
+
+    /// Sets the context of another call of the table, which goes on with this leg: a new party has taken the place of one.
+    pub(crate) fn continue_for(&mut self, call_id: &[u8], context: u64) {
+        if let Some(leg) = self.legs.get_mut(call_id) {
+            self.contexts.remove(&leg.context);
+            self.contexts.insert(context);
+            leg.context = context;
         }
     }
 

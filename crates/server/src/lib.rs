@@ -19,6 +19,7 @@
 //! use strowger_server::bounds::EngineBounds;
 //! use strowger_server::engine::{ProcessStatus, Engine};
 //! use strowger_server::local_address::OneWay;
+//! use strowger_server::peer_names::NoNames;
 //! use strowger_server::process_state::{ProcessState, ProcessContext};
 //! use strowger_store::location::LocationTable;
 //!
@@ -44,6 +45,7 @@
 //!     bounds: EngineBounds::default(),
 //!     log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
 //!     routes: Box::new(OneWay),
+//!     names: Arc::new(NoNames),
 //! };
 //! let now = Now { mono: 10_000, wall: 1_700_000_000_000 };
 //! let shared = Arc::new(ProcessState::new(now, config, surroundings));
@@ -150,10 +152,11 @@
 //! |---|---|
 //! | stages and their verdicts; the way through them | `stage.rs`, `Verdict`; `advance.rs` |
 //! | calls that this server answers: role, beginning, events, orders | `endpoint.rs`, `ServerRole`; `endpoint/` |
-//! | sound for the caller: echo, test tone, announcement | `endpoint/sound.rs`, `EndpointSound` |
-//! | bridged calls: beginning, texts of the far INVITE, events, orders, moves | `bridge.rs`, `Bridges`; `bridge/` |
+//! | sound for the caller: echo, test tone, announcement; file of a recording | `endpoint/sound.rs`, `EndpointSound` |
+//! | bridged calls of all shards: buckets of INVITEs with Replaces | `bridged_dialogs.rs`, `BridgedDialogs` |
+//! | bridged calls: transfers; beginning, texts of the far INVITE, events, orders, moves | `bridge/transfer.rs`; `bridge.rs`, `Bridges`; `bridge/` |
 //! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
-//! | calls with media over a restart, and at the end of the process | `anchored_calls.rs`, `take_over_media`, `end_unkept`; `endpoint/kept.rs`, `bridge/kept.rs` |
+//! | calls with media over a restart, and at the end of the process | `anchored_calls.rs`, `take_over_media`, `end_unkept`; `endpoint/kept.rs`, `bridge/kept.rs`, `bridge/relocation.rs` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
 //! | requests without a stage: unreadable, shed | `engine/unread.rs` |
 //! | requests refused in an overload; messages that pass | `engine/overload.rs`, `sheds` |
@@ -181,6 +184,7 @@
 //! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |
 //! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `log_line_rate.rs`; `refusals.rs` |
 //! | listener at an address of several | `local_address.rs` |
+//! | names that peers must prove | `peer_names.rs`, `PeerNames` |
 //! | own name by look-up | `own_name.rs` |
 //! | policy of a request; freed policies | `engine/policy.rs`; `process_state.rs`, `drop_retired` |
 //! | moves of a bucket, also as bytes | `engine/moves.rs`, `export`, `export_bytes` |
@@ -199,6 +203,7 @@ pub mod ban;
 mod binding_change;
 pub mod bounds;
 pub mod bridge;
+mod bridged_dialogs;
 mod call_admission;
 mod call_effects;
 mod call_log;
@@ -235,6 +240,7 @@ mod methods;
 mod number_translation;
 mod own_name;
 mod path_decision;
+pub mod peer_names;
 mod ping;
 mod plan_view;
 pub mod policy;

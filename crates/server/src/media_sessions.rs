@@ -100,6 +100,8 @@ pub(crate) struct MediaSession {
     is_closed: bool,
     /// Key of the call in the table of calls, whose record has the quality of the media; `None`: it is not there.
     pub(crate) call: Option<u64>,
+    /// Set if the far peer is the caller of the call in the table of calls: it has replaced the callee of an earlier one.
+    pub(crate) is_turned: bool,
     /// Call-ID, for the log.
     call_id: Vec<u8>,
 }
@@ -111,6 +113,8 @@ pub(crate) struct ClosingSession {
     ports: SessionPorts,
     /// Key of the call in the table of calls.
     call: Option<u64>,
+    /// [`MediaSession::is_turned`].
+    is_turned: bool,
     call_id: Vec<u8>,
 }
 
@@ -128,12 +132,12 @@ pub(crate) enum SessionClose {
 impl MediaSession {
     /// Creates a session that no media thread knows.
     pub(crate) const fn new(key: u64, ports: SessionPorts, call_id: Vec<u8>) -> Self {
-        Self { key, ports, is_open: false, is_closed: false, call: None, call_id }
+        Self { key, ports, is_open: false, is_closed: false, call: None, is_turned: false, call_id }
     }
 
-    /// Returns the order that opens or changes the session; `None` after its end.
+    /// Returns the order that opens or changes the session; `None` after its end, or while it has no ports.
     pub(crate) fn set(&mut self, streams: Vec<Option<StreamOrder>>) -> Option<Effect> {
-        if self.is_closed {
+        if self.is_closed || self.ports.near.is_empty() {
             return None;
         }
         self.is_open = true;
@@ -147,6 +151,17 @@ impl MediaSession {
         Some((SessionKey(self.key), thread))
     }
 
+    /// Makes this the session of another call of the table of calls: a new party has taken the place of the far peer if `is_turned`, of the near one
+    /// if not.
+    pub(crate) fn continue_for(&mut self, call: Option<u64>, is_turned: bool, call_id: &[u8]) {
+        (self.call, self.is_turned, self.call_id) = (call, is_turned, call_id.to_vec());
+    }
+
+    /// Returns the media of near and far peer as those of caller and callee.
+    pub(crate) const fn of_parties(&self, [near, far]: PartyMedia) -> PartyMedia {
+        if self.is_turned { [far, near] } else { [near, far] }
+    }
+
     /// Makes this the session of a call that an earlier process has left: a media thread of this one is asked for its ports.
     pub(crate) fn succeed(&mut self, key: u64, ports: SessionPorts) {
         (self.key, self.ports, self.is_open, self.is_closed) = (key, ports, false, false);
@@ -155,6 +170,16 @@ impl MediaSession {
     /// Forgets the ports, which no media thread could bind.
     pub(crate) fn lose_ports(&mut self) {
         self.ports = SessionPorts::default();
+    }
+
+    /// Tells whether the session waits for ports: it has lost its own ones, and has not ended.
+    pub(crate) const fn lacks_ports(&self) -> bool {
+        !self.is_closed && self.ports.near.is_empty()
+    }
+
+    /// Gives a session without ports these ones.
+    pub(crate) fn move_to(&mut self, ports: SessionPorts) {
+        self.ports = ports;
     }
 
     /// Closes the session. No description may follow.
@@ -166,8 +191,8 @@ impl MediaSession {
         if !self.is_open {
             return SessionClose::Unopened(ports);
         }
-        let (key, call, call_id) = (self.key, self.call, std::mem::take(&mut self.call_id));
-        SessionClose::Open(ClosingSession { key, ports, call, call_id })
+        let (key, call, is_turned, call_id) = (self.key, self.call, self.is_turned, std::mem::take(&mut self.call_id));
+        SessionClose::Open(ClosingSession { key, ports, call, is_turned, call_id })
     }
 }
 
@@ -185,7 +210,7 @@ pub(crate) fn stream_peer(ports: PortPair, stream: AgreedStream, nat: Option<IpA
         encoding: speech_encoding(&encoding, clock_rate),
     };
     let formats = formats.into_iter().map(format).collect();
-    StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives, may_send_first: false }
+    StreamPeer { ports, rtp, rtcp, behind_nat, formats, sends, receives, may_send_first: false, heard: None }
 }
 
 /// Returns the encoding of a format, for the quality of speech. The constants of the E-model are those of telephony at 8 kHz.

@@ -227,7 +227,7 @@ impl Pings {
         decider.counters().pings.one();
         let unique = entropy.u64();
         let branch = [&b"z9hG4bK"[..], &hex(unique)].concat();
-        let (call_id, call_hash) = self.own_call_id(decider.shared.call_secret, entropy.u64());
+        let (call_id, call_hash) = self.own_call_id(decider.shared.call_secret(), entropy.u64());
         let from = out.start();
         let sent_by = &decider.policy.router.identity().listener(target.listener).sent_by;
         self.write_options((&target, uri, path), sent_by, (&branch, unique.rotate_left(17), &call_id), &mut out.bytes);

@@ -2,11 +2,13 @@
 
 use crate::ban::Bans;
 use crate::bounds::EngineBounds;
+use crate::bridged_dialogs::BridgedDialogs;
 use crate::counters::{Counters, Counts, Durations, Messages};
 use crate::flows::Flows;
 use crate::gateways::Gateways;
 use crate::local_address::Routes;
 use crate::log_line_rate::LineRate;
+use crate::peer_names::PeerNames;
 use crate::policy::Policy;
 use crate::removed_users::RemovedUsers;
 use crate::target_quarantine::{QuarantinedTarget, TargetQuarantine};
@@ -60,6 +62,7 @@ pub struct ProcessState {
     /// Limiter of log lines about requests and connections that were refused or failed.
     pub log_limiter: Arc<LogLimiter>,
     pub(crate) routes: Box<dyn Routes>,
+    pub(crate) peer_names: Arc<dyn PeerNames>,
     /// Counts of calls under the limits of rules.
     pub call_limits: Arc<CallLimits>,
     /// Limiter of log lines about calls.
@@ -68,8 +71,8 @@ pub struct ProcessState {
     pub(crate) refusal_rows: LogLimiter,
     /// Limiter of log lines about registrations.
     pub(crate) registration_lines: LineRate,
-    /// Key of [`strowger_core::call::hash`].
-    pub call_secret: u32,
+    /// Dialogs of the bridged calls of all shards.
+    pub(crate) bridged_dialogs: BridgedDialogs,
     /// Set while rounds of pings run.
     pub(crate) pings_awake: std::sync::atomic::AtomicBool,
     /// Start of the process.
@@ -122,6 +125,8 @@ pub struct ProcessContext {
     pub log_limiter: Arc<LogLimiter>,
     /// Routing table of the kernel.
     pub routes: Box<dyn Routes>,
+    /// Names that peers of secure connections must prove.
+    pub names: Arc<dyn PeerNames>,
 }
 
 impl ProcessState {
@@ -129,6 +134,26 @@ impl ProcessState {
     /// known.
     pub(crate) fn tag_secret(&self) -> u32 {
         call::hash(TAGS, &self.secret)
+    }
+
+    /// Returns the key of [`strowger_core::call::hash`].
+    pub const fn call_secret(&self) -> u32 {
+        self.bridged_dialogs.secret()
+    }
+
+    /// Returns the hash of a Call-ID, with the bucket to which the Call-ID belongs in its highest bits.
+    #[inline]
+    pub(crate) fn call_hash(&self, call_id: &[u8]) -> u32 {
+        self.bridged_dialogs.placed_hash(call::hash(self.call_secret(), call_id), call_id)
+    }
+
+    /// Returns the bucket of the call of a received message with this Call-ID, 0 to 255. An INVITE that is to replace a party of a bridged call
+    /// (RFC 3891), and all later messages with its Call-ID, belong to the bucket of that call. The owner of several engines gives each message to
+    /// that of its bucket.
+    #[inline]
+    pub fn bucket_of(&self, now: Now, call_id: &[u8], message: &[u8]) -> u8 {
+        let hash = call::hash(self.call_secret(), call_id);
+        call::bucket(self.bridged_dialogs.hash_of_message(now.mono, (hash, call_id), message))
     }
 
     /// Creates the state with the first policy of the process, from `config`.
@@ -147,6 +172,7 @@ impl ProcessState {
             bounds,
             log_limiter,
             routes,
+            names,
         } = surroundings;
         let [limits, nonces, ..] = *seed.as_chunks::<8>().0 else { unreachable!("four times eight bytes") };
         let bans = Bans::new(config.ban.clone(), bounds.ban_sources, config.limits.ipv6_prefix);
@@ -160,11 +186,12 @@ impl ProcessState {
             bounds,
             log_limiter,
             routes,
+            peer_names: names,
             call_limits: Arc::new(CallLimits::new(u64::from_le_bytes(limits))),
             call_lines: LineRate::new(config.log.calls_per_minute),
             refusal_rows: LogLimiter::new(REFUSAL_ROWS, config.limits.ipv6_prefix),
             registration_lines: LineRate::new(config.log.registrations_per_minute),
-            call_secret,
+            bridged_dialogs: BridgedDialogs::new(call_secret),
             pings_awake: Default::default(),
             began: now,
             removed_users: RemovedUsers::default(),

@@ -29,7 +29,8 @@ impl Engine {
             engine.has_room_to_wait(arrival, bytes.len(), false)
                 || (engine.decider().proves_dialog(now, request) && engine.has_room_to_wait(arrival, bytes.len(), true))
         };
-        if is_full || !has_room(self) {
+        // The user agent sends the CANCEL of a far INVITE once.
+        if !arrival.is_loopback() && (is_full || !has_room(self)) {
             self.counters().held_dropped.one();
             return self.shed(now, arrival, bytes, out);
         }
@@ -83,7 +84,7 @@ impl Engine {
     pub(crate) fn suspend(&mut self, handling: &mut Handling<'_, '_>, asks: QuestionKind) -> u64 {
         let request = handling.request;
         self.begins_to_wait(request.arrival, request.message.bytes().len());
-        let line = line_of(request, self.shared.call_secret);
+        let line = line_of(request, self.shared.call_secret());
         let source = (asks == QuestionKind::Name).then(|| self.policy.source_of(request.arrival));
         let (arrival, call_hash, server) = (*request.arrival, request.call_hash, handling.server);
         let since = handling.now.mono;
@@ -135,7 +136,8 @@ impl Engine {
         let its = progress.policy.take();
         self.by_policy(its, |engine| {
             let mut reader = engine.stack.core.lend_reader();
-            if let Some(request) = reader.read_again(arrival, bytes, &engine.reading()) {
+            if let Some(mut request) = reader.read_again(arrival, bytes, &engine.reading()) {
+                request.call_hash = engine.shared.bridged_dialogs.placed_hash(request.call_hash, request.call_id);
                 engine.advance(&mut Handling { now, request: &request, server, progress, out });
             }
             engine.stack.core.return_reader(reader);
@@ -157,7 +159,8 @@ impl Engine {
         let Held { bytes, arrival, policy } = held;
         self.by_policy(policy, |engine| {
             let mut reader = engine.stack.core.lend_reader();
-            if let Some(request) = reader.read_again(&arrival, &bytes, &engine.reading()) {
+            if let Some(mut request) = reader.read_again(&arrival, &bytes, &engine.reading()) {
+                request.call_hash = engine.shared.bridged_dialogs.placed_hash(request.call_hash, request.call_id);
                 engine.enter(now, &request, out);
             }
             engine.stack.core.return_reader(reader);

@@ -326,7 +326,7 @@ impl ServerHost {
 
     /// Returns the shard of the call of this message.
     fn shard_of(&self, bytes: &[u8]) -> usize {
-        let hash = |at: Range<usize>| call::hash(self.process.shared.call_secret, &bytes[at]);
+        let hash = |at: Range<usize>| call::hash(self.process.shared.call_secret(), &bytes[at]);
         scan::call_id(bytes).map_or(0, |at| self.process.owners[usize::from(call::bucket(hash(at)))])
     }
 

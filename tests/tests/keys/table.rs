@@ -135,6 +135,18 @@ const TESTS: &[(&str, &[&str])] = &[
             "crates/server/tests/suite/gateway_groups.rs::what_a_gateway_took_is_given_back_when_the_call_ends",
         ],
     ),
+    (
+        "gateway_group.user",
+        &[
+            "crates/server/tests/policy/bridges/gateway_accounts.rs::a_challenge_of_a_gateway_is_answered_by_the_account_of_its_group",
+        ],
+    ),
+    (
+        "gateway_group.password",
+        &[
+            "crates/server/tests/policy/bridges/gateway_accounts.rs::a_challenge_of_a_gateway_is_answered_by_the_account_of_its_group",
+        ],
+    ),
     ("rule.name", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.when", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     (
@@ -147,6 +159,8 @@ const TESTS: &[(&str, &[&str])] = &[
     ),
     ("rule.play", &["tests/tests/announcement.rs::a_caller_hears_the_file_and_then_a_bye"]),
     ("rule.repeat", &["crates/server/tests/policy/endpoints/sounds.rs::a_moved_and_resumed_call_keeps_its_sound"]),
+    ("rule.record_to", &["tests/tests/recording.rs::a_caller_is_recorded_and_a_kill_leaves_a_file_that_can_be_played"]),
+    ("rule.record_limit", &["crates/server/tests/policy/endpoints/recordings.rs::a_call_ends_with_its_recording"]),
     ("rule.reason", &["tests/tests/rules.rs::rules_answer_in_their_order"]),
     ("rule.drop", &["crates/server/tests/suite/decisions.rs::a_rule_drops_what_it_names"]),
     ("rule.on_failure", &["crates/server/tests/suite/decisions.rs::failures_lead_to_the_mailbox_or_another_answer"]),

@@ -1,4 +1,4 @@
-//! Limit of repeated responses to an unproved UDP source, which may be forged (RFC 3261 section 26.3.2.4).
+//! Limit of repeated messages to an unproved UDP source, which may be forged (RFC 3261 section 26.3.2.4).
 
 use serde::{Deserialize, Serialize};
 use strowger_message::Message;

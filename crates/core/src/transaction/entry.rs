@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub(super) cancel: Cancel,
     /// Server: bytes charged to its source.
     pub(super) due: u32,
-    /// Server: bytes that may be sent again to its source.
+    /// Bytes that may be sent again: of responses to the source of the request, of a request to its target.
     pub(super) allowance: Allowance,
 }
 

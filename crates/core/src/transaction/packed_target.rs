@@ -34,7 +34,12 @@ impl PackedTarget {
 
     /// Returns [`Target::is_reliable`].
     pub(super) fn is_reliable(&self) -> bool {
-        self.transport().is_reliable() || self.flow() == Some(Flow::LOOPBACK)
+        self.transport().is_reliable() || self.is_loopback()
+    }
+
+    /// Returns [`Target::is_loopback`].
+    pub(super) fn is_loopback(&self) -> bool {
+        self.flow() == Some(Flow::LOOPBACK)
     }
 
     fn flow(&self) -> Option<Flow> {

@@ -54,6 +54,11 @@ impl Transactions {
         }
     }
 
+    /// Tells whether the source of this request is marked as unproved.
+    pub fn is_doubted(&self, id: ServerId) -> bool {
+        self.entries.get(id.0).is_some_and(|entry| entry.allowance.is_bounded())
+    }
+
     /// Returns the user of a server transaction; none at first, and none if the transaction was removed.
     pub fn user(&self, id: ServerId) -> TransactionUser {
         self.entries.get(id.0).map_or(TransactionUser::NONE, |e| e.tu)

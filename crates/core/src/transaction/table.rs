@@ -2,6 +2,7 @@
 //! transactions.
 
 use super::admission::{DialogReserve, EmergencyReserve};
+use super::allowance::Allowance;
 use super::dues::Dues;
 use super::entry::{Entry, TRYING, key_of, runs};
 use super::failure::Lost;
@@ -167,12 +168,23 @@ impl Transactions {
         self.remove(id.0);
     }
 
-    /// Handles a received response.
+    /// Handles a response of a peer. It is none to a request to [`Target::LOOPBACK`], whose branch a peer may have read in a Via.
     pub fn response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Incoming {
+        self.response_of(now, message, false, out)
+    }
+
+    /// Handles a response of this server to a request to [`Target::LOOPBACK`].
+    pub fn looped_response(&mut self, now: Now, message: &Message<'_>, out: &mut Outbox) -> Incoming {
+        self.response_of(now, message, true, out)
+    }
+
+    fn response_of(&mut self, now: Now, message: &Message<'_>, is_looped: bool, out: &mut Outbox) -> Incoming {
         let found = message.status().and_then(|status| {
             let via = TopVia::of_message(message)?;
             let (_, method) = message.header(Name::CSeq).and_then(cseq)?;
-            Some((status, self.find(&self.keys.client(via.branch, method))?))
+            let id = self.find(&self.keys.client(via.branch, method))?;
+            let is_own = self.entries.get(id)?.target.is_loopback();
+            (is_own == is_looped).then_some((status, id))
         });
         let Some((status, id)) = found else {
             self.counts.strays += 1;
@@ -448,6 +460,13 @@ impl Transactions {
         match entry.machine.side() {
             Side::Server => self.counts.responses_resent += 1,
             Side::Client => self.counts.requests_resent += 1,
+        }
+    }
+
+    /// Stops the copies of a request, which was sent to a peer that has proved nothing.
+    pub fn stop_copies(&mut self, id: ClientId) {
+        if let Some(entry) = self.entries.get_mut(id.0) {
+            entry.allowance = Allowance::of(0);
         }
     }
 }

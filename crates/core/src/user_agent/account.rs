@@ -1,15 +1,56 @@
 //! Credentials, and the challenges that they answered (RFC 3261 section 22).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use strowger_message::{Edit, Message, Name};
 
+use crate::call;
 use crate::digest::{Challenge, ChallengeAnswer, Secret, strongest};
 use crate::entropy::{Entropy, write_hex};
 
-/// Key of an account of [`super::UserAgent::add_account`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct AccountKey(pub(super) u32);
+/// Key of an account: of [`super::UserAgent::add_account`], or by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AccountKey(u32);
+
+/// Mark of the keys of named accounts.
+const NAMED: u32 = 1 << 31;
+
+impl AccountKey {
+    /// Returns the key of the account with this name ([`super::UserAgent::set_named_accounts`]), the same in each shard and process.
+    pub fn named(name: &[u8]) -> Self {
+        Self(NAMED | call::hash(0, name))
+    }
+}
+
+/// Accounts of a user agent.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    numbered: Vec<Account>,
+    named: BTreeMap<AccountKey, Account>,
+}
+
+impl Accounts {
+    pub(super) fn add(&mut self, user: &[u8], password: &[u8]) -> AccountKey {
+        self.numbered.push(Account::new(user, password));
+        AccountKey(self.numbered.len() as u32 - 1)
+    }
+
+    /// Replaces the named accounts. One with the same credentials keeps its challenges.
+    pub(super) fn set_named<'a>(&mut self, accounts: impl Iterator<Item = (AccountKey, &'a [u8], &'a [u8])>) {
+        let mut before = std::mem::take(&mut self.named);
+        for (key, user, password) in accounts {
+            let is_same = |account: &Account| *account.user == *user && *account.password == *password;
+            let known = before.remove(&key).filter(is_same);
+            self.named.insert(key, known.unwrap_or_else(|| Account::new(user, password)));
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, key: AccountKey) -> Option<&mut Account> {
+        if key.0 & NAMED == 0 { self.numbered.get_mut(key.0 as usize) } else { self.named.get_mut(&key) }
+    }
+}
 
 /// User with a password, and the last challenges to them.
 #[derive(Debug)]

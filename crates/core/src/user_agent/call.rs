@@ -132,6 +132,10 @@ pub(super) struct Call {
     pub(super) silent: bool,
     /// Number of transmissions of the message that waits for ACK or PRACK.
     pub(super) sent: u8,
+    /// Set while the caller has proved nothing: the source of its INVITE may be forged, and our requests get no copies. Its first request with our
+    /// tag unsets it. A call at rest, the only one that another process takes over, has no such caller.
+    #[serde(skip)]
+    pub(super) is_unproven: bool,
     pub(super) unacknowledged: Option<Box<Unacknowledged>>,
     /// RSeq of our last reliable response.
     pub(super) rseq: u32,
@@ -210,6 +214,7 @@ impl Call {
             accepted: None,
             silent: false,
             sent: 0,
+            is_unproven: false,
             unacknowledged: None,
             rseq: 0,
             last_lines: Vec::new(),

@@ -9,7 +9,7 @@ use super::{BadAddress, Branch, Event, RequestKey, UserAgent};
 use crate::dialog::{OfferAnswer, RequestRoute};
 use crate::slots::Id;
 use crate::transaction::{ClientId, Role, TransactionUser};
-use crate::{Arrival, Round, Target, call};
+use crate::{Arrival, PeerName, Round, Target, call};
 
 /// Kind of an own request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,7 +224,7 @@ impl UserAgent {
         if !self.settings.reuse_challenges {
             return;
         }
-        if let Some(account) = account.and_then(|a| self.accounts.get_mut(a.0 as usize)) {
+        if let Some(account) = account.and_then(|account| self.accounts.get_mut(account)) {
             let uri = out[uri].to_vec();
             account.write_known(Signed { method, uri: &uri, body }, &mut self.entropy, out);
         }
@@ -243,6 +243,8 @@ impl UserAgent {
             request.bytes = round.out.bytes[start..].to_vec();
         }
         let (target, call_hash) = (request.target, request.call_hash);
+        let call = request.leg.and(request.of).and_then(|of| self.calls.get(of));
+        let is_unproven = call.is_some_and(|call| call.is_unproven);
         let id = self.requests.insert(request);
         let range = start..round.out.bytes.len();
         let client = round.tx.send(
@@ -255,6 +257,9 @@ impl UserAgent {
             TransactionUser::new(Role::UserAgent(id)),
             round.out,
         );
+        if is_unproven {
+            round.tx.stop_copies(client);
+        }
         if let Some(request) = self.requests.get_mut(id) {
             request.client = Some(client);
         }
@@ -277,6 +282,15 @@ impl UserAgent {
         self.about(arrival, response, |agent| agent.replied(round, request, status, Some(response), after_final));
     }
 
+    /// Sets the name that the peer must prove to which another role of this server has carried this INVITE ([`Target::LOOPBACK`]), before its
+    /// response is taken: later requests of the call demand the name too. Has no effect on other requests.
+    pub fn note_peer_name(&mut self, tu: TransactionUser, client: ClientId, name: Option<PeerName>) {
+        let request = self.request_of(tu, client).and_then(|id| self.requests.get_mut(id));
+        if let Some(request) = request.filter(|request| request.target.is_loopback()) {
+            request.target.name = name;
+        }
+    }
+
     /// Notes the source of a response to an INVITE that another role of this server has carried ([`Target::LOOPBACK`]): later requests of
     /// the call go there, if their next hop names no other address.
     fn note_source(&mut self, request: Id, arrival: &Arrival) {
@@ -285,7 +299,8 @@ impl UserAgent {
         if let (true, Some(call)) = (is_carried, sent.of.and_then(|of| self.calls.get_mut(of)))
             && matches!(call.stage, Stage::Inviting | Stage::Cancelling)
         {
-            call.target = arrival.reply();
+            let name = sent.target.name.filter(|_| arrival.transport.is_secure());
+            call.target = Target { name, ..arrival.reply() };
         }
     }
 
@@ -294,7 +309,7 @@ impl UserAgent {
         let Some(request) = self.requests.get(id) else { return false };
         let (account, again) = (request.account, request.tries > 0);
         self.repeat(round, id, |agent, message, edit| {
-            let account = account.and_then(|account| agent.accounts.get_mut(account.0 as usize));
+            let account = account.and_then(|account| agent.accounts.get_mut(account));
             account.is_some_and(|account| account.answer(message, response, again, &mut agent.entropy, edit))
         })
     }

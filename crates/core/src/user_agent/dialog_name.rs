@@ -1,11 +1,13 @@
 //! Names of confirmed dialogs, for requests that are about another dialog (RFC 3891).
 
+use serde::{Deserialize, Serialize};
+
 use super::call::{Call, Stage};
 use super::{CallKey, UserAgent};
 use crate::dialog::State;
 
 /// Identifiers of a dialog, as one of its ends knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DialogName {
     /// Call-ID.
     pub call_id: Vec<u8>,

@@ -182,6 +182,14 @@ pub enum Event {
         /// Body of any type; may be empty.
         body: Span,
     },
+    /// The agent has sent a BYE of its own accord: the owner has not asked for it. [`Event::Ended`] follows with the response to the BYE, after
+    /// 64*T1 at the latest.
+    Ending {
+        /// Call that ends.
+        call: CallKey,
+        /// Cause of the end.
+        by: Ending,
+    },
     /// The call is over.
     Ended {
         /// Key, which finds nothing from now on.
@@ -237,6 +245,7 @@ impl Event {
             | Self::Unchanged { call, .. }
             | Self::Refreshed { call }
             | Self::Unresolved { call, .. }
+            | Self::Ending { call, .. }
             | Self::Ended { call, .. } => Some(call),
             Self::Request { call, .. } => call,
             Self::Reply { .. }

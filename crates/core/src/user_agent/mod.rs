@@ -66,12 +66,17 @@ use crate::slots::{Id, Slots};
 use crate::timer::{Length, Stamp, Timers, sooner};
 use crate::transaction::{ClientId, Event as TransactionEvent, Role, ServerId, TransactionUser};
 use crate::{Arrival, Round, Target, Transport};
-use account::Account;
+use account::Accounts;
 use branch::Branch;
 use call::{Call, OpenRequest, Stage};
 use client_request::Request;
 use event::Events;
 use registration::Registration;
+
+/// Host in the Via of a message to [`Target::LOOPBACK`], which keeps this Via on its way to the next hop. The next hop may not be allowed to see the
+/// address of a listener. The response is matched by its transaction, so no host resolves the name. Browsers use such names too (RFC 7118 section
+/// 5.2). A request with this Via from the network is of a peer that has read it.
+pub const LOOPED_HOST: &[u8] = b"b2bua.invalid";
 
 /// User agent of many telephones.
 #[derive(Debug)]
@@ -93,7 +98,7 @@ pub struct UserAgent {
     open: Slots<OpenRequest>,
     /// End of the wait for each of them, in order.
     open_until: VecDeque<(u64, Id)>,
-    accounts: Vec<Account>,
+    accounts: Accounts,
     registrations: Slots<Registration>,
     timers: Timers,
     lengths: Lengths,
@@ -160,7 +165,7 @@ impl UserAgent {
             requests: Slots::new(),
             open: Slots::new(),
             open_until: VecDeque::new(),
-            accounts: Vec::new(),
+            accounts: Accounts::default(),
             registrations: Slots::new(),
             timers,
             lengths,
@@ -194,8 +199,12 @@ impl UserAgent {
 
     /// Adds a user whose credentials calls and registrations may use.
     pub fn add_account(&mut self, user: &[u8], password: &[u8]) -> AccountKey {
-        self.accounts.push(Account::new(user, password));
-        AccountKey(self.accounts.len() as u32 - 1)
+        self.accounts.add(user, password)
+    }
+
+    /// Sets the accounts with names, in place of those before: key ([`AccountKey::named`]), user and password of each.
+    pub fn set_named_accounts<'a>(&mut self, accounts: impl Iterator<Item = (AccountKey, &'a [u8], &'a [u8])>) {
+        self.accounts.set_named(accounts);
     }
 
     /// Takes the next event. After `None` there are no more events for now, and the texts of earlier events are no
@@ -359,9 +368,7 @@ impl UserAgent {
         out.extend_from_slice(b"SIP/2.0/");
         out.extend_from_slice(self.transport(target).via().as_bytes());
         out.push(b' ');
-        // A looped message keeps this Via on its way to the next hop, which may not be allowed to see the address of a listener. The response is
-        // matched by its transaction, so no host resolves the name. Browsers use such names too (RFC 7118 section 5.2).
-        out.extend_from_slice(if target.is_loopback() { b"b2bua.invalid" } else { &self.listener(target).sent_by });
+        out.extend_from_slice(if target.is_loopback() { LOOPED_HOST } else { &self.listener(target).sent_by });
         out.extend_from_slice(b";rport;branch=");
         out.extend_from_slice(branch.text());
     }

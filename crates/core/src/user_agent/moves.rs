@@ -139,7 +139,7 @@ impl UserAgent {
             }
             let left = |stamp: Stamp| left(&ends, stamp);
             let (again, end) = (left(call.again), left(call.end));
-            let (refresh, expiry) = (left(call.session.refresh), left(call.session.expiry));
+            let [refresh, expiry] = call.session.lefts(now);
             let left = Left { again, end, refresh, expiry };
             self.timers.stop(&mut call.again);
             self.timers.stop(&mut call.end);
@@ -173,28 +173,14 @@ impl UserAgent {
         let kept = calls.iter().map(|key| {
             let mut call = self.calls.get(key.0).filter(|call| call.is_at_rest())?.clone();
             call.legs.iter_mut().for_each(|leg| leg.dialog.skip_cseqs(SKIPPED_CSEQS));
-            let left = self.left_of_session(now, &call);
-            Some((key.0, call, left))
+            let [refresh, expiry] = call.session.lefts(now);
+            // The timers themselves stay here.
+            (call.session.refresh, call.session.expiry) = (Stamp::NONE, Stamp::NONE);
+            Some((key.0, call, Left { refresh, expiry, ..Left::default() }))
         });
         let calls = kept.collect::<Option<Vec<_>>>()?;
         let (requests, registrations, open) = Default::default();
         Some(AgentRecord { buckets: BucketSet::NONE, calls, requests, registrations, open })
-    }
-
-    /// Returns the remaining times of the session timer of a call.
-    fn left_of_session(&self, now: Now, call: &Call) -> Left {
-        let (mut left, session) = (Left::default(), &call.session);
-        if session.refresh.is_running() || session.expiry.is_running() {
-            for (stamp, end) in self.timers.iter() {
-                let rest = Some(end.saturating_sub(now.mono));
-                if stamp == session.refresh {
-                    left.refresh = rest;
-                } else if stamp == session.expiry {
-                    left.expiry = rest;
-                }
-            }
-        }
-        left
     }
 
     /// Adds the state that another shard exported, with the same `call_secret` and the same accounts in the same order. Its transactions
@@ -211,8 +197,7 @@ impl UserAgent {
             if let Some(call) = self.calls.get_mut(id) {
                 let timers = &mut self.timers;
                 (call.again, call.end) = (start(timers, left.again), start(timers, left.end));
-                call.session.refresh = start(timers, left.refresh);
-                call.session.expiry = start(timers, left.expiry);
+                call.session.start(now, timers, id.slot, [left.refresh, left.expiry]);
             }
         }
         for (old, registration, left) in record.registrations {

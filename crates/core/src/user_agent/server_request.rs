@@ -238,7 +238,7 @@ impl UserAgent {
         let place = self.place(asking.call_id());
         let mut call = Call::new(Stage::Incoming, place, asking.call_hash, asking.arrival.reply());
         call.add_leg(dialog);
-        call.kept = message.bytes().to_vec();
+        (call.kept, call.is_unproven) = (message.bytes().to_vec(), round.tx.is_doubted(asking.server));
         call.asked = Some(asking.asked(reliable, before, grant));
         let id = self.insert_call(call);
         self.note_peer(id, message);
@@ -277,6 +277,7 @@ impl UserAgent {
         let Some((id, leg)) = found else { return self.reply_plain(round, asking, 481) };
         let Some(call) = self.calls.get_mut(id) else { return };
         let closing = call.stage == Stage::Terminating;
+        call.is_unproven = false;
         self.events.is_of_leg(call.legs[leg].number);
         match call.legs[leg].dialog.receive(asking.message) {
             Ok(()) if asking.method == Method::Bye => (),
@@ -458,8 +459,7 @@ impl UserAgent {
         if !call.accepted.is_some_and(|a| a.is_acknowledged_by(mandatory.cseq.number)) {
             return;
         }
-        call.accepted = None;
-        call.kept = Vec::new();
+        (call.accepted, call.kept, call.is_unproven) = (None, Vec::new(), false);
         // Here only an answer is valid, not an offer.
         if let Some(dialog) = call.dialog()
             && dialog.exchange == OfferAnswer::LocalOffer

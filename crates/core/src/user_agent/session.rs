@@ -112,6 +112,9 @@ impl UserAgent {
         call.ended_by = by;
         call.accepted = None;
         call.kept = Vec::new();
+        if by != Ending::Local {
+            self.events.push(Event::Ending { call: CallKey(id), by });
+        }
         let content = Content { headers: &lines, ..Content::default() };
         let outgoing = Outgoing { kind: ClientRequestKind::Bye, method: Method::Bye.text(), content };
         if self.send_in_dialog(round, id, None, outgoing).is_none() {

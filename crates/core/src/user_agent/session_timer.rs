@@ -55,9 +55,30 @@ pub(super) struct SessionTimer {
     /// Timer of the end of a session that is not refreshed.
     #[serde(skip)]
     pub(super) expiry: Stamp,
+    /// Moments of both, in milliseconds: a copy of one call must not look at the timers of all.
+    #[serde(skip)]
+    ends: [u64; 2],
 }
 
 impl SessionTimer {
+    /// Starts the timers that run for these milliseconds.
+    pub(super) fn start(&mut self, now: Now, timers: &mut Timers, slot: u32, lefts: [Option<u64>; 2]) {
+        for ((stamp, end), left) in [&mut self.refresh, &mut self.expiry].into_iter().zip(&mut self.ends).zip(lefts) {
+            timers.stop(stamp);
+            if let Some(left) = left {
+                *end = now.mono + left;
+                *stamp = timers.start_at(*end, slot);
+            }
+        }
+    }
+
+    /// Returns the remaining milliseconds of both timers; `None` for one that does not run.
+    pub(super) fn lefts(&self, now: Now) -> [Option<u64>; 2] {
+        let left = |stamp: Stamp, end: u64| stamp.is_running().then(|| end.saturating_sub(now.mono));
+        let [refresh, expiry] = self.ends;
+        [left(self.refresh, refresh), left(self.expiry, expiry)]
+    }
+
     pub(super) fn stop(&mut self, timers: &mut Timers) {
         timers.stop(&mut self.refresh);
         timers.stop(&mut self.expiry);
@@ -241,18 +262,13 @@ impl UserAgent {
     pub(super) fn start_session(&mut self, now: Now, id: Id, grant: Option<Grant>) {
         let Some(call) = self.calls.get_mut(id) else { return };
         let session = &mut call.session;
-        session.stop(&mut self.timers);
         session.interval = grant.map_or(0, |grant| grant.seconds);
         session.is_ours = grant.is_some_and(|grant| grant.is_ours);
         let whole = u64::from(session.interval) * 1_000;
-        if whole == 0 {
-            return;
-        }
-        if session.is_ours {
-            session.refresh = self.timers.start_at(now.mono + whole / 2, id.slot);
-        }
+        let refresh = session.is_ours.then_some(whole / 2);
         // Section 10.
-        session.expiry = self.timers.start_at(now.mono + whole - (whole / 3).min(32_000), id.slot);
+        let expiry = (whole > 0).then(|| whole - (whole / 3).min(32_000));
+        session.start(now, &mut self.timers, id.slot, [refresh, expiry]);
     }
 
     /// Handles a timer of the session.
@@ -315,8 +331,8 @@ impl UserAgent {
 
     fn refresh_later(&mut self, now: Now, id: Id, wait: u64) {
         let Some(call) = self.calls.get_mut(id) else { return };
-        self.timers.stop(&mut call.session.refresh);
-        call.session.refresh = self.timers.start_at(now.mono + wait, id.slot);
+        let [_, expiry] = call.session.lefts(now);
+        call.session.start(now, &mut self.timers, id.slot, [Some(wait), expiry]);
     }
 
     /// Repeats an INVITE or UPDATE that was refused by 422 with the interval that its Min-SE demands (section 7.3). Returns false if that

@@ -151,6 +151,12 @@ impl UserAgent {
 
     /// Handles a response to an INVITE that makes a call (section 13.2.2).
     pub(super) fn invite_replied(&mut self, round: &mut Round<'_>, response: Response<'_>) {
+        let has_other_call_id = response.message.is_some_and(|message| !self.has_call_id(response.request, message));
+        let response = match has_other_call_id {
+            true if response.status < 200 || response.after_final => return,
+            true => Response { status: 502, message: None, ..response },
+            false => response,
+        };
         let Response { call: id, status, message, .. } = response;
         match (status, message) {
             (100..200, Some(message)) => self.progressed(round, response, message),
@@ -169,6 +175,14 @@ impl UserAgent {
                 self.events.push(event);
             }
         }
+    }
+
+    /// Tells whether a response has the Call-ID of its request (section 8.2.6.2). With another one each 2xx of a callee would be the first of an
+    /// INVITE, and so evade [`MOST_LOST`].
+    fn has_call_id(&self, request: Id, response: &Message<'_>) -> bool {
+        let call_id = response.call_id().map_or(&b""[..], |call_id| call_id.text);
+        let hash = call::hash(self.call_secret, call_id);
+        self.requests.get(request).is_some_and(|request| request.call_hash == hash)
     }
 
     /// Handles a 1xx (section 13.2.2.1).

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::latch::Latch;
+use super::latch::{Latch, LatchedSource};
 use super::{DropReason, PayloadFormat, SessionOutput, StreamPeer, StreamReport};
 use crate::Moment;
 use crate::received_stream::ReceivedStream;
@@ -55,7 +55,7 @@ impl Leg {
         let sound = peer.formats.iter().find(|format| !format.is_event);
         let clock_rate = sound.map_or(DEFAULT_CLOCK_RATE, |format| format.clock_rate);
         let mut leg = Self {
-            rtp: Latch::new(now, peer.rtp, peer.behind_nat),
+            rtp: Latch::new(now, peer.rtp, peer.behind_nat).with_source(peer.heard),
             rtcp: Latch::new(now, peer.rtcp, peer.behind_nat),
             received: ReceivedStream::new(clock_rate),
             relabel: Relabel::new(random(), random() as u16, random(), clock_rate),
@@ -86,13 +86,15 @@ impl Leg {
     ) -> bool {
         if peer.ports != self.peer.ports {
             self.say_goodbye(now, name, out);
-            *self = Self::new(now.mono, peer, random);
+            // The NAT of the peer may have another port towards these ones.
+            *self = Self::new(now.mono, StreamPeer { heard: None, ..peer }, random);
             return true;
         }
         let (was_expected, was_sender, was_listening) = (self.is_expected(), self.peer.sends, self.is_listening());
         let is_other = self.rtp.set(now.mono, peer.rtp, peer.behind_nat);
         self.rtcp.set(now.mono, peer.rtcp, peer.behind_nat);
-        self.peer = peer;
+        let heard = peer.heard.or(self.peer.heard);
+        self.peer = StreamPeer { heard, ..peer };
         self.leave_events_untimed();
         if is_other || was_sender != self.peer.sends {
             self.received.pause();
@@ -104,6 +106,7 @@ impl Leg {
     }
 
     fn leave_events_untimed(&mut self) {
+        self.received.time_all();
         for format in self.peer.formats.iter().filter(|format| format.is_event) {
             self.received.leave_untimed(format.payload_type);
         }
@@ -116,6 +119,14 @@ impl Leg {
 
     pub(super) const fn is_heard(&self) -> bool {
         self.is_heard
+    }
+
+    /// Returns the source of the peer if the shard does not know it, after a packet. `was_heard`: value of [`Leg::is_heard`] before the packet. The
+    /// source of a peer changes once in a second at most, but for its described address.
+    pub(super) fn news(&mut self, was_heard: bool) -> Option<LatchedSource> {
+        let source = self.rtp.latched().filter(|_| self.is_heard)?;
+        let is_known = self.peer.heard.replace(source) == Some(source);
+        (!was_heard || !is_known).then_some(source)
     }
 
     /// Tells whether silence of the peer is a fault. A peer that holds the call sends, if at all, music.
@@ -172,7 +183,7 @@ impl Leg {
             self.drop_packet(DropReason::Source, out);
             return None;
         }
-        self.last = self.last.max(now);
+        self.end_silence(now, from);
         let is_of = |format: &&PayloadFormat| format.payload_type == packet.header.payload_type;
         let Some(format) = self.peer.formats.iter().find(is_of).copied() else {
             self.drop_packet(DropReason::Format, out);
@@ -210,7 +221,7 @@ impl Leg {
             self.drop_packet(DropReason::Source, out);
             return false;
         }
-        self.last = self.last.max(now);
+        self.end_silence(now, from);
         self.is_heard |= !is_rtcp;
         self.unread += 1;
         // A peer that only receives may send RTCP, too.
@@ -219,6 +230,18 @@ impl Leg {
             out.count_dropped(DropReason::Hold);
         }
         goes_on
+    }
+
+    /// Notes an accepted packet. A description may make media go to a host that has not asked for them: reports of another host keep no such call.
+    fn end_silence(&mut self, now: u64, from: SocketAddr) {
+        if self.rtp.target().is_none_or(|media| media.ip() == from.ip()) {
+            self.begin_silence(now);
+        }
+    }
+
+    /// Begins the silence of the peer anew at `now`, in microseconds.
+    pub(super) fn begin_silence(&mut self, now: u64) {
+        self.last = self.last.max(now);
     }
 
     /// Sends a datagram of the other leg to the peer as it is, at `now`, in microseconds.
@@ -352,7 +375,7 @@ impl Leg {
             self.drop_packet(DropReason::Source, out);
             return false;
         }
-        self.last = self.last.max(now);
+        self.end_silence(now, from);
         for packet in rtcp::read(datagram).flatten() {
             let blocks = match packet {
                 RtcpPacket::SenderReport { source, info, blocks } => {

@@ -4,14 +4,16 @@
 //! SSRC, numbers, payload types and RTCP, so the legs may differ in all of them.
 //!
 //! *Who may send*: the address of the description, or, for a peer behind NAT, the address of its signalling, of which the first packet selects the
-//! port. Another port of the same address is accepted after a silence, another address only after a new description. Packets of other
-//! sources are counted and dropped, and nothing is sent there.
+//! port. Another port of the same address is accepted after a silence, until the earlier one is back; another address only after a new description.
+//! Packets of other sources are counted and dropped, and nothing is sent there.
+//! The shard learns each accepted source ([`SessionEvent::Heard`]): the session of a later process begins with it ([`StreamPeer::heard`]).
 //!
 //! *Who is sent to*: a description may name any host. An echo sends nothing to a host before a packet from there, RTCP included, and never more
 //! media than came. A relay sends to the described address at once, since a peer may only listen or wait for the first packet, if its order says
 //! that the address is the peer's own or one that the peer may name ([`StreamPeer::may_send_first`]); otherwise it waits as an echo does. A host
 //! from which nothing has come gets at most 250 packets a second. Reports go to the host of the media, or to an address from which RTCP came.
 //! The sound of a playback obeys the law of a relay: it begins once its peer may be sent to, and stands still while the peer does not receive.
+//! A recording begins after its tone, or at once if the peer does not receive. It takes no more packets than the rate of an echo.
 
 mod feedback;
 mod latch;
@@ -20,23 +22,27 @@ mod order;
 mod output;
 mod packet_rate;
 mod playback;
+mod recording;
 #[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;
 
+pub use latch::LatchedSource;
 pub use order::{
     PayloadFormat, PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
     StreamPeer, StreamReport,
 };
 pub use output::{DropReason, OutgoingPacket, SessionOutput};
 pub use playback::PlayedSound;
+pub use recording::RecordedSound;
 
 use crate::Moment;
 use crate::rtcp::is_rtcp;
 use leg::Leg;
 use packet_rate::PacketRate;
 use playback::Playback;
+use recording::Recording;
 
 /// Session of a call.
 ///
@@ -63,6 +69,7 @@ use playback::Playback;
 ///     sends: true,
 ///     receives: true,
 ///     may_send_first: false,
+///     heard: None,
 /// };
 /// let echo = StreamOrder { kind: StreamKind::Echo, near, far: None };
 /// // A real caller has random numbers.
@@ -165,8 +172,8 @@ impl Session {
     /// Takes a datagram that arrived at `now`, in microseconds. Nothing is allocated once `out` is warm.
     pub fn packet(&mut self, now: u64, at: LegPort, from: SocketAddr, datagram: &[u8], out: &mut SessionOutput) {
         let Some(Some(stream)) = self.streams.get_mut(usize::from(at.stream)) else { return };
-        if stream.packet(now, at, from, datagram, &self.names, out) {
-            out.events.push(SessionEvent::Heard { key: self.key, stream: at.stream, side: at.side, from });
+        if let Some(source) = stream.packet(now, at, from, datagram, &self.names, out) {
+            out.events.push(SessionEvent::Heard { key: self.key, stream: at.stream, side: at.side, source });
         }
     }
 
@@ -199,6 +206,11 @@ impl Session {
         }
     }
 
+    /// Begins the silence of all peers anew at `now`, in microseconds: for a while their packets were not read.
+    pub fn begin_silence(&mut self, now: u64) {
+        self.streams.iter_mut().flatten().flat_map(Stream::legs_mut).for_each(|leg| leg.begin_silence(now));
+    }
+
     /// Returns the time at which the silence of a side is too long: that of all its peers that send and receive.
     fn silence_ends(&self, side: Side) -> Option<u64> {
         let timeout = self.timeout.filter(|_| !self.is_silent)?;
@@ -228,9 +240,10 @@ struct Stream {
     kind: StreamKind,
     near: Leg,
     far: Option<Leg>,
-    /// Rate of an echo, or of the feedback that a relay carries over.
-    rate: PacketRate,
+    /// Rate of an echo or of a recording, or of the feedback that a relay carries over, for the packets of the near and of the far side.
+    rates: [PacketRate; 2],
     playback: Playback,
+    recording: Recording,
 }
 
 impl Stream {
@@ -238,7 +251,10 @@ impl Stream {
         let StreamOrder { kind, near, far } = order;
         let near = Leg::new(now, near, random);
         let far = far.map(|peer| Leg::new(now, peer, random));
-        Self { kind, near, far, rate: PacketRate::default(), playback: Playback::new(now) }
+        let (rates, playback, recording) = ([PacketRate::default(); 2], Playback::new(now), Recording::default());
+        let mut stream = Self { kind, near, far, rates, playback, recording };
+        stream.record_the_deaf(now);
+        stream
     }
 
     fn set(
@@ -273,9 +289,17 @@ impl Stream {
         if is_near_other || is_far_other {
             self.legs_mut().for_each(Leg::cut);
         }
+        self.record_the_deaf(now.mono);
     }
 
-    /// Takes a datagram. Returns whether it is the first packet of its peer.
+    /// Begins the recording of a peer that does not receive: it will not hear the tone.
+    fn record_the_deaf(&mut self, now: u64) {
+        if matches!(self.kind, StreamKind::Recording(_)) && !self.near.is_listening() {
+            self.recording.begin(now);
+        }
+    }
+
+    /// Takes a datagram. Returns the source of its peer if the shard does not know it.
     fn packet(
         &mut self,
         now: u64,
@@ -284,12 +308,13 @@ impl Stream {
         datagram: &[u8],
         names: &[CanonicalName; 2],
         out: &mut SessionOutput,
-    ) -> bool {
+    ) -> Option<LatchedSource> {
         let (leg, other, name) = match (at.side, &mut self.far) {
             (Side::Near, far) => (&mut self.near, far.as_mut(), &names[1]),
             (Side::Far, Some(far)) => (far, Some(&mut self.near), &names[0]),
-            (Side::Far, None) => return false,
+            (Side::Far, None) => return None,
         };
+        let rate = &mut self.rates[usize::from(at.side == Side::Far)];
         let (is_rtcp, was_heard) = (at.is_rtcp || leg.is_multiplexed() && is_rtcp(datagram), leg.is_heard());
         if self.kind == StreamKind::Unread {
             if leg.receive_unread(now, (at.is_rtcp, is_rtcp), from, out)
@@ -297,47 +322,60 @@ impl Stream {
             {
                 other.forward(now, is_rtcp, datagram, out);
             }
-            return !was_heard && leg.is_heard();
+            return leg.news(was_heard);
         }
         if is_rtcp {
             let is_accepted = leg.receive_rtcp(now, at.is_rtcp, from, datagram, out);
             if let Some(other) = other.filter(|_| is_accepted && self.kind == StreamKind::Relay) {
-                feedback::carry_over(now, datagram, leg, (other, name), &mut self.rate, out);
+                feedback::carry_over(now, datagram, leg, (other, name), rate, out);
             }
-            return false;
+            return None;
         }
         if let Some(accepted) = leg.receive(now, from, datagram, out) {
             match (&self.kind, accepted.format.other) {
                 // The peer is an echo too (RFC 3550 section 8.2): it returns the packets as they are, or without end.
-                (StreamKind::Echo, _) if leg.is_own(&accepted) || !self.rate.admits(now) => {
+                (StreamKind::Echo, _) if leg.is_own(&accepted) || !rate.admits(now) => {
                     leg.drop_packet(DropReason::Rate, out);
                 }
                 (StreamKind::Echo, other) => {
                     let payload_type = other.unwrap_or(accepted.format.payload_type);
                     leg.send(now, &accepted, payload_type, out);
                 }
-                (StreamKind::Relay | StreamKind::Unread, Some(payload_type)) => {
-                    if let Some(other) = other {
-                        other.send(now, &accepted, payload_type, out);
-                    }
-                }
+                (StreamKind::Relay | StreamKind::Unread, Some(payload_type)) => match other {
+                    // Each side has the other one as peer, and the packet would pass without end (RFC 3550 section 8.2).
+                    Some(other) if other.is_own(&accepted) => leg.drop_packet(DropReason::Rate, out),
+                    Some(other) => other.send(now, &accepted, payload_type, out),
+                    None => (),
+                },
                 (StreamKind::Playback(_), _) => (),
+                (StreamKind::Recording(_), _) if !rate.admits(now) => leg.drop_packet(DropReason::Rate, out),
+                (StreamKind::Recording(recorded), _) => self.recording.take(now, &accepted.packet, recorded, out),
                 // The other side did not agree on the format.
                 (StreamKind::Relay | StreamKind::Unread, None) => leg.drop_packet(DropReason::Format, out),
             }
         }
-        !was_heard && leg.is_heard()
+        leg.news(was_heard)
     }
 
-    /// Returns the time of the next packet of a sound in microseconds.
+    /// Returns the time of the next packet of a sound, or of the end of a recording, in microseconds.
     fn sound_due(&self) -> Option<u64> {
-        matches!(self.kind, StreamKind::Playback(_)).then(|| self.playback.deadline(&self.near))?
+        let packet = self.kind.sound().and_then(|_| self.playback.deadline(&self.near));
+        let end = match &self.kind {
+            StreamKind::Recording(recorded) => self.recording.deadline(recorded.limit),
+            _ => None,
+        };
+        packet.into_iter().chain(end).min()
     }
 
-    /// Sends the due packets of a sound. Returns whether the sound has just ended.
+    /// Sends the due packets of a sound. Returns whether the sound, or a recording, has just ended.
     fn play(&mut self, now: u64, out: &mut SessionOutput) -> bool {
-        let StreamKind::Playback(played) = &self.kind else { return false };
-        self.playback.poll(now, &mut self.near, played, out)
+        let Some(sound) = self.kind.sound() else { return false };
+        let is_over = self.playback.poll(now, &mut self.near, sound, out);
+        let StreamKind::Recording(recorded) = &self.kind else { return is_over };
+        if is_over {
+            self.recording.begin(now);
+        }
+        self.recording.poll(now, recorded.limit)
     }
 
     fn legs(&self) -> impl Iterator<Item = (Side, &Leg)> {
@@ -353,12 +391,14 @@ impl Stream {
     /// minutes, so datagrams of either side count if they are unread. A peer who hears a sound sends at least reports: no description makes a sound go
     /// to another host without end.
     fn last(&self, side: Side) -> Option<u64> {
-        let hears_sound = matches!(self.kind, StreamKind::Playback(_));
+        let hears_sound = self.kind.sound().is_some();
         let is_expected = |leg: &Leg| leg.is_expected() || hears_sound && leg.is_listening();
         let (_, leg) = self.legs().find(|(of, _)| *of == side).filter(|(_, leg)| is_expected(leg))?;
         match self.kind {
             StreamKind::Unread => self.legs().map(|(_, leg)| leg.last()).max(),
-            StreamKind::Relay | StreamKind::Echo | StreamKind::Playback(_) => Some(leg.last()),
+            StreamKind::Relay | StreamKind::Echo | StreamKind::Playback(_) | StreamKind::Recording(_) => {
+                Some(leg.last())
+            }
         }
     }
 

@@ -1,8 +1,10 @@
 //! Orders of a shard about a session, and events of the session for the shard.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 
-use super::PlayedSound;
+use super::{LatchedSource, PlayedSound, RecordedSound};
 use crate::quality::SpeechEncoding;
 use crate::received_stream::Figures;
 
@@ -67,6 +69,8 @@ pub struct StreamPeer {
     /// Set if media may go to the described address before a packet has come from there: it is the source of the peer's signalling, or an address
     /// that the peer may name. An echo sends nothing first, whatever this says.
     pub may_send_first: bool,
+    /// Source of the peer in an earlier process, with which a new leg begins; `None`: no packet has come yet.
+    pub heard: Option<LatchedSource>,
 }
 
 /// Use of a stream.
@@ -78,6 +82,8 @@ pub enum StreamKind {
     Echo,
     /// The near side hears a sound, from the order on. Its packets are judged, and go nowhere.
     Playback(PlayedSound),
+    /// The near side hears a tone; then its sound is decoded for a file ([`SessionOutput::samples`](super::SessionOutput::samples)).
+    Recording(RecordedSound),
     /// Datagrams of each side go to the other side as they are: fax by UDPTL (ITU-T T.38), encrypted RTP, anything else. No header is read, and
     /// this server makes no report. Encrypted RTCP goes by the ports of RTCP, if the peers have described some.
     Unread,
@@ -89,9 +95,26 @@ impl StreamKind {
         !matches!(self, Self::Unread)
     }
 
+    /// Returns the sound of this server that the near side hears.
+    pub(super) const fn sound(&self) -> Option<&PlayedSound> {
+        match self {
+            Self::Playback(played) => Some(played),
+            Self::Recording(recorded) => Some(&recorded.tone),
+            Self::Relay | Self::Echo | Self::Unread => None,
+        }
+    }
+
+    /// Returns the file of a recording.
+    pub const fn file(&self) -> Option<&Arc<Path>> {
+        match self {
+            Self::Recording(recorded) => Some(&recorded.file),
+            _ => None,
+        }
+    }
+
     /// Tells whether both play the same sound, whatever the format.
     pub(super) fn plays_sound_of(&self, other: &Self) -> bool {
-        matches!((self, other), (Self::Playback(one), Self::Playback(other)) if one.sound == other.sound)
+        self.sound().zip(other.sound()).is_some_and(|(one, other)| one.sound == other.sound)
     }
 }
 
@@ -180,7 +203,7 @@ pub enum SessionEnd {
 /// Event of a session for its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// First packet of a peer. Once for each stream and side.
+    /// First packet of a peer, and the first one from each further source: twice in a second at most for each stream and side.
     Heard {
         /// Session.
         key: SessionKey,
@@ -188,8 +211,8 @@ pub enum SessionEvent {
         stream: u8,
         /// Side of the peer.
         side: Side,
-        /// Source address.
-        from: SocketAddr,
+        /// Source, for the next process.
+        source: LatchedSource,
     },
     /// End of the time limit without media. The shard ends the call and closes the session.
     Silent {
@@ -198,12 +221,18 @@ pub enum SessionEvent {
         /// Cause.
         end: SessionEnd,
     },
-    /// End of a sound that does not repeat, 200 ms after its last packet. Once for each stream; the shard ends the call.
+    /// End of a sound that does not repeat, 200 ms after its last packet, or of a recording at its limit. Once for each stream; the shard ends the
+    /// call.
     Played {
         /// Session.
         key: SessionKey,
         /// Place of the stream.
         stream: u8,
+    },
+    /// Failure to write the file of a recording. The shard ends the call.
+    RecordingFailed {
+        /// Session.
+        key: SessionKey,
     },
     /// Reports of an open session, by [`SessionOrder::Report`]; none if there is no such session.
     Reported {

@@ -17,7 +17,7 @@ pub enum DropReason {
     Hold,
     /// Its target may not be sent to before a packet has come from there.
     Unproven,
-    /// It is above a rate: that of an echo, which also drops its own packets if they come back, or that of packets to a host that has sent none.
+    /// It is above a rate: that of an echo, or that of packets to a host that has sent none; or it is a packet of this session that has come back.
     Rate,
     /// Its sequence number is far from those before it, and the stream may not continue there.
     Jump,
@@ -39,6 +39,10 @@ pub struct SessionOutput {
     pub events: Vec<SessionEvent>,
     /// Received packets that went no further, by [`DropReason`].
     pub dropped: [u64; DropReason::COUNT],
+    /// Samples of the last recorded packet, of 16 bits at 8,000 Hz.
+    pub samples: Vec<i16>,
+    /// Place of these samples in the recording; `None` if the owner has taken them.
+    pub recorded: Option<u64>,
 }
 
 /// Packet that leaves from a port of a session.
@@ -63,6 +67,7 @@ impl SessionOutput {
         self.packets.clear();
         self.events.clear();
         self.dropped = [0; DropReason::COUNT];
+        self.recorded = None;
     }
 
     /// Counts a received packet that goes no further.

@@ -1,8 +1,12 @@
 //! Session: relay, echo, who may send, hold, RTCP, silence, changes.
 
+mod earlier_process;
 mod feedback;
 mod first_packets;
+mod loops;
 mod playback;
+mod recording;
+mod silence;
 mod unread;
 
 use super::*;
@@ -40,6 +44,7 @@ fn peer(port: u16, address: &str, formats: &[(u8, Option<u8>)]) -> StreamPeer {
         sends: true,
         receives: true,
         may_send_first: true,
+        heard: None,
     }
 }
 
@@ -341,7 +346,8 @@ fn a_peer_is_heard_once() {
         call.hear(0, Side::Far, FAR, &rtp(112, 8, place));
         call.hear(0, Side::Near, NEAR, &rtp(97, 7, place));
     }
-    let heard = |side, from| SessionEvent::Heard { key: SessionKey(7), stream: 0, side, from: at(from) };
+    let source = |from| LatchedSource { described: at(from), from: at(from), is_symmetric: true };
+    let heard = |side, from| SessionEvent::Heard { key: SessionKey(7), stream: 0, side, source: source(from) };
     assert_eq!(call.events(), [heard(Side::Far, FAR), heard(Side::Near, NEAR)]);
 }
 

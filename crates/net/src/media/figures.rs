@@ -53,6 +53,10 @@ strowger_metrics::metrics! {
     events_waiting: Gauge as "media_events_waiting";
     /// Peers of ended streams from which no packet ever came: one-way audio, unless they had nothing to send.
     unheard: Counter as "media_streams_unheard";
+    /// Packets that are missing in recordings, because the disk was too slow.
+    recording_lost: Counter as "media_recording_packets_lost";
+    /// Recordings that ended because their files could not be written.
+    recordings_failed: Counter as "media_recordings_failed";
 }
 
 impl Counters {

@@ -14,6 +14,8 @@ mod lending;
 mod pace;
 mod port_table;
 mod ports;
+mod recorder;
+mod recording_file;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ use growth::Growth;
 use handle::{StartedThreads, ThreadLink};
 use port_table::PortTable;
 use ports::Ports;
+use recorder::Recorder;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -117,6 +120,8 @@ pub struct MediaThreads {
     table: Arc<PortTable>,
     started: Arc<StartedThreads>,
     running: Mutex<Running>,
+    /// Dropped after the threads have ended.
+    recorder: Recorder,
 }
 
 /// Threads, and the measurement of their load.
@@ -179,6 +184,7 @@ impl MediaThreads {
             table: Arc::new(PortTable::new(settings)),
             started,
             running: Mutex::new(running),
+            recorder: Recorder::start()?,
         };
         for _ in 0..settings.threads.max(1) {
             threads.start_thread(&mut threads.running())?;
@@ -210,7 +216,9 @@ impl MediaThreads {
         let random = running.entropy.derive(index.to_string().as_bytes());
         let ports = Ports::new(index as u16, &self.settings, self.table.clone());
         let timeout = self.settings.timeout;
-        let thread = MediaThread::new(entry.clone(), of_thread, ports, random, timeout, self.wake.clone())?;
+        let recorder = self.recorder.link(entry.clone()).ok_or(io::ErrorKind::Other)?;
+        let links = (self.wake.clone(), recorder);
+        let thread = MediaThread::new(entry.clone(), of_thread, ports, random, timeout, links)?;
         let end = EndOnDrop(entry.clone());
         let run = move || {
             let _end = end;

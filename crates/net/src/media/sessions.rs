@@ -20,6 +20,8 @@ pub(super) struct Slot {
     pub(super) places: Vec<usize>,
     /// Valid timer of the session, in microseconds.
     pub(super) timer: Option<u64>,
+    /// Set if its sound is written to a file.
+    pub(super) is_recorded: bool,
 }
 
 impl Sessions {
@@ -30,6 +32,11 @@ impl Sessions {
     #[inline]
     pub(super) fn get(&mut self, number: u32) -> Option<&mut Slot> {
         self.slots.get_mut(number as usize)?.as_mut()
+    }
+
+    /// Returns all sessions.
+    pub(super) fn each(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.slots.iter_mut().flatten().map(|slot| &mut slot.session)
     }
 
     /// Inserts a session of a new key. Returns its number.

@@ -1,5 +1,7 @@
 //! Media threads with real sockets. Each test has a loopback address of its own; the ports are below those that the kernel gives away.
 
+mod recordings;
+
 use super::*;
 use std::collections::VecDeque;
 use std::net::UdpSocket;
@@ -9,7 +11,8 @@ use strowger_media::g711::Law;
 use strowger_media::quality::SpeechEncoding;
 use strowger_media::rtp::{Numbering, Packet};
 use strowger_media::session::{
-    PayloadFormat, PlayedSound, PortPair, SessionEnd, SessionKey, Side, StreamKind, StreamOrder, StreamPeer,
+    LatchedSource, PayloadFormat, PlayedSound, PortPair, SessionEnd, SessionKey, Side, StreamKind, StreamOrder,
+    StreamPeer,
 };
 use strowger_media::sound::Sound;
 
@@ -131,6 +134,7 @@ impl Phone {
             sends: true,
             receives: true,
             may_send_first: true,
+            heard: None,
         }
     }
 }
@@ -188,7 +192,7 @@ fn packets_are_echoed_and_relayed() {
         key: SessionKey(key),
         stream: 0,
         side: Side::Near,
-        from: from.address(),
+        source: LatchedSource { described: from.address(), from: from.address(), is_symmetric: true },
     };
     assert_eq!((bench.event(0), bench.event(1)), (heard(1, &alone), heard(2, &caller)));
 

@@ -2,8 +2,9 @@
 
 use super::handle::push;
 use super::lending::Lendings;
-use super::pace::Pace;
+use super::pace::{NextLook, Pace};
 use super::ports::{BoundLeg, Ports, named};
+use super::recorder::RecorderLink;
 use super::sessions::{Sessions, Slot};
 use super::timers::Timers;
 use super::{Entry, Transfer, Wake};
@@ -34,6 +35,9 @@ const ORDERS: usize = 64;
 
 /// Looks between two readings of the processor time of the thread: under load, a sixteenth of a second.
 const BUSY_LOOKS: u64 = 64;
+
+/// Time without a look at the sockets after which the silence of all peers begins anew, in microseconds: their packets came meanwhile.
+const DEAF: u64 = 1_000_000;
 
 /// Name of the bell among the watched sockets.
 const BELL: u64 = u64::MAX;
@@ -87,6 +91,7 @@ pub(super) struct MediaThread {
     random: Entropy,
     timeout: Option<u64>,
     wake: Wake,
+    recorder: RecorderLink,
 }
 
 impl MediaThread {
@@ -96,7 +101,7 @@ impl MediaThread {
         ports: Ports,
         random: Entropy,
         timeout: Option<Duration>,
-        wake: Wake,
+        (wake, recorder): (Wake, RecorderLink),
     ) -> io::Result<Self> {
         let watched = ReadySet::new()?;
         let (woken, waking) = UnixStream::pair()?;
@@ -119,6 +124,7 @@ impl MediaThread {
             random,
             timeout: timeout.map(|timeout| timeout.as_micros() as u64),
             wake,
+            recorder,
         })
     }
 
@@ -127,6 +133,7 @@ impl MediaThread {
         let mut events = vec![NO_EVENT; EVENTS];
         // One datagram of each ready socket in turn: a flood at one port delays the others by one datagram each.
         let mut receiver = Receiver::new(1, true);
+        let (mut next, mut looked, mut waited) = (NextLook::Awaited, clock::micros(), 0);
         self.entry.turns.begin(clock::micros());
         self.entry.counters.threads.set(1);
         loop {
@@ -135,20 +142,34 @@ impl MediaThread {
             }
             self.take_orders();
             self.lend();
+            self.forgive_silence(looked, waited);
             let played = self.poll_sessions();
+            self.recorder.pass();
+            self.take_failures();
             self.pass_events();
             self.entry.turns.end();
-            let found = self.wait(&mut events);
+            let found = self.wait(&mut events, next);
             self.clock.read();
-            self.entry.turns.begin(self.clock.now());
+            looked = self.clock.now();
+            self.entry.turns.begin(looked);
             self.note_look();
-            for event in &events[..found] {
-                self.receive(event.u64, &mut receiver);
+            let waits = events[..found].iter().map(|event| self.receive(event.u64, &mut receiver));
+            waited = waits.max().unwrap_or_default();
+            next = self.pace.next_look(self.clock.now(), found + played, waited);
+            if let NextLook::NotBefore(at) = next
+                && found < EVENTS
+            {
+                std::thread::sleep(Duration::from_micros(at.saturating_sub(clock::micros())));
             }
-            let next = self.pace.next_look(self.clock.now(), found + played);
-            if let Some(next) = next.filter(|_| found < EVENTS) {
-                std::thread::sleep(Duration::from_micros(next.saturating_sub(clock::micros())));
-            }
+        }
+    }
+
+    /// Begins the silence of all peers anew if the thread stood still. `looked`: time of the last look; `waited`: longest time for which a datagram
+    /// waited for it. Both are in microseconds.
+    fn forgive_silence(&mut self, looked: u64, waited: u64) {
+        let now = clock::micros();
+        if waited.max(now.saturating_sub(looked)) > DEAF {
+            self.sessions.each().for_each(|session| session.begin_silence(now));
         }
     }
 
@@ -161,13 +182,17 @@ impl MediaThread {
         }
     }
 
-    /// Waits for packets, orders or the next timer. Returns the number of events.
-    fn wait(&self, events: &mut [libc::epoll_event]) -> usize {
+    /// Waits for packets, orders or the next timer, unless the next look is at once. Returns the number of events.
+    fn wait(&self, events: &mut [libc::epoll_event], next: NextLook) -> usize {
+        if next == NextLook::AtOnce {
+            return self.watched.wait_events(events, 0).unwrap_or(0);
+        }
         let bell = &self.entry.bell;
         bell.mark_asleep();
         // An order that came before the mark did not ring.
         let has_work = self.entry.stopping.load(Acquire)
             || !self.lendings.is_empty()
+            || self.recorder.has_work()
             || self.links.iter().any(ShardLink::has_work);
         let timeout = match self.timers.next() {
             _ if has_work => 0,
@@ -181,14 +206,14 @@ impl MediaThread {
         found
     }
 
-    /// Takes one datagram of a ready socket.
-    fn receive(&mut self, name: u64, receiver: &mut Receiver) {
+    /// Takes one datagram of a ready socket. Returns for how long it has waited there, in microseconds.
+    fn receive(&mut self, name: u64, receiver: &mut Receiver) -> u64 {
         if name == BELL {
             while (&self.woken).read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
-            return;
+            return 0;
         }
         let (place, is_rtcp) = named(name);
-        let Some(pair) = self.ports.at(place) else { return };
+        let Some(pair) = self.ports.at(place) else { return 0 };
         match receiver.receive(pair.socket(is_rtcp).as_fd()) {
             Ok(1..) => {
                 let counters = &self.entry.counters;
@@ -196,15 +221,22 @@ impl MediaThread {
                 counters.received_bytes.add(receiver.datagram(0).map_or(0, |datagram| datagram.bytes.len() as u64));
             }
             // Nothing is left, or the next look tries again.
-            Ok(0) | Err(_) => return,
+            Ok(0) | Err(_) => return 0,
         }
-        let Some(BoundLeg { session, stream, side }) = pair.leg else { return };
-        let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return };
+        let Some(BoundLeg { session, stream, side }) = pair.leg else { return 0 };
+        let (Some(slot), Some(datagram)) = (self.sessions.get(session), receiver.datagram(0)) else { return 0 };
         self.clock.advance();
         let now = self.clock.arrival(datagram.ancillary.stamp);
-        let shard = slot.shard;
+        let (shard, key) = (slot.shard, slot.session.key());
+        let waited = self.clock.now().saturating_sub(now);
         slot.session.packet(now, LegPort { stream, side, is_rtcp }, datagram.source, datagram.bytes, &mut self.out);
+        if let Some(place) = self.out.recorded
+            && !self.recorder.write(key, place, &self.out.samples)
+        {
+            self.entry.counters.recording_lost.one();
+        }
         self.send(shard);
+        waited
     }
 
     /// Sends the packets that a session of this shard has left, and keeps its events for the shard.
@@ -284,7 +316,7 @@ impl MediaThread {
     /// Opens or changes a session.
     fn set(&mut self, shard: usize, key: SessionKey, streams: Vec<Option<StreamOrder>>) {
         let now = moment();
-        let legs = self.legs(&streams);
+        let (legs, file) = (self.legs(&streams), streams.iter().flatten().find_map(|order| order.kind.file().cloned()));
         let mut random = || self.random.u64() as u32;
         let number = match self.sessions.number(key) {
             Some(number) => {
@@ -295,12 +327,16 @@ impl MediaThread {
             }
             None => {
                 let session = Session::new(now.mono, key, self.timeout, streams, &mut random);
-                self.sessions.insert(Slot { session, shard, places: Vec::new(), timer: None })
+                self.sessions.insert(Slot { session, shard, places: Vec::new(), timer: None, is_recorded: false })
             }
         };
         // What the session still says leaves by the ports that it had.
         self.send(shard);
         let Some(slot) = self.sessions.get(number) else { return };
+        if let Some(file) = file {
+            slot.is_recorded = true;
+            self.recorder.open(key, file);
+        }
         let before = std::mem::replace(&mut slot.places, legs.iter().map(|(place, ..)| *place).collect());
         let deadline = slot.session.deadline().filter(|at| slot.timer.is_none_or(|timer| *at < timer));
         if let Some(at) = deadline {
@@ -345,6 +381,9 @@ impl MediaThread {
     fn close(&mut self, shard: usize, key: SessionKey) {
         match self.sessions.remove(key) {
             Some((number, slot)) => {
+                if slot.is_recorded {
+                    self.recorder.close(key);
+                }
                 slot.session.close(moment(), &mut self.out);
                 self.count_unheard();
                 self.send(shard);
@@ -363,6 +402,17 @@ impl MediaThread {
             let SessionEvent::Closed { streams, .. } = event else { continue };
             let reports = streams.iter().flat_map(|(near, far)| std::iter::once(near).chain(far));
             self.entry.counters.unheard.add(reports.filter(|report| report.is_silent()).count() as u64);
+        }
+    }
+
+    /// Tells the shards which recordings have failed.
+    fn take_failures(&mut self) {
+        while let Some(key) = self.recorder.failure() {
+            let number = self.sessions.number(key);
+            let Some(slot) = number.and_then(|number| self.sessions.get(number)) else { continue };
+            let shard = slot.shard;
+            self.entry.counters.recordings_failed.one();
+            self.links[shard].waiting.push_back(SessionEvent::RecordingFailed { key });
         }
     }
 

@@ -27,6 +27,8 @@ pub struct Call {
     pub call_id: String,
     /// Call-ID of the call to the callee, if this server has made that call itself; else empty.
     pub far_call_id: String,
+    /// File on this machine in which the caller is recorded, if a rule says so; a list of calls leaves it out.
+    pub recording: Option<String>,
     /// `calling`, `ringing`, `answered` or `ending`.
     pub state: String,
     /// Time since its INVITE.

@@ -124,6 +124,7 @@ impl From<CallView> for Call {
             callee: text(&view.callee),
             call_id: text(&view.call_id),
             far_call_id: text(&view.far_call_id),
+            recording: view.recording.map(|file| file.display().to_string()),
             state: view.state.text().to_owned(),
             seconds: seconds(view.age),
             answered_seconds: view.answered.map(seconds),

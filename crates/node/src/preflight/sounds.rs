@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::findings::{Findings, with_reason};
-use strowger_config::{Config, Fault};
+use strowger_config::{Config, EndpointFiles, Fault};
 use strowger_media::sound::{RATE, Sound};
 use strowger_media::wave::Wave;
 
@@ -25,7 +25,11 @@ const CURE: &str =
 pub(super) fn read(config: &mut Config, findings: &mut Findings<'_>) {
     let mut sounds: BTreeMap<Box<str>, Arc<Sound>> = BTreeMap::new();
     for (index, table) in config.rules.iter().enumerate() {
-        let Some((announcement, path)) = table.announcement().zip(table.play.as_deref()) else { continue };
+        let (Some(EndpointFiles::Announcement(announcement)), Some(path)) =
+            (table.endpoint_files(), table.play.as_deref())
+        else {
+            continue;
+        };
         if sounds.contains_key(&announcement.file) {
             continue;
         }

@@ -9,6 +9,7 @@ use crate::destination::Destination;
 use crate::engine::ProcessStatus;
 use crate::handling::Progress;
 use crate::local_address::OneWay;
+use crate::peer_names::NoNames;
 use crate::process_state::{ProcessContext, ProcessState};
 use crate::proof::{Proof, User};
 use crate::question::{Answers, Resolved};
@@ -80,6 +81,7 @@ pub(crate) fn engine_of(domains: &str, settings: &str) -> Engine {
         bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
+        names: Arc::new(NoNames),
     };
     let shared = Arc::new(ProcessState::new(NOW, config, surroundings));
     let mut engine = Engine::new(NOW, shared, 0, ProcessStatus { draining: false, shards: 1 });

@@ -1,6 +1,5 @@
 //! Events of the user agent about the calls of pairs, and events of the bridge.
 
-use super::party_of;
 use crate::endpoint::cause_of_bye;
 use crate::engine::{Anchored, Engine, status_code};
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,7 +7,7 @@ use strowger_core::b2bua::bridge::{BridgeEnd, BridgeEvent, PairKey, Side};
 use strowger_core::log_limiter::LogSubject;
 use strowger_core::notice::{Notice, NoticeEvent, Party};
 use strowger_core::shown::shown;
-use strowger_core::user_agent::{Ending, Event};
+use strowger_core::user_agent::{DialogName, Ending, Event};
 use strowger_core::{Now, Outbox};
 
 impl Engine {
@@ -25,9 +24,14 @@ impl Engine {
             if self.refuses_refer(now, event, (pair, side), out) {
                 return true;
             }
+            if matches!(event, Event::Ended { .. }) {
+                self.expect_newcomer(now, (pair, side));
+            }
         }
-        let Self { stack, anchored: Anchored { bridges, .. }, .. } = self;
-        let is_handled = stack.with_agent(now, out, |agent, round| bridges.bridge.handle(agent, round, event));
+        let Self { stack, anchored: Anchored { bridges, .. }, shared, .. } = self;
+        let elsewhere = |dialog: &DialogName| shared.bridged_dialogs.beyond(dialog).map(Some);
+        let is_handled =
+            stack.with_agent(now, out, |agent, round| bridges.bridge.handle_among(agent, round, event, &elsewhere));
         if let (Some(leg), Some(call)) = (leg, event.call())
             && matches!(event, Event::Ended { .. } | Event::Failed { .. } | Event::Redirected { .. })
         {
@@ -36,7 +40,13 @@ impl Engine {
                 self.leg_ended(now, leg, by, out);
             }
         }
+        if let (Some(leg), Event::Ending { by, .. }) = (leg, *event) {
+            self.leg_ended(now, leg, by, out);
+        }
         self.take_bridge_events(now, out);
+        if let Some((pair, _)) = leg {
+            self.enter_dialogs(pair, false);
+        }
         if let Some(key) = leg.and_then(|(pair, _)| self.anchored.bridges.calls.get(&pair)?.key) {
             self.calls.has_changed(key);
         }
@@ -62,14 +72,19 @@ impl Engine {
                 }
                 // The proxy follows redirections by the rules of the call: this one has no rule.
                 BridgeEvent::Redirected { pair, .. } => self.end_pair(now, pair, (480, b""), out),
-                // No INVITE takes the place of a party: it may come to another shard than that of the call.
-                BridgeEvent::Replaced { .. } => (),
+                BridgeEvent::Stranded { pair } => {
+                    let key = self.anchored.bridges.calls.get(&pair).and_then(|call| call.key);
+                    self.end_unplaced(now, (pair, key), out);
+                }
+                BridgeEvent::Replaced { pair, side } => self.party_replaced(now, (pair, side), out),
+                BridgeEvent::Awaited { dialog, until, .. } => self.shared.bridged_dialogs.set_awaited(&dialog, until),
                 BridgeEvent::Ended { pair, by } => {
                     self.log_end(now, pair, by);
-                    self.pair_ended(pair);
+                    self.pair_ended(now, pair);
                 }
             }
         }
+        self.settle_newcomers(now, out);
     }
 
     /// Notes the key of a call once its far INVITE has entered the table of calls.
@@ -89,8 +104,12 @@ impl Engine {
         let (status, cause) = (status_code(message), cause_of_bye(message));
         let Some(call) = self.anchored.bridges.calls.get_mut(&pair) else { return };
         let bye = call.leg_mut(side).bye.take();
-        let (party, cause) = (party_of(side), if by == Ending::Remote { cause } else { None });
+        let (party, cause) = (call.party_of(side), if by == Ending::Remote { cause } else { None });
         let (first, of_first, at) = *call.ended.get_or_insert((party, cause, now.mono));
+        if self.anchored.bridges.bridge.awaits_party(now, pair) {
+            // The media go on with a new party.
+            return;
+        }
         self.close_bridged_media(pair);
         if self.anchored.bridges.bridge.is_alone(pair) {
             // The other party is in a transfer. The call ends with its leg.
@@ -159,8 +178,11 @@ impl Engine {
     }
 
     /// Forgets a pair whose calls are both over.
-    fn pair_ended(&mut self, pair: PairKey) {
+    fn pair_ended(&mut self, now: Now, pair: PairKey) {
         let Some(mut call) = self.anchored.bridges.remove(pair) else { return };
+        for call_id in call.entered.iter().filter(|call_id| !call_id.is_empty()) {
+            self.shared.bridged_dialogs.remove(now.mono, call_id);
+        }
         let close = call.session.close();
         self.close_session(close);
         self.anchored.far_legs.remove(&call.far_call_id);

@@ -14,6 +14,7 @@ use strowger_core::routing::{Request, Routing};
 use strowger_core::user_agent::{CallKey, Capabilities, Invite, UserAgentSettings};
 use strowger_core::{Now, Outbox, Target, call};
 use strowger_media::session::PortPair;
+use strowger_message::Name;
 use strowger_message::sdp::Sdp;
 
 /// Maximum number of bridged calls in a chain: each far INVITE but the last comes back to this server. One that comes back more often is in a loop,
@@ -21,11 +22,19 @@ use strowger_message::sdp::Sdp;
 const MOST_PASSES: u8 = 4;
 
 impl Engine {
-    /// Joins an INVITE with a far call to its destination.
-    pub(crate) fn bridge_here(&mut self, handling: &mut Handling<'_, '_>, routing: &Routing<'_>) {
+    /// Joins an INVITE with a far call to its destination. `far_family`: whether the far side is reached by IPv4, if it is known (`far_request.rs`).
+    pub(crate) fn bridge_here(
+        &mut self,
+        handling: &mut Handling<'_, '_>,
+        routing: &Routing<'_>,
+        far_family: Option<bool>,
+    ) {
         let (now, request) = (handling.now, handling.request);
         if let Some(reply) = self.refusal_of_party(handling) {
             return self.reply(handling, reply);
+        }
+        if request.message.has(Name::Replaces) {
+            return self.replace_here(handling, routing);
         }
         let passes = self.anchored.far_legs.passes(request.call_id) + 1;
         if passes > MOST_PASSES {
@@ -35,7 +44,7 @@ impl Engine {
         let Some(policies) = handling.progress.decision.as_deref().map(Decision::bridge_policies) else {
             return self.reply(handling, Reply::refused(500).because("no rule bridges the call"));
         };
-        let media = match self.open_legs(request, policies) {
+        let media = match self.open_legs(request, policies, far_family) {
             Ok(media) => media,
             Err(reply) => return self.reply(handling, reply),
         };
@@ -71,15 +80,20 @@ impl Engine {
 
     /// Makes the far call of a call that the user agent has taken. Returns false if no INVITE is to be bridged.
     pub(crate) fn bridge_invited(&mut self, now: Now, near: CallKey, out: &mut Outbox) -> bool {
+        if self.newcomer_invited(now, near, out) {
+            return true;
+        }
         let Some(beginning) = self.anchored.bridges.beginning.take() else { return false };
         let Beginning { far_leg, far_request, bucket, media, may_refer: [near_refers, far_refers] } = *beginning;
         let LegsMedia { near: near_media, far: far_media, session, near_places } = media;
         let agent = &mut self.stack.agent;
         let (invite, far_call_id) = (agent.message().to_vec(), agent.call_id_in(bucket));
         let capabilities = capabilities(agent.settings());
+        let account = far_leg.account(&self.policy.config.gateway_groups);
         self.anchored.far_legs.insert(&far_call_id, far_leg);
         let far = Invite {
             uri: Some(&far_request.uri),
+            account,
             headers: &far_request.identities,
             capabilities: Some(&capabilities),
             call_id: &far_call_id,
@@ -105,28 +119,37 @@ impl Engine {
                 session,
                 near_places,
                 streams: Vec::new(),
+                entered: Default::default(),
             },
         );
         self.take_bridge_events(now, out);
         true
     }
 
-    /// Takes ports for both legs. Those of the far leg are of the same family of addresses as those of the near one if some are free: the far side is
-    /// not known yet.
+    /// Takes ports for both legs. Those of the far leg are of the IP version of the far side; if that is not known, they are of the same version as
+    /// those of the near leg, if some are free.
     ///
     /// # Errors
     /// No port is free, or no media address is of the family of the caller.
-    fn open_legs(&mut self, request: &Request<'_>, policies: [Arc<LegPolicy>; 2]) -> Result<LegsMedia, Reply> {
+    fn open_legs(
+        &mut self,
+        request: &Request<'_>,
+        policies: [Arc<LegPolicy>; 2],
+        far_family: Option<bool>,
+    ) -> Result<LegsMedia, Reply> {
         let is_ipv4 = self.media_family(request)?;
         self.balance_ports();
         let media = &self.policy.config.media;
         let [near_policy, far_policy] = policies;
         // One of audio, and one of each further media type.
         let streams = (1 + near_policy.media_types.len()).min(MAX_STREAMS);
-        let of_family = |place| is_of_family(media, place, is_ipv4);
+        let of_near = |place| is_of_family(media, place, is_ipv4);
+        let of_far = |place| is_of_family(media, place, far_family.unwrap_or(is_ipv4));
         let free = &mut self.anchored.media.ports;
-        let ports =
-            free.take_legs(streams, of_family, of_family).or_else(|| free.take_legs(streams, of_family, |_| true));
+        let mut ports = free.take_legs(streams, of_near, of_far);
+        if ports.is_none() && far_family.is_none() {
+            ports = free.take_legs(streams, of_near, |_| true);
+        }
         let Some(ports) = ports else {
             return Err(Reply::overloaded().because("no port for media is free"));
         };
@@ -152,11 +175,7 @@ impl Engine {
 
 /// Returns the reason for a refusal by the user agent or the bridge.
 const fn why_refused(status: u16) -> Why {
-    match status {
-        481 => Why::Text("Replaces names no call that could be replaced"),
-        488 => Why::Text("no stream or codec of the offer may pass"),
-        _ => Why::Status,
-    }
+    if status == 488 { Why::Text("no stream or codec of the offer may pass") } else { Why::Status }
 }
 
 /// Returns the media of a leg; `None` without a place.
@@ -187,7 +206,7 @@ fn near_places(offer: Option<&[u8]>, policy: &LegPolicy, ports: usize) -> Vec<u8
 }
 
 /// Returns the capabilities in the calls of a pair: the requests of one party go to the other one.
-fn capabilities(settings: &UserAgentSettings) -> Capabilities {
+pub(super) fn capabilities(settings: &UserAgentSettings) -> Capabilities {
     Capabilities { allow: bridge::capabilities().allow, ..settings.capabilities.clone() }
 }
 

@@ -1,13 +1,16 @@
-//! Texts of a far INVITE: caller, callee and identities, as the far side may see them.
+//! Texts of a far INVITE: caller, callee and identities, as the far side may see them; and the IP version of its media addresses.
 //!
 //! User parts and display names pass. Hosts do not, unless they are names that the far side may know: a local domain, the host of the
 //! destination. A name of this server stands in place of others only for callers that may have one ([`Decider::caller_host`]): no other caller looks
 //! like a user of a local domain, whose From needs a password.
 
+use crate::contacts::Contacts;
 use crate::decider::Decider;
 use crate::handling::Handling;
 use crate::identity::is_anonymous;
+use crate::question::Question;
 use crate::request_facts::number_of;
+use crate::stage::Verdict;
 use strowger_core::ListenerId;
 use strowger_core::routing::Routing;
 use strowger_message::{Name, NameAddr, Uri};
@@ -40,6 +43,34 @@ pub(super) struct FarRequest {
 }
 
 impl Decider<'_> {
+    /// Tells whether the far call of an INVITE goes to IPv4: by the first address of its destination, as the far INVITE will find it. `None`: this
+    /// server has media addresses of one version alone, or the destination has no address; the far INVITE then tells why.
+    ///
+    /// The description is written before the far INVITE is routed, so the near one is routed here. A later target of another version, after a failure
+    /// or a redirection, gets the same description.
+    ///
+    /// # Errors
+    /// Name that must be looked up first.
+    pub(crate) fn far_family(
+        &self,
+        handling: &Handling<'_, '_>,
+        routing: &Routing<'_>,
+        contacts: &mut Contacts,
+    ) -> Result<Option<bool>, Question> {
+        let media = &self.policy.config.media;
+        let has_family = |wanted: bool| media.addresses.iter().any(|own| own.public.is_ipv4() == wanted);
+        if !has_family(true) || !has_family(false) {
+            return Ok(None);
+        }
+        match self.first_destination(handling, routing, contacts) {
+            Verdict::Ask(question @ Question::Name(_)) => Err(question),
+            Verdict::Forward(destination) => {
+                Ok(destination.first().map(|target| target.address.ip().to_canonical().is_ipv4()))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Returns the texts of the far INVITE of a near one.
     pub(super) fn far_request(&self, handling: &Handling<'_, '_>, routing: &Routing<'_>) -> FarRequest {
         let request = handling.request;

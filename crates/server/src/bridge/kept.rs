@@ -4,7 +4,6 @@ use super::{BridgedCall, BridgedLeg, BridgedRecord, Bridges};
 use crate::media_sessions::SessionPorts;
 use strowger_core::b2bua::bridge::PairKey;
 use strowger_core::user_agent::CallKey;
-use strowger_media::session::SessionKey;
 
 /// Bridged call for the next process.
 pub(crate) struct KeptBridge {
@@ -21,7 +20,7 @@ impl BridgedCall {
     fn kept(&self) -> Self {
         let leg = |leg: &BridgedLeg| {
             let BridgedLeg { source, may_refer, .. } = *leg;
-            BridgedLeg { source, may_refer, ..BridgedLeg::default() }
+            BridgedLeg { source, may_refer, heard: leg.heard.clone(), ..BridgedLeg::default() }
         };
         Self {
             far_call_id: self.far_call_id.clone(),
@@ -34,6 +33,7 @@ impl BridgedCall {
             session: self.session.clone(),
             near_places: self.near_places.clone(),
             streams: self.streams.clone(),
+            entered: self.entered.clone(),
         }
     }
 
@@ -78,12 +78,5 @@ impl Bridges {
             let is_alone = self.bridge.is_alone(*pair);
             (*pair, call.key.filter(|_| !is_alone), call.is_ending() && !is_alone)
         })
-    }
-
-    /// Notes that the ports of a session could not be bound. Returns the key of its call in the table of calls.
-    pub(crate) fn lose_ports(&mut self, session: SessionKey) -> Option<u64> {
-        let call = self.calls.get_mut(self.sessions.get(&session.0)?)?;
-        call.session.lose_ports();
-        call.key
     }
 }

@@ -1,5 +1,6 @@
 //! Moves of bridged calls with their bucket.
 
+use super::transfer::Newcomer;
 use super::{BridgedCall, Bridges};
 use crate::media_sessions::bucket_of;
 use serde::{Deserialize, Serialize};
@@ -15,12 +16,13 @@ use strowger_media::session::SessionKey;
 pub struct BridgedRecord {
     bridge: BridgeRecord,
     pub(super) calls: Vec<(PairKey, BridgedCall)>,
+    newcomers: Vec<(PairKey, Newcomer)>,
 }
 
 impl BridgedRecord {
     /// Creates the record of one call.
     pub(super) fn of_call(bridge: BridgeRecord, pair: PairKey, call: BridgedCall) -> Self {
-        Self { bridge, calls: vec![(pair, call)] }
+        Self { bridge, calls: vec![(pair, call)], newcomers: Vec::new() }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -41,16 +43,18 @@ impl Bridges {
         let pairs: BTreeSet<PairKey> =
             self.calls.iter().filter(|(_, call)| is_of(call)).map(|(pair, _)| *pair).collect();
         let legs = self.legs.iter().filter(|(_, (pair, _))| pairs.contains(pair)).map(|(leg, _)| *leg);
-        let legs: BTreeSet<CallKey> = legs.collect();
+        let newcomers = self.newcomers.extract_if(.., |pair, _| pairs.contains(pair));
+        let newcomers: Vec<(PairKey, Newcomer)> = newcomers.collect();
+        let legs: BTreeSet<CallKey> = legs.chain(newcomers.iter().map(|(_, newcomer)| newcomer.call)).collect();
         let bridge = self.bridge.export(now, |call| legs.contains(&call));
         self.legs.retain(|leg, _| !legs.contains(leg));
         let calls = pairs.into_iter().filter_map(|pair| Some((pair, self.remove(pair)?))).collect();
-        BridgedRecord { bridge, calls }
+        BridgedRecord { bridge, calls, newcomers }
     }
 
-    /// Takes over the calls that another shard exported, after the calls of its user agent. `moved`: new keys of the user agent.
-    pub(crate) fn import(&mut self, now: Now, record: BridgedRecord, moved: &MovedCalls) {
-        let BridgedRecord { bridge, calls } = record;
+    /// Takes over the calls that another shard exported, after the calls of its user agent. `moved`: new keys of the user agent. Returns the pairs.
+    pub(super) fn import(&mut self, now: Now, record: BridgedRecord, moved: &MovedCalls) -> Vec<PairKey> {
+        let BridgedRecord { bridge, calls, newcomers } = record;
         let pairs: BTreeMap<PairKey, PairKey> = self.bridge.import(now, bridge, moved).into_iter().collect();
         for (old, mut call) in calls {
             for leg in [&mut call.near, &mut call.far] {
@@ -60,5 +64,13 @@ impl Bridges {
                 self.insert(*pair, call);
             }
         }
+        for (old, newcomer) in newcomers {
+            if let (Some(pair), Some(call)) = (pairs.get(&old), moved.call(newcomer.call)) {
+                // The old party keeps its leg until the new one has its answer.
+                self.legs.remove(&call);
+                self.newcomers.insert(*pair, newcomer.moved(call));
+            }
+        }
+        pairs.into_values().collect()
     }
 }

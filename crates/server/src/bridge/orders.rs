@@ -1,6 +1,6 @@
 //! Ends of bridged calls by this server: by the table of calls, and by the media thread.
 
-use super::{party_of, side_of};
+use super::side_of_session;
 use crate::engine::{Anchored, Engine};
 use crate::media_sessions::{ORDERED, SILENT};
 use strowger_calls::OwnRequest;
@@ -22,7 +22,7 @@ impl Engine {
         out: &mut Outbox,
     ) -> bool {
         let Some(pair) = self.anchored.bridges.keys.get(&key).copied() else { return false };
-        let side = side_of(party);
+        let side = self.anchored.bridges.calls.get(&pair).map_or(Side::Near, |call| call.side_of(party));
         match (self.call_of_leg(pair, side), kind) {
             (Some(_), OwnRequest::Bye) => {
                 if let Some(call) = self.anchored.bridges.calls.get_mut(&pair) {
@@ -69,13 +69,19 @@ impl Engine {
 
     /// Ends a bridged call that rings, by an order of the table of calls. `context`: that of its INVITE.
     pub(crate) fn bridge_cancel(&mut self, now: Now, context: u64, out: &mut Outbox) {
-        if let Some(pair) = self.pair_of_context(context) {
+        if let Some(call) = self.anchored.bridges.newcomer(context) {
+            self.stack.with_agent(now, out, |agent, round| agent.reject(round, call, 487));
+        } else if let Some(pair) = self.pair_of_context(context) {
             self.end_pair(now, pair, (487, b""), out);
         }
     }
 
     /// Returns the pair whose far INVITE has this context.
     pub(super) fn pair_of_context(&self, context: u64) -> Option<PairKey> {
+        if !self.anchored.far_legs.has_context(context) {
+            // A call of an endpoint: no look at all bridged ones.
+            return None;
+        }
         let is_meant = |call_id: &[u8]| self.anchored.far_legs.context(call_id) == Some(context);
         let find =
             || self.anchored.bridges.calls.iter().find(|(_, call)| is_meant(&call.far_call_id)).map(|(pair, _)| *pair);
@@ -94,12 +100,9 @@ impl Engine {
 
     /// Ends an answered call because no media come from a side. Before the answer a side may be silent.
     pub(crate) fn end_silent(&mut self, now: Now, pair: PairKey, side: SessionSide, out: &mut Outbox) {
-        let side = match side {
-            SessionSide::Near => Side::Near,
-            SessionSide::Far => Side::Far,
-        };
+        let side = side_of_session(side);
         let Some(call) = self.anchored.bridges.calls.get_mut(&pair).filter(|call| call.is_answered) else { return };
-        let end = (party_of(side), Some(SILENT.cause));
+        let end = (call.party_of(side), Some(SILENT.cause));
         if call.ended.is_none() {
             call.ended = Some((end.0, end.1, now.mono));
             self.end_pair(now, pair, (480, SILENT.reason), out);

@@ -1,6 +1,6 @@
 //! Media session of a bridged call: streams between its two peers, and the sources of peers behind NAT.
 
-use super::{BridgedCall, BridgedLeg, DescriptionSource, is_translated};
+use super::{BridgedCall, BridgedLeg, DescriptionSource, HeardStream, is_translated, side_of_session};
 use crate::effect::Effect;
 use crate::engine::{Anchored, Engine};
 use crate::media_sessions::stream_peer;
@@ -8,7 +8,7 @@ use crate::policy::Policy;
 use strowger_core::b2bua::bridge::{PairKey, Side};
 use strowger_core::b2bua::negotiation::{AgreedStream, BridgedStream, StreamTransport};
 use strowger_core::user_agent::{CallKey, Event};
-use strowger_media::session::{PortPair, StreamKind, StreamOrder, StreamPeer};
+use strowger_media::session::{PortPair, Side as SessionSide, StreamKind, StreamOrder, StreamPeer};
 use strowger_message::{Index, Limits, Message};
 
 impl BridgedCall {
@@ -30,21 +30,22 @@ impl BridgedCall {
         let ports = &self.session.ports;
         let near_port = self.near_places.get(place).map_or(place, |position| usize::from(*position));
         let (near_port, far_port) = (*ports.near.get(near_port)?, *ports.far.get(*far_place)?);
-        let far = self.far.peer(policy, far_port, far);
-        Some(StreamOrder { kind, near: self.near.peer(policy, near_port, near), far: Some(far) })
+        let far = self.far.peer(policy, (place, far_port), far);
+        Some(StreamOrder { kind, near: self.near.peer(policy, (place, near_port), near), far: Some(far) })
     }
 }
 
 impl BridgedLeg {
-    /// Returns the peer of a stream.
-    fn peer(&self, policy: &Policy, ports: PortPair, stream: &AgreedStream) -> StreamPeer {
+    /// Returns the peer of the stream at this place.
+    fn peer(&self, policy: &Policy, (place, ports): (usize, PortPair), stream: &AgreedStream) -> StreamPeer {
         let nat = self.source.filter(|source| source.is_translated).map(|source| source.address);
         let peer = stream_peer(ports, stream.clone(), nat);
         let may_send_first = self.source.zip(peer.rtp).is_some_and(|(source, rtp)| {
             let scope = policy.router.identity().machine().scope_of_sender(source.address);
             policy.may_send_media(scope, source.address, rtp)
         });
-        StreamPeer { may_send_first, ..peer }
+        let heard = self.heard.iter().find(|heard| usize::from(heard.stream) == place).map(HeardStream::source);
+        StreamPeer { may_send_first, heard, ..peer }
     }
 }
 
@@ -55,6 +56,20 @@ impl Engine {
         let Some(call) = bridges.calls.get_mut(&pair) else { return };
         call.streams = streams;
         effects.extend(call.order(policy));
+    }
+
+    /// Notes from where the media of a stream come, for the next process.
+    pub(crate) fn note_heard(&mut self, pair: PairKey, side: SessionSide, heard: HeardStream) {
+        let Some(call) = self.anchored.bridges.calls.get_mut(&pair) else { return };
+        let leg = call.leg_mut(side_of_session(side));
+        if leg.heard.contains(&heard) {
+            return;
+        }
+        leg.heard.retain(|other| other.stream != heard.stream);
+        leg.heard.push(heard);
+        if let Some(key) = call.key {
+            self.calls.has_changed(key);
+        }
     }
 
     /// Opens the session of a call of an earlier process, whose ports are bound. Returns the key of the call in the table of calls.

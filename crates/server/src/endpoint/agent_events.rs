@@ -16,6 +16,10 @@ use strowger_message::{Index, Limits, Message, Method};
 /// End of a sound: normal clearing, which needs no Reason.
 pub(crate) const PLAYED: Hangup = Hangup { reason: b"", cause: 16 };
 
+/// End of a recording whose file cannot be written: temporary failure.
+pub(crate) const UNRECORDED: Hangup =
+    Hangup { reason: b"Reason: Q.850;cause=41;text=\"recording failed\"\r\n", cause: 41 };
+
 /// End after an ACK without an answer to the own offer: normal, unspecified.
 const NO_ANSWER: Hangup = Hangup { reason: b"Reason: Q.850;cause=31;text=\"no common codec\"\r\n", cause: 31 };
 
@@ -57,8 +61,12 @@ impl Engine {
                     agent.respond(round, request, 501, b"", b"");
                 }
             }),
-            // A refresh of the session, which the user agent has answered or made.
-            Event::Refreshed { .. } | Event::Changed { .. } | Event::Unchanged { .. } | Event::Withdrawn { .. } => (),
+            // A refresh of the session, which the user agent has answered or made; a BYE of its own, whose response ends the call.
+            Event::Refreshed { .. }
+            | Event::Changed { .. }
+            | Event::Unchanged { .. }
+            | Event::Withdrawn { .. }
+            | Event::Ending { .. } => (),
             // Requests go to the source of the INVITE.
             Event::Unresolved { .. } => (),
             // An endpoint rings nowhere and makes no call; the bridge takes the events of the calls that it makes.

@@ -11,6 +11,8 @@ use strowger_core::b2bua::negotiation::LegState;
 use strowger_core::call;
 use strowger_core::notice::{Notice, NoticeEvent};
 use strowger_core::routing::{Request, Routing};
+use strowger_core::shown::shown;
+use strowger_message::Name;
 
 impl Engine {
     /// Answers a request for an endpoint of this server. Requests other than an INVITE are left to the user agent.
@@ -23,7 +25,12 @@ impl Engine {
         if let Some(reply) = self.refusal_of_party(handling) {
             return self.reply(handling, reply);
         }
-        let sound = handling.progress.decision.as_deref().map(|decision| decision.sound.clone()).unwrap_or_default();
+        if request.message.has(Name::Replaces) {
+            return self.reply(handling, Reply::refused(481).because("no call of the endpoint can be replaced"));
+        }
+        let mut sound =
+            handling.progress.decision.as_deref().map(|decision| decision.sound.clone()).unwrap_or_default();
+        sound.begin(now, || self.stack.entropy.u64());
         let (mut session, description) = match self.open_session(request, sound) {
             Ok(opened) => opened,
             Err(reply) => return self.reply(handling, reply),
@@ -40,6 +47,7 @@ impl Engine {
         self.take_agent_events(now, handling.out);
         let key = self.calls.key_of(context);
         session.media.call = key;
+        let recording = session.recording();
         self.anchored.endpoints.beginning = Some(Beginning { context, key, session, description });
         let from = handling.out.start();
         self.give_to_agent(handling);
@@ -51,6 +59,8 @@ impl Engine {
             let status = handling.out.bytes.get(from..).and_then(status_code).unwrap_or(500);
             let event = NoticeEvent::Exhausted { status, bytes };
             self.take_notice(now, &Notice { context, event }, handling.out);
+        } else if let Some(file) = recording {
+            tracing::info!(call_id = %shown(request.call_id), file = %file.display(), "call recorded");
         }
     }
 

@@ -6,6 +6,7 @@ use crate::media_sessions::{MediaSession, stream_peer};
 use crate::policy::Policy;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use strowger_core::b2bua::negotiation::{
     AgreedStream, EndpointAnswer, LegState, LocalStream, Refusal, endpoint_answer, endpoint_answered, endpoint_offer,
 };
@@ -45,6 +46,11 @@ impl EndpointSession {
     /// Creates a session before any description.
     pub(super) const fn new(media: MediaSession, leg: LegState, sound: EndpointSound) -> Self {
         Self { media, sound, leg, has_offered: false, agreed: (Vec::new(), None) }
+    }
+
+    /// Returns the path of the file in which the caller is recorded.
+    pub(super) fn recording(&self) -> Option<PathBuf> {
+        self.sound.recording()
     }
 
     /// Writes the answer to an offer of the caller, or an own offer.

@@ -11,7 +11,7 @@ use strowger_core::routing::Request;
 use strowger_core::slots::Id;
 use strowger_core::stack::Incoming;
 use strowger_core::transaction::{ClientId, TransactionUser};
-use strowger_core::{Arrival, Now, Outbox, call};
+use strowger_core::{Arrival, Now, Outbox};
 use strowger_message::{Index, Limits, Message, Method};
 
 impl Engine {
@@ -24,7 +24,8 @@ impl Engine {
             let message = Message::new(&bytes, &index);
             if is_read && !message.is_request() {
                 let arrival = self.anchored.far_legs.source();
-                self.response(now, &arrival, &message, out);
+                let incoming = self.stack.core.transactions.looped_response(now, &message, out);
+                self.give_response(now, &arrival, &message, incoming, out);
             } else if !(is_read && self.looped_request(now, message, out)) {
                 // The user agent gets no other response.
                 self.stack.core.failed(now, token, out);
@@ -38,8 +39,7 @@ impl Engine {
     /// Handles a request of the user agent. Returns false if it gets no response.
     fn looped_request(&mut self, now: Now, message: Message<'_>, out: &mut Outbox) -> bool {
         let Ok(call_id) = message.call_id().map(|call_id| call_id.text) else { return false };
-        let (arrival, call_hash) =
-            (self.anchored.far_legs.arrival(call_id), call::hash(self.shared.call_secret, call_id));
+        let (arrival, call_hash) = (self.anchored.far_legs.arrival(call_id), self.shared.call_hash(call_id));
         let Ok(request) = Request::of(message, &arrival, call_hash) else { return false };
         match request.method {
             Method::Invite => self.far_invite(now, &request, out),
@@ -121,6 +121,8 @@ impl Engine {
         };
         let is_hidden = is_translated(message, arrival.remote.ip().to_canonical());
         self.anchored.far_legs.set_source(sender.source, is_hidden, sender.is_registered);
+        let sent = self.stack.core.transactions.client_target(id);
+        self.anchored.far_legs.set_peer_name(sent.and_then(|sent| sent.name));
         self.calls.set_responded(Some(arrival.remote));
         let status = message.status().unwrap_or_default();
         if status >= 300 {
@@ -152,6 +154,7 @@ impl Engine {
         (id, tu, after_final): (ClientId, TransactionUser, bool),
         out: &mut Outbox,
     ) {
+        self.stack.agent.note_peer_name(tu, id, self.anchored.far_legs.peer_name());
         let sent = self.stack.core.transactions.client_target(id).filter(|_| self.stack.agent.is_direct(tu, id));
         let bytes = sent.and_then(|sent| self.decider().with_reachable_answer(message, arrival, sent));
         let mut index = Index::new();

@@ -150,8 +150,9 @@ impl Engine {
             EngineRecord::Agent { agent, transactions, endpoints, bridges, closing } => {
                 let moved = self.stack.import_agent(now, *agent, transactions);
                 self.anchored.endpoints.import(endpoints, &moved);
-                self.anchored.bridges.import(now, *bridges, &moved);
+                self.import_bridges(now, *bridges, &moved);
                 self.anchored.media.import(closing);
+                self.place_portless(now, out);
             }
         }
         if out.has_looped() {
@@ -191,7 +192,8 @@ impl Engine {
         let its = progress.policy.take();
         self.by_policy(its, |engine| {
             let mut reader = engine.stack.core.lend_reader();
-            if let Some(request) = reader.read_again(arrival, bytes, &engine.reading()) {
+            if let Some(mut request) = reader.read_again(arrival, bytes, &engine.reading()) {
+                request.call_hash = engine.shared.bridged_dialogs.placed_hash(request.call_hash, request.call_id);
                 engine.begin(now, &request, &mut progress, out);
             }
             engine.stack.core.return_reader(reader);

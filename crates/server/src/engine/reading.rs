@@ -9,8 +9,9 @@ use std::net::SocketAddr;
 use strowger_core::routing::Request;
 use strowger_core::stack::{Incoming, Received, Role};
 use strowger_core::transaction::ServerId;
+use strowger_core::user_agent::LOOPED_HOST;
 use strowger_core::{Arrival, Flow, Now, Outbox};
-use strowger_message::{Index, Limits, Message, Method};
+use strowger_message::{Host, Index, Limits, Message, Method};
 
 impl Engine {
     /// Reads a message and hands it on: responses to the roles of their transactions, requests to their first stage
@@ -21,9 +22,13 @@ impl Engine {
         }
         let mut reader = self.stack.core.lend_reader();
         match reader.read(arrival, bytes, &self.stack.core.reading) {
-            Received::Request(request) => {
+            Received::Request(mut request) => {
                 self.messages().requests.one(request.method);
-                self.enter(now, &request, out);
+                let named = (request.call_hash, request.call_id);
+                request.call_hash = self.shared.bridged_dialogs.hash_of_message(now.mono, named, bytes);
+                if !has_looped_via(&request) {
+                    self.enter(now, &request, out);
+                }
             }
             Received::Response(response) => {
                 self.messages().received.one(response.status().unwrap_or_default());
@@ -37,7 +42,7 @@ impl Engine {
     /// Hands a request to its transaction, or holds it behind suspended requests of its call.
     pub(crate) fn enter(&mut self, now: Now, request: &Request<'_>, out: &mut Outbox) {
         if !self.waiting.is_empty() {
-            let line = line_of(request, self.shared.call_secret);
+            let line = line_of(request, self.shared.call_secret());
             if self.waiting.holds(line) {
                 // Only new requests wait. An ACK must end the retransmissions of its failure at once, and a
                 // retransmission gets the last response of its transaction.
@@ -205,4 +210,10 @@ impl Engine {
             self.effects.push(Effect::Alias { flow, transport, address });
         }
     }
+}
+
+/// Tells whether a request from the network has the Via of the user agent for requests to this server: it would be taken for a copy of such a
+/// request, or for its CANCEL.
+fn has_looped_via(request: &Request<'_>) -> bool {
+    matches!(request.mandatory.via.host, Host::Name(name) if name.eq_ignore_ascii_case(LOOPED_HOST))
 }

@@ -11,7 +11,7 @@ use strowger_core::registrar::Registrar;
 use strowger_core::stack::{Reading, Stack as Core};
 use strowger_core::timer::sooner;
 use strowger_core::transaction::{Role, TransactionRecord, TransactionUser};
-use strowger_core::user_agent::{AgentRecord, MovedCalls, UserAgent, UserAgentSettings};
+use strowger_core::user_agent::{AccountKey, AgentRecord, MovedCalls, UserAgent, UserAgentSettings};
 use strowger_core::{Now, Outbox, Round};
 
 /// State machines of one shard.
@@ -46,11 +46,11 @@ impl Stack {
             policy.router.identity().clone(),
             UserAgentSettings { tag_secret: shared.tag_secret(), ..config.agent_settings() },
             entropy.derive(b"agent"),
-            shared.call_secret,
+            shared.call_secret(),
             BucketSet::ALL,
         );
         Self {
-            core: Core::new(config.timer_settings(), words(b"transactions"), Reading::new(shared.call_secret)),
+            core: Core::new(config.timer_settings(), words(b"transactions"), Reading::new(shared.call_secret())),
             proxy,
             agent,
             registrar: Registrar::default(),
@@ -77,9 +77,13 @@ impl Stack {
         work(agent, &mut core.round(now, out))
     }
 
-    /// Sets the limits of new messages, and the bounds of the transactions.
+    /// Sets the limits of new messages, the bounds of the transactions, and the accounts at gateways.
     pub(super) fn set_bounds(&mut self, policy: &Policy, shards: usize) {
         let config = &policy.config;
+        self.agent.set_named_accounts(config.gateway_groups.iter().filter_map(|group| {
+            let (user, password) = group.credentials()?;
+            Some((AccountKey::named(group.name.as_str().as_bytes()), user, password))
+        }));
         self.core.reading.limits = policy.limits;
         self.core.reading.force_rport = config.nat.force_rport;
         self.core.transactions.set_limit(config.limits.transactions);

@@ -5,7 +5,6 @@ use crate::handling::Handling;
 use crate::reply::Why;
 use crate::rule_target_forwarding::limited_targets;
 use strowger_calls::{Context, Legs};
-use strowger_core::call;
 use strowger_core::proxy::Candidate;
 use strowger_core::routing::Request;
 use strowger_message::{Index, Limits, Message};
@@ -55,7 +54,7 @@ impl Engine {
         let bytes = self.anchored.far_legs.legs.get(far.call_id).map(|leg| leg.near.clone())?;
         index.parse(&bytes, &Limits::UNLIMITED).ok()?;
         let near = Message::new(&bytes, &index);
-        let call_hash = call::hash(self.shared.call_secret, near.call_id().ok()?.text);
+        let call_hash = self.shared.call_hash(near.call_id().ok()?.text);
         let near = Request::of(near, far.arrival, call_hash).ok()?;
         let Handling { now, server, progress, out, .. } = handling;
         Some(work(self, &mut Handling { now: *now, request: &near, server: *server, progress, out }))

@@ -2,8 +2,9 @@
 
 use super::quality::{count_streams, party_media};
 use super::{ClosingSession, SILENT};
+use crate::bridge::HeardStream;
 use crate::effect::Effect;
-use crate::endpoint::PLAYED;
+use crate::endpoint::{PLAYED, UNRECORDED};
 use crate::engine::Engine;
 use strowger_core::log_limiter::LogSubject;
 use strowger_core::shown::shown;
@@ -14,7 +15,10 @@ impl Engine {
     /// Handles an event of a media session, or lent ports.
     pub(crate) fn on_session_event(&mut self, now: Now, event: SessionEvent, out: &mut Outbox) {
         match event {
-            SessionEvent::Heard { key, .. } => self.close_if_unknown(key),
+            SessionEvent::Heard { key, stream, side, source } => match self.anchored.bridges.pair_of_session(key) {
+                Some(pair) => self.note_heard(pair, side, HeardStream::new(stream, source)),
+                None => self.close_if_unknown(key),
+            },
             SessionEvent::Silent { key, end: SessionEnd::Silence(side) } => {
                 if let Some(call) = self.anchored.endpoints.call_of_session(key) {
                     self.end_endpoint(now, call, &SILENT, out);
@@ -28,18 +32,29 @@ impl Engine {
                 Some(call) => self.end_endpoint(now, call, &PLAYED, out),
                 None => self.close_if_unknown(key),
             },
+            SessionEvent::RecordingFailed { key } => match self.anchored.endpoints.call_of_session(key) {
+                Some(call) => self.end_endpoint(now, call, &UNRECORDED, out),
+                None => self.close_if_unknown(key),
+            },
             SessionEvent::Reported { key, streams } => self.anchored.media.report(now, key, party_media(&streams)),
             SessionEvent::Closed { key, streams } => {
-                if let Some(ClosingSession { ports, call, call_id, .. }) = self.anchored.media.closing.remove(&key.0) {
+                if let Some(ClosingSession { ports, call, is_turned, call_id, .. }) =
+                    self.anchored.media.closing.remove(&key.0)
+                {
                     self.anchored.media.put_back(ports);
                     self.balance_ports();
+                    let [of_near, of_far] = if is_turned { ["callee", "caller"] } else { ["caller", "callee"] };
                     for (near, far) in &streams {
-                        self.log_stream(now, &call_id, "caller", near);
-                        far.iter().for_each(|far| self.log_stream(now, &call_id, "callee", far));
+                        self.log_stream(now, &call_id, of_near, near);
+                        far.iter().for_each(|far| self.log_stream(now, &call_id, of_far, far));
                     }
                     count_streams(self.counters(), &self.shared.durations[self.shard.number], &streams);
                     if let Some(call) = call {
-                        self.calls.media_ended(call, party_media(&streams));
+                        let mut media = party_media(&streams);
+                        if is_turned {
+                            media.reverse();
+                        }
+                        self.calls.media_ended(call, media);
                         self.carry_out(now, out);
                     }
                 }
@@ -56,6 +71,7 @@ impl Engine {
                 if is_any {
                     self.balance_ports();
                 }
+                self.place_portless(now, out);
             }
         }
     }

@@ -87,6 +87,11 @@ impl MediaPorts {
         self.free.extend(ports);
     }
 
+    /// Tells whether an order for more ports has no answer yet.
+    pub(crate) const fn awaits_more(&self) -> bool {
+        self.has_asked
+    }
+
     /// Returns the number of free pairs.
     pub(crate) fn free(&self) -> usize {
         self.free.len()

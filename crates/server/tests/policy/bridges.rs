@@ -1,10 +1,14 @@
 //! Calls that the server bridges.
 
 mod ends;
+mod families;
 mod fax;
+mod forgeries;
+mod gateway_accounts;
 mod referrals;
 mod refusals;
 mod restarts;
+mod transfers;
 
 use crate::site::*;
 use std::net::SocketAddr;

@@ -1,5 +1,6 @@
 //! Calls that the server answers itself.
 
+mod recordings;
 mod restarts;
 mod sounds;
 
@@ -9,7 +10,7 @@ use strowger_calls::CallState;
 use strowger_core::Transport;
 use strowger_core::transaction::MOST_TIMES;
 use strowger_media::session::{
-    PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
+    LatchedSource, PortPair, SessionEnd, SessionEvent, SessionKey, SessionOrder, Side, StreamKind, StreamOrder,
 };
 use strowger_store::accounting::{Cdr, Row};
 
@@ -376,8 +377,9 @@ fn a_session_without_a_call_is_closed() {
     let site = echo("", "");
     let (phone, call, ok) = answered(&site);
     let (key, _) = set(&site);
-    let heard =
-        |key| SessionEvent::Heard { key, stream: 0, side: Side::Near, from: "127.0.0.1:4000".parse().expect("one") };
+    let from = "127.0.0.1:4000".parse().expect("an address");
+    let source = LatchedSource { described: from, from, is_symmetric: true };
+    let heard = |key| SessionEvent::Heard { key, stream: 0, side: Side::Near, source };
     site.media_event(heard(key));
     assert_eq!(site.media_orders(), []);
     assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);

@@ -59,10 +59,12 @@ fn only_an_invite_that_begins_a_call_is_bridged() {
         let shown = plan(&site, &request(n, method, uri, ""));
         assert_eq!((shown.bridge, shown.record_route), (None, records_route), "{method}");
     }
-    // The dialog of this INVITE is not known.
+    // The dialog of this INVITE is not known, and the rule lets nobody refer the callee.
     let within = invite(4, uri).replace(&format!("To: <{uri}>"), &format!("To: <{uri}>;tag=there"));
-    let shown = plan(&site, &within);
-    assert_eq!((shown.bridge, shown.record_route), (None, true));
+    for (text, expected) in [(within, 481), (request(5, "REFER", uri, "Refer-To: <sip:0050@example.org>\r\n"), 403)] {
+        let outcome = course(&site, &text).outcome;
+        assert!(matches!(outcome, ExplainedOutcome::Answer { status, .. } if status == expected), "{outcome:?}");
+    }
 }
 
 #[test]

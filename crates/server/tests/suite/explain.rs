@@ -562,9 +562,11 @@ fn groups_of_gateways_are_said() {
 
 #[test]
 fn explain_names_the_sound_of_an_endpoint() {
-    for (keys, name) in
-        [("answer = \"tone\"", "tone"), ("answer = \"announcement\"\nplay = \"/closed.wav\"", "announcement")]
-    {
+    for (keys, name) in [
+        ("answer = \"tone\"", "tone"),
+        ("answer = \"announcement\"\nplay = \"/closed.wav\"", "announcement"),
+        ("answer = \"recording\"\nrecord_to = \"/notes\"", "recording"),
+    ] {
         let rule = format!("[media]\naddresses = [\"192.0.2.1\"]\n[[rule]]\nname = \"line\"\n{keys}\n");
         let explained = explained(&site(&rule), ALICE, &invite(1, "sip:line@example.org"));
         assert_eq!(explained.course.outcome, ExplainedOutcome::Endpoint { name });

@@ -18,6 +18,7 @@ use strowger_rules::Set;
 use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
+use strowger_server::peer_names::NoNames;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_store::credential_cache::CredentialCache;
@@ -169,6 +170,7 @@ impl Site {
             bounds: EngineBounds::default(),
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay),
+            names: Arc::new(NoNames),
         };
         let shared = Arc::new(ProcessState::new(now, config, surroundings));
         let engine = |number| {

@@ -17,6 +17,7 @@ use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
 use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
+use strowger_server::peer_names::NoNames;
 use strowger_server::process_state::{CALL_SEED, ProcessContext, ProcessState};
 use strowger_server::question::Resolved;
 use strowger_store::accounting::Row;
@@ -308,6 +309,7 @@ fn engine(now: Now, text: &str, location: &Arc<LocationTable>, process: u16, ran
         bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
+        names: Arc::new(NoNames),
     };
     let shared = Arc::new(ProcessState::new(now, config, surroundings));
     let mut engine = Engine::new(now, shared, 0, ProcessStatus { draining: false, shards: 1 });

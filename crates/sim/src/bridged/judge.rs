@@ -69,7 +69,7 @@ impl Bridged {
     pub fn check(&self, worlds: u64) -> Result<(), String> {
         let shows = self.calls > 2 * worlds
             && self.answered > worlds / 2
-            && self.records >= self.answered
+            && self.records > 2 * worlds
             && self.heard > 10 * worlds
             && self.legs > worlds
             && [self.granted, self.refused, self.glares, self.requests, self.early].iter().all(|count| *count > 0)

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_config::{Config, Source};
-use strowger_core::call::{self, BUCKETS};
+use strowger_core::call::BUCKETS;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
@@ -19,6 +19,7 @@ use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{AnchoredCounts, Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
 use strowger_server::media_sessions::bucket_of;
+use strowger_server::peer_names::NoNames;
 use strowger_server::process_state::{ProcessContext, ProcessState};
 use strowger_server::question::Resolved;
 use strowger_store::accounting::{Cdr, Row};
@@ -101,7 +102,8 @@ impl Server {
             return self.take_media(now);
         }
         let arrival = Arrival { transport: Transport::Udp, listener: ListenerId(0), remote: from, flow: None };
-        let bucket = scan::call_id(bytes).map_or(0, |at| call::bucket(call::hash(CALL_SECRET, &bytes[at])));
+        let shared = &self.engines[0].shared;
+        let bucket = scan::call_id(bytes).map_or(0, |at| shared.bucket_of(now, &bytes[at], bytes));
         let shard = self.owners[usize::from(bucket)];
         self.work(now, shard, |engine, out| engine.receive(now, &arrival, bytes, out));
     }
@@ -198,6 +200,7 @@ impl Server {
                 SessionEvent::Heard { key, .. }
                 | SessionEvent::Silent { key, .. }
                 | SessionEvent::Played { key, .. }
+                | SessionEvent::RecordingFailed { key }
                 | SessionEvent::Reported { key, .. }
                 | SessionEvent::Claimed { key, .. }
                 | SessionEvent::Closed { key, .. } => Receiver::OwnerOf(bucket_of(*key)),
@@ -290,6 +293,7 @@ fn engines(
         bounds: EngineBounds::default(),
         log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
         routes: Box::new(OneWay),
+        names: Arc::new(NoNames),
     };
     let shared = Arc::new(ProcessState::new(now, config, surroundings));
     let status = ProcessStatus { draining: false, shards };

@@ -24,6 +24,7 @@ use strowger_core::call::{BUCKETS, CallKeys};
 use strowger_core::log_limiter::LogLimiter;
 use strowger_server::engine::{Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::Routes;
+use strowger_server::peer_names::NoNames;
 use strowger_server::policy::Policy;
 use strowger_server::process_state::{CALL_SEED, ProcessContext, ProcessState};
 use strowger_store::clock::{Clock, Moment};
@@ -194,6 +195,7 @@ impl Process {
             bounds: settings.bounds.engine,
             log_limiter: Arc::new(LogLimiter::new(config.log.refusals_per_minute, config.limits.ipv6_prefix)),
             routes: Box::new(OneWay(settings.address.ip())),
+            names: Arc::new(NoNames),
         };
         let shared = Arc::new(ProcessState::new(now, config, surroundings));
         if let Some(manners) = settings.credentials {

@@ -68,6 +68,9 @@ fn table(call: &Call) -> String {
     if !call.far_call_id.is_empty() {
         row("far leg", &printable(&call.far_call_id));
     }
+    if let Some(file) = &call.recording {
+        row("recorded", file);
+    }
     row("begun", &format!("{} ago", duration(call.seconds as u64)));
     for dialog in &call.dialogs {
         let state = match dialog.answered_seconds {

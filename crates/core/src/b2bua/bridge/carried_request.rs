@@ -6,7 +6,7 @@ use strowger_message::Method;
 use super::Context;
 use super::pair::{Pair, Side};
 use super::passed_headers::Facts;
-use super::setup::LATER;
+use super::setup::{LATER, passing_status};
 use crate::user_agent::{IncomingKey, LegKey, RequestKey};
 
 /// Request that was carried over and has no final response yet.
@@ -77,7 +77,7 @@ impl Pair {
         self.refer_answered(cx, request, status, facts);
         let Some(at) = self.carried.iter().position(|carried| carried.sent == request) else { return };
         let CarriedRequest { asked, .. } = self.carried.swap_remove(at);
-        let status = if matches!(status, 401 | 407) { 403 } else { status };
+        let status = passing_status(status);
         let mut headers = facts.passed.clone();
         if status == 405 {
             headers.extend_from_slice(&allow_line(cx));

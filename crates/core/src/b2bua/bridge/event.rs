@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::pair::Side;
 use crate::b2bua::negotiation::BridgedStream;
 use crate::slots::ids;
+use crate::user_agent::DialogName;
 
 ids! {
     /// Key of two joined calls, from [`super::Bridge::start`] to [`BridgeEvent::Ended`].
@@ -42,6 +43,21 @@ pub enum BridgeEvent {
         /// Side of the new party.
         side: Side,
     },
+    /// A side has refused the other places of its streams ([`super::Bridge::relocate`]): no media come from it. The owner ends the pair.
+    Stranded {
+        /// Pair that is still up.
+        pair: PairKey,
+    },
+    /// A REFER of this pair names a dialog of another bridge of the owner ([`super::Bridge::handle_among`]), which tells that bridge
+    /// ([`super::Bridge::expect_party`]).
+    Awaited {
+        /// Pair of the REFER.
+        pair: PairKey,
+        /// Dialog whose place a new party is to take, from our side.
+        dialog: DialogName,
+        /// End of the wait ([`crate::Now::mono`] milliseconds); `None`: the outcome is known, and no party comes any more.
+        until: Option<u64>,
+    },
     /// Both calls are over.
     Ended {
         /// Key, which finds nothing from now on.
@@ -57,8 +73,10 @@ impl BridgeEvent {
         match *self {
             Self::SessionChanged { pair, .. }
             | Self::Answered { pair }
+            | Self::Stranded { pair }
             | Self::Redirected { pair, .. }
             | Self::Replaced { pair, .. }
+            | Self::Awaited { pair, .. }
             | Self::Ended { pair, .. } => pair,
         }
     }
@@ -68,8 +86,10 @@ impl BridgeEvent {
         match &mut self {
             Self::SessionChanged { pair, .. }
             | Self::Answered { pair }
+            | Self::Stranded { pair }
             | Self::Redirected { pair, .. }
             | Self::Replaced { pair, .. }
+            | Self::Awaited { pair, .. }
             | Self::Ended { pair, .. } => *pair = key,
         }
         self

@@ -6,7 +6,7 @@ use super::Context;
 use super::event::BridgeEnd;
 use super::pair::{Pair, Side, Stage};
 use super::passed_headers::Facts;
-use super::setup::LATER;
+use super::setup::{LATER, passing_status};
 use crate::user_agent::{Content, LegKey, NotNow};
 
 /// Header line of a refusal, RFC 3261 section 20.43.
@@ -211,21 +211,21 @@ impl Pair {
     }
 
     fn pass_answer(&mut self, cx: &mut Context<'_, '_>, from: Side, reply: Reply, body: &[u8]) {
-        if let Reply::Nothing(number) = reply {
-            if self.note_answer(Side::Near, body) {
+        if let Reply::Nothing(_) | Reply::Renewal = reply {
+            let is_noted = self.note_answer(from.other(), body);
+            if let Reply::Nothing(number) = reply
+                && is_noted
+            {
                 self.forks.described = Some(number);
             }
-            return;
-        }
-        if reply == Reply::Renewal {
-            self.note_answer(from.other(), body);
-            return;
+            return self.renewed(cx, from.other(), is_noted);
         }
         match self.answer(from, body) {
             Ok(answer) => {
                 if from == Side::Far && self.forks.current.is_some() {
                     self.forks.described = self.forks.current;
                 }
+                self.note_placed();
                 self.send_answer(cx, from, reply, &answer);
             }
             // The ACK had no answer, so both sides keep what they agreed before. A new party has agreed nothing yet.
@@ -245,7 +245,7 @@ impl Pair {
         wait: u64,
         facts: &Facts,
     ) {
-        let status = if matches!(status, 401 | 407) { 403 } else { status };
+        let status = passing_status(status);
         match self.exchange {
             Some(Exchange::Offered { from, reply, .. }) if from.other() == side => {
                 let (mut status, mut headers) = (status, &facts.passed[..]);
@@ -256,8 +256,11 @@ impl Pair {
                     (status, headers) = (500, LATER);
                 }
                 self.exchange = None;
-                if status == 491 && matches!(reply, Reply::Nothing(_) | Reply::Renewal) {
+                let is_own = matches!(reply, Reply::Nothing(_) | Reply::Renewal);
+                if is_own && status == 491 {
                     self.renewal = Some((side, cx.round.now.mono + wait));
+                } else if is_own {
+                    self.renewed(cx, side, false);
                 }
                 self.refuse(cx, from, reply, status, headers);
             }
@@ -328,6 +331,7 @@ impl Pair {
         {
             self.renew_near(cx, number);
         }
+        self.renew_displaced(cx);
     }
 
     /// Passes the next offer that waits on to the near side.

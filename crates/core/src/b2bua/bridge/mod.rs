@@ -29,6 +29,7 @@
 //! | 3xx | any | [`BridgeEvent::Redirected`]; 480 if the owner does nothing in time |
 //! | 401, 407 | any | answered by the account of the far call; without one, or if it is refused, 403 |
 //! | 503 | any | 500: another server is overloaded, not this one (RFC 3261 section 16.7); with [`BridgeSettings::has_own_proxy`] 503 |
+//! | 420 to 423: about extensions and intervals of the far leg alone | any | 500 |
 //! | other 4xx to 6xx | any | the same status |
 //! | no final response in [`BridgeSettings::ringing`] after a provisional one, or in [`BridgeSettings::setup`] in all | any | CANCEL and 408 |
 //! | any | CANCEL | CANCEL; a 2xx that crosses it gets ACK and BYE |
@@ -48,6 +49,8 @@
 //! | change while a change of either side is open | any | 491 |
 //! | change | 491 | 491 |
 //! | change | 405 or 501 to our UPDATE | re-INVITE with the same offer, and no UPDATE from now on; 500 with Retry-After if not up |
+//! | any | [`Bridge::relocate`] | re-INVITE with the other places, to the near side, after its answer to the far side |
+//! | any | refuses that re-INVITE | [`BridgeEvent::Stranded`] |
 //! | offer of the bridge's own | 491 | the same offer once more after the wait of RFC 3261 section 14.1 |
 //! | CANCEL of a re-INVITE | any | 487; CANCEL; if its 2xx crosses the CANCEL, an offer repeats the agreed description |
 //! | offer that moves a stream to the other IP family | any | 488 with Warning 301, unless the stream has a place of this family here |
@@ -67,7 +70,9 @@
 //! |---|---|
 //! | REFER | REFER to the other side, whose final response goes back; that side makes its new call by itself |
 //! | the same, Replaces names a dialog of another pair | REFER; its Replaces names the dialog of that pair's other leg. 481 if that is not up |
-//! | the same, Replaces names any other dialog | REFER with the same Replaces: this bridge does not have the dialog |
+//! | the same, Replaces names a dialog of another bridge of the owner, [`Bridge::handle_among`] | likewise; [`BridgeEvent::Awaited`] |
+//! | the same, Replaces names a dialog of the agent that is over | 481 |
+//! | the same, Replaces names any other dialog | REFER with the same Replaces: no bridge has the dialog |
 //! | REFER for this call itself, or for a method other than INVITE | 403 |
 //! | REFER without Refer-To, with several, or with one that cannot be read | 400 |
 //! | NOTIFY of the side that was referred | NOTIFY with the id of the transferor's REFER; of its message fragment only the status line passes |
@@ -77,7 +82,7 @@
 //! | INVITE with Replaces, [`Bridge::replaced`] | re-INVITE to the other side of the pair; its answer in a 200; BYE to the old party |
 //! | the same, refused by the remaining side | the same status, 500 for 491; the pair is as before |
 //! | the same, cancelled by the new party | CANCEL of the re-INVITE; the pair is as before |
-//! | INVITE with Replaces that matches no confirmed dialog | 481 |
+//! | INVITE with Replaces that matches no confirmed dialog; one of a pair that is ending | 481; 603 |
 //! | INVITE with Replaces for early dialogs only; with several Replaces; while the session changes | 486; 400; 500 |
 //!
 //! # Where is ...?
@@ -91,6 +96,7 @@
 //! | other requests | `carried_request.rs` |
 //! | REFER and NOTIFY; Refer-To; INVITE with Replaces | `transfer.rs`; `referral.rs`; `replacement.rs` |
 //! | end of a pair | `release.rs` |
+//! | other places of the streams | `relocation.rs` |
 //! | header fields that pass | `passed_headers.rs` |
 //! | moves to another shard or process | `moves.rs`, [`BridgeRecord`] |
 
@@ -103,6 +109,7 @@ mod pair;
 mod passed_headers;
 mod referral;
 mod release;
+mod relocation;
 mod renewal;
 mod replacement;
 mod settings;
@@ -112,6 +119,7 @@ mod transfer;
 pub use event::{BridgeEnd, BridgeEvent, PairKey};
 pub use moves::BridgeRecord;
 pub use pair::{BridgedCall, LegMedia, Side};
+pub use referral::Elsewhere;
 pub use replacement::ReplacedLeg;
 pub use settings::{BridgeSettings, capabilities};
 pub use setup::near_status;
@@ -225,6 +233,17 @@ impl Bridge {
     /// Handles an event of the agent, before the next one is taken. Returns false if the owner must handle it: it is of no
     /// pair, or is [`Event::Unresolved`].
     pub fn handle(&mut self, agent: &mut UserAgent, round: &mut Round<'_>, event: &Event) -> bool {
+        self.handle_among(agent, round, event, &|_| None)
+    }
+
+    /// Handles an event as [`Bridge::handle`] does, of an owner with several bridges, each with an agent of its own.
+    pub fn handle_among(
+        &mut self,
+        agent: &mut UserAgent,
+        round: &mut Round<'_>,
+        event: &Event,
+        elsewhere: Elsewhere<'_>,
+    ) -> bool {
         let found = match *event {
             Event::Reply { request, .. } => self.index.requests.get(&request).map(|&id| (id, Side::Near)),
             Event::Unresolved { .. } => None,
@@ -233,7 +252,7 @@ impl Bridge {
         let Some((id, side)) = found else { return false };
         let mut facts = Facts::of(agent.message(), &self.settings.passed);
         if let Event::Request { method: Method::Refer, .. } = event {
-            facts.referral = Some(self.referral(agent, id));
+            facts.referral = Some(self.referral(agent, id, elsewhere));
         }
         let (call, leg) = (event.call(), agent.leg());
         self.with(agent, round, id, |pair, cx| pair.handle(cx, side, call, leg, event, &facts));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::pair::{Pair, Side, Stage};
+use super::referral::Named;
 use super::{Bridge, BridgeEvent, PairKey, start_timer};
 use crate::Now;
 use crate::record::{Number, Recorded};
@@ -59,7 +60,7 @@ impl Bridge {
     }
 
     /// Returns a copy of a pair for the next process, without carried requests and transfers, which end with this process. `None` unless
-    /// both calls are up, and no change of the session or of a party is open or due.
+    /// both calls are up, and no change of the session, of its places or of a party is open or due.
     pub fn keep(&self, pair: PairKey) -> Option<BridgeRecord> {
         let kept = self.pairs.get(pair.0)?.at_rest()?;
         Some(BridgeRecord { pairs: vec![(pair.0, kept)], events: VecDeque::new() })
@@ -85,7 +86,10 @@ impl Bridge {
         for key in keys.values() {
             let transfers = self.pairs.get_mut(key.0).into_iter().flat_map(|pair| &mut pair.transfers);
             for transfer in transfers {
-                transfer.named = transfer.named.and_then(|(old, side)| Some((keys.get(&PairKey(old))?.0, side)));
+                transfer.named = match transfer.named.take() {
+                    Some(Named::Here(old, side)) => keys.get(&PairKey(old)).map(|key| Named::Here(key.0, side)),
+                    named => named,
+                };
             }
         }
         let events = record.events.into_iter().filter_map(|event| Some((*keys.get(&event.pair())?, event)));
@@ -108,7 +112,8 @@ impl Pair {
     /// Returns the copy of [`Bridge::keep`], whose descriptions skip a version.
     fn at_rest(&self) -> Option<Self> {
         let is_up = self.stage == Stage::Up && self.invite.is_confirmed && self.replaced.is_none();
-        if !is_up || self.exchange.is_some() || !self.waiting.is_empty() || self.renewal.is_some() {
+        let is_displaced = self.near.is_displaced || self.far.is_displaced;
+        if !is_up || is_displaced || self.exchange.is_some() || !self.waiting.is_empty() || self.renewal.is_some() {
             return None;
         }
         let (mut near, mut far) = (self.near.clone(), self.far.clone());

@@ -74,6 +74,8 @@ pub(super) struct Leg {
     pub(super) refuses_updates: bool,
     /// Set if our last offer to the party was an UPDATE.
     pub(super) was_updated: bool,
+    /// Set while the party has not agreed to the present places of its streams ([`super::Bridge::relocate`]).
+    pub(super) is_displaced: bool,
 }
 
 /// Stage of a pair.
@@ -180,7 +182,7 @@ pub(super) const NO_DIALOG: u16 = u16::MAX;
 
 impl Leg {
     pub(super) fn new(call: Option<CallKey>, media: LegMedia, updates: bool) -> Self {
-        Self { call, media, updates, refuses_updates: false, was_updated: false }
+        Self { call, media, updates, refuses_updates: false, was_updated: false, is_displaced: false }
     }
 
     /// Tells whether an UPDATE may be sent to this leg (RFC 3311 section 5.1).
@@ -381,6 +383,7 @@ impl Pair {
                 let body = text(body);
                 self.replied(cx, request, status, &body, facts);
             }
+            Event::Ending { by, .. } => self.ending(cx, side, by, facts),
             Event::Ended { by, .. } => self.ended(cx, side, by, facts),
             Event::Invited { .. }
             | Event::Refreshed { .. }
@@ -396,6 +399,7 @@ impl Pair {
         let now = cx.round.now.mono;
         if let Some((side, _)) = self.renewal.take_if(|(_, at)| *at <= now) {
             self.renew(cx, side);
+            self.renew_displaced(cx);
         }
         if self.until().is_none_or(|until| until > now) {
             return;

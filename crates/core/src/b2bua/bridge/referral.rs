@@ -1,6 +1,7 @@
 //! Refer-To of a REFER that is carried over. If its Replaces names a dialog of another pair, the line for the other side names the dialog of
 //! that pair's other leg.
 
+use serde::{Deserialize, Serialize};
 use strowger_message::header::Replaces;
 use strowger_message::uri::sip::unescaped;
 use strowger_message::{Index, Limits, Message, Name, NameAddr, SipUri, Uri};
@@ -16,17 +17,30 @@ use crate::user_agent::{DialogName, UserAgent};
 pub(super) struct Referral {
     /// Refer-To line for the other side.
     pub(super) line: Vec<u8>,
-    /// Pair and side whose dialog its Replaces names.
-    pub(super) named: Option<(Id, Side)>,
+    /// Dialog that its Replaces names.
+    pub(super) named: Option<Named>,
 }
+
+/// Dialog of another pair that a REFER names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Named {
+    /// Leg of a pair of this bridge.
+    Here(Id, Side),
+    /// Dialog of another bridge, by its name from our side.
+    Elsewhere(DialogName),
+}
+
+/// Other bridges of the owner. Returns `None` for a dialog of none of them; otherwise the dialog of the other leg of its pair, from our side, if
+/// that is up.
+pub type Elsewhere<'a> = &'a dyn Fn(&DialogName) -> Option<Option<DialogName>>;
 
 impl Bridge {
     /// Reads the REFER of the last event, in a call of the pair `id`.
     ///
     /// # Errors
     /// Status that refuses the REFER. 400: there is no readable Refer-To, or more than one. 403: the REFER asks for a method other than
-    /// INVITE, or its Replaces names this call. 481: the other call of the named pair is not up.
-    pub(super) fn referral(&self, agent: &UserAgent, id: Id) -> Result<Referral, u16> {
+    /// INVITE, or its Replaces names this call. 481: the other call of the named pair is not up, or the named call is over.
+    pub(super) fn referral(&self, agent: &UserAgent, id: Id, elsewhere: Elsewhere<'_>) -> Result<Referral, u16> {
         let mut index = Index::new();
         index.parse(agent.message(), &Limits::UNLIMITED).map_err(|_| 400u16)?;
         let message = Message::new(agent.message(), &index);
@@ -44,19 +58,28 @@ impl Bridge {
         };
         let text: Vec<u8> = unescaped(text).collect();
         let replaces = Replaces::parse(&text).map_err(|_| 400u16)?;
-        let named = agent.call_of(&name_of(&replaces)).and_then(|call| self.index.calls.get(&call).copied());
-        // The dialog belongs to another call of the transferor, which does not pass through this bridge.
-        let Some((other, side)) = named else { return Ok(Referral { line, named: None }) };
-        if other == id {
-            return Err(403);
-        }
-        let beyond = self.pairs.get(other).and_then(|pair| pair.call(side.other()));
-        let name = beyond.and_then(|call| agent.dialog_name(call)).ok_or(481u16)?;
+        let dialog = name_of(&replaces);
+        let here = agent.call_of(&dialog).and_then(|call| self.index.calls.get(&call).copied());
+        let (named, beyond) = match here {
+            Some((other, _)) if other == id => return Err(403),
+            Some((other, side)) => {
+                let beyond = self.pairs.get(other).and_then(|pair| pair.call(side.other()));
+                (Named::Here(other, side), beyond.and_then(|call| agent.dialog_name(call)))
+            }
+            None => match elsewhere(&dialog) {
+                Some(beyond) => (Named::Elsewhere(dialog), beyond),
+                // It is over, and its names are those of the sender alone.
+                None if agent.has_written(&dialog.local_tag) => return Err(481),
+                // The dialog belongs to another call of the transferor, which passes through no bridge.
+                None => return Ok(Referral { line, named: None }),
+            },
+        };
+        let name = beyond.ok_or(481u16)?;
         let mut uri_text = Vec::new();
         write_uri(&uri, &name.reversed(), replaces.early_only, &mut uri_text);
         line.clear();
         write_line(b"Refer-To", &uri_text, &mut line);
-        Ok(Referral { line, named: Some((other, side)) })
+        Ok(Referral { line, named: Some(named) })
     }
 }
 

@@ -13,9 +13,20 @@ impl Pair {
             return self.newcomer_ended(cx, side);
         }
         self.forget_call(cx, side);
-        if self.stays(cx, side, by) {
-            return;
+        if !self.stays(cx, side, by) {
+            self.release_after(cx, side, by, facts);
         }
+    }
+
+    /// Handles a BYE of the agent to a side whose dialog was lost: the other side does not wait for the response.
+    pub(super) fn ending(&mut self, cx: &mut Context<'_, '_>, side: Side, by: Ending, facts: &Facts) {
+        if !self.is_replacing(side) {
+            self.release_after(cx, side, by, facts);
+        }
+    }
+
+    /// Ends both calls after the end of one.
+    fn release_after(&mut self, cx: &mut Context<'_, '_>, side: Side, by: Ending, facts: &Facts) {
         let own: &[u8] = match by {
             Ending::Local | Ending::Remote | Ending::Cancelled => b"",
             Ending::NoAck | Ending::Expired | Ending::Fault(_) => b"Reason: SIP;cause=408\r\n",

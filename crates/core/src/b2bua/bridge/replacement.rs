@@ -45,7 +45,7 @@ impl Bridge {
     ///
     /// # Errors
     /// Status that refuses the INVITE. 400: Replaces cannot be read, or there are several. 481: it does not match the Call-ID and both tags of
-    /// a confirmed dialog of a pair. 486: it is for early dialogs only. 500: the pair is changing its session.
+    /// a confirmed dialog of a pair. 486: it is for early dialogs only. 500: the pair is changing its session. 603: the pair is ending.
     pub fn replaced(&self, now: Now, agent: &UserAgent, invite: &[u8]) -> Result<Option<ReplacedLeg>, u16> {
         let mut index = Index::new();
         if index.parse(invite, &Limits::UNLIMITED).is_err() {
@@ -66,9 +66,7 @@ impl Bridge {
         if replaces.early_only {
             return Err(486);
         }
-        if !pair.can_replace(side) {
-            return Err(500);
-        }
+        pair.can_replace(side)?;
         let is_expected = pair.expected.is_some_and(|(of, until)| of == side && until > now.mono);
         Ok(Some(ReplacedLeg { pair: PairKey(id), side, is_expected }))
     }
@@ -87,24 +85,50 @@ impl Bridge {
         let facts = Facts::of(invite, &self.settings.passed);
         let offer = invite.get(facts.body.clone()).unwrap_or_default();
         let ReplacedLeg { pair: PairKey(id), side, .. } = leg;
-        if self.pairs.get(id).is_none_or(|pair| !pair.can_replace(side)) {
+        if self.pairs.get(id).is_none_or(|pair| pair.can_replace(side).is_err()) {
             return agent.reject_with(round, call, 500, LATER);
         }
         self.index.calls.insert(call, (id, side));
         self.with(agent, round, id, |pair, cx| pair.replace(cx, side, call, &facts, offer));
     }
+
+    /// Tells whether a call belongs to a pair. One that was refused, or has given up, no longer does.
+    pub fn has_call(&self, call: CallKey) -> bool {
+        self.index.calls.contains_key(&call)
+    }
+
+    /// Tells whether a new party is to take the place of a side whose party has hung up, or has an INVITE open for it.
+    pub fn awaits_party(&self, now: Now, pair: PairKey) -> bool {
+        self.pairs.get(pair.0).is_some_and(|pair| match pair.stage {
+            Stage::Alone { by, .. } => pair.expected.is_some_and(|(side, until)| side == by && until > now.mono),
+            Stage::Ending(_) => false,
+            _ => pair.replaced.is_some(),
+        })
+    }
+
+    /// Notes that a REFER in another bridge names the dialog of this side: a new party is to take its place until `until`
+    /// ([`Now::mono`] milliseconds). See [`BridgeEvent::Awaited`].
+    pub fn expect_party(&mut self, pair: PairKey, side: Side, until: u64) {
+        if let Some(pair) = self.pairs.get_mut(pair.0) {
+            pair.expected = Some((side, until));
+        }
+    }
 }
 
 impl Pair {
-    /// Tells whether a new party may take the place of a side now.
-    fn can_replace(&self, side: Side) -> bool {
-        let is_up = match self.stage {
+    /// Tells whether a new party may take the place of a side now. If not, returns the status that refuses it.
+    fn can_replace(&self, side: Side) -> Result<(), u16> {
+        let is_confirmed = match self.stage {
             Stage::Up => self.invite.is_confirmed,
-            Stage::Alone { by, .. } => by == side,
-            _ => false,
+            Stage::Alone { by, .. } if by == side => true,
+            Stage::Inviting { .. } | Stage::Redirected { .. } => return Err(481),
+            Stage::Alone { .. } | Stage::Torn | Stage::Ending(_) => return Err(603),
         };
-        let is_free = self.exchange.is_none() && self.waiting.is_empty() && self.replaced.is_none();
-        is_up && is_free && self.call(side.other()).is_some()
+        let is_changing = self.exchange.is_some() || !self.waiting.is_empty() || self.replaced.is_some();
+        match is_confirmed && !is_changing && self.call(side.other()).is_some() {
+            true => Ok(()),
+            false => Err(500),
+        }
     }
 
     fn replace(&mut self, cx: &mut Context<'_, '_>, side: Side, call: CallKey, facts: &Facts, offer: &[u8]) {

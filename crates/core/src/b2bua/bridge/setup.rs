@@ -10,12 +10,25 @@ use crate::user_agent::{Content, Invite};
 /// Header line of a request that may be sent again soon.
 pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
 
+/// Largest number of dialogs of a far INVITE whose descriptions in provisional responses count: each is kept, with a state of its leg. Of a further
+/// dialog only that of the 2xx counts.
+const MOST_DESCRIBED: usize = 16;
+
 /// Returns the status that refuses the near INVITE after this status has refused the far one. Without a proxy of the owner
 /// ([`BridgeSettings::has_own_proxy`](super::BridgeSettings::has_own_proxy)) a 503 becomes 500 in addition.
 pub const fn near_status(status: u16) -> u16 {
     match status {
         300..=399 => 480,
+        _ => passing_status(status),
+    }
+}
+
+/// Returns the status that refuses a request after this status has refused our request to the other side. Passwords, extensions and intervals
+/// (RFC 3261 sections 21.4.15 and 21.4.16, RFC 4028 section 6) are matters of that side alone.
+pub(super) const fn passing_status(status: u16) -> u16 {
+    match status {
         401 | 407 => 403,
+        420..=423 => 500,
         _ => status,
     }
 }
@@ -102,7 +115,9 @@ impl Pair {
         }
         // Without an offer of the near side, a description in an unreliable response is a forecast (RFC 3262 section 5).
         let has_answer = self.invite.has_offer && !body.is_empty() && facts.has_description();
-        if !has_answer || !self.is_news(number, body) {
+        let has_room =
+            self.forks.answers.len() < MOST_DESCRIBED || self.forks.answers.iter().any(|(of, _)| *of == number);
+        if !has_answer || !has_room || !self.is_news(number, body) {
             return self.ring(cx, status, b"");
         }
         self.select(number);

@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize};
 use strowger_message::header::{Event as EventPackage, SubscriptionState};
 use strowger_message::{Index, Limits, Message, Method, Name, Write, status};
 
-use super::Context;
 use super::carried_request::{CarriedRequest, MOST_CARRIED, respond};
 use super::event::BridgeEnd;
 use super::pair::{Pair, Side, Stage};
 use super::passed_headers::Facts;
+use super::referral::Named;
 use super::setup::LATER;
-use crate::slots::Id;
+use super::{BridgeEvent, Context, PairKey};
 use crate::user_agent::{Ending, IncomingKey, RequestKey};
 
 /// REFER that was carried over, with its implicit subscription.
@@ -25,8 +25,8 @@ pub(super) struct Transfer {
     sent: u32,
     /// Our REFER, until its final response.
     pub(super) request: Option<RequestKey>,
-    /// Pair and side whose dialog its Refer-To names.
-    pub(super) named: Option<(Id, Side)>,
+    /// Dialog that its Refer-To names.
+    pub(super) named: Option<Named>,
     /// End of the wait for the outcome.
     pub(super) until: u64,
 }
@@ -108,7 +108,7 @@ impl Pair {
             asked: facts.cseq,
             sent: cx.agent.last_cseq(call).unwrap_or(0),
             request: Some(sent),
-            named: referral.named,
+            named: referral.named.clone(),
             until: now + cx.settings.ringing,
         });
     }
@@ -127,8 +127,8 @@ impl Pair {
             // A REFER that is repeated with credentials has a new CSeq.
             transfer.sent = facts.cseq;
         }
-        if let Some((named, side)) = transfer.named {
-            *cx.awaited = Some((named, Some((side, until))));
+        if let Some(named) = transfer.named.clone() {
+            await_party(cx, named, Some(until));
         }
     }
 
@@ -144,9 +144,9 @@ impl Pair {
         let Some((at, outcome)) = found else { return respond(cx, request, 481, b"") };
         let asked = self.transfers[at].asked;
         if outcome.is_final()
-            && let Some((named, _)) = self.transfers[at].named
+            && let Some(named) = self.transfers[at].named.clone()
         {
-            *cx.awaited = Some((named, None));
+            await_party(cx, named, None);
         }
         if outcome.is_terminated {
             self.transfers.remove(at);
@@ -198,6 +198,16 @@ impl Pair {
         self.drop_carried(cx);
         self.stage = Stage::Alone { by: side, until };
         true
+    }
+}
+
+/// Notes until when a new party is to take the place of the named leg; `None`: no party comes any more.
+fn await_party(cx: &mut Context<'_, '_>, named: Named, until: Option<u64>) {
+    match named {
+        Named::Here(pair, side) => *cx.awaited = Some((pair, until.map(|until| (side, until)))),
+        Named::Elsewhere(dialog) => {
+            cx.events.push_back(BridgeEvent::Awaited { pair: PairKey(cx.id), dialog, until });
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Negotiation of an endpoint of this server: echo, tone, announcement.
+//! Negotiation of an endpoint of this server: echo, tone, announcement, recording.
 
 use strowger_message::sdp::{Codec, Direction, Media, Sdp, Timing};
 

@@ -75,6 +75,11 @@ impl LegState {
         self.address
     }
 
+    /// Sets the address of the own descriptions from the next one on.
+    pub const fn move_to(&mut self, address: IpAddr) {
+        self.address = address;
+    }
+
     /// Tells whether the agreed offer was ours.
     pub fn has_offered(&self) -> bool {
         self.has_offered

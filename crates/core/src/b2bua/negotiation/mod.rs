@@ -11,7 +11,7 @@
 //! | `offer.rs`, [`offer()`], [`offer_agreed`]; `answer.rs`, [`answer()`] | one leg from the other |
 //! | `policy.rs`, [`LegPolicy`] | formats and streams that pass |
 //! | `leg.rs`, [`LegState`]; `slot.rs` | state of a leg: origin and version, agreed descriptions; payload types of its streams |
-//! | `endpoint.rs`, [`endpoint_answer`], [`endpoint_offer`] | echo, tone, announcement |
+//! | `endpoint.rs`, [`endpoint_answer`], [`endpoint_offer`] | echo, tone, announcement, recording |
 //! | `agreed.rs`, [`AgreedStream`] | streams for the media session |
 //! | `stream.rs`, `format.rs` | streams and formats of a received description |
 //! | `written.rs` | text of our descriptions |

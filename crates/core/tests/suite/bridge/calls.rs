@@ -100,7 +100,9 @@ fn a_cancel_ends_both_legs() {
 
 #[test]
 fn a_refusal_passes_with_the_listed_fields() {
-    for (status, expected) in [(486, 486), (404, 404), (603, 603), (503, 500), (407, 403), (401, 403)] {
+    for (status, expected) in
+        [(486, 486), (404, 404), (603, 603), (503, 500), (407, 403), (401, 403), (420, 500), (422, 500)]
+    {
         let mut b2b = Bridged::new();
         let (_, far) = b2b.calling(&sdp(NEAR, 1, "0", "sendrecv"));
         let lines = b"Reason: Q.850;cause=17;text=\"at 127.0.0.3\"\r\nRetry-After: 9 (127.0.0.3)\r\n\

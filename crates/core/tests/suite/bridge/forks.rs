@@ -2,7 +2,9 @@
 
 use super::rig::*;
 
+use crate::written::Process;
 use strowger_core::b2bua::bridge::BridgeEvent;
+use strowger_core::record;
 use strowger_core::user_agent::{CallKey, Event, Reliability, UserAgentSettings};
 
 /// Header lines of a reliable response.
@@ -200,4 +202,25 @@ fn equal_offers_of_two_places_are_one_for_the_near_side() {
     assert!(matches!(b2b.net.last(NEAR).event, Event::Answered { offer: false, .. }), "{:?}", b2b.net.log);
     assert_eq!(far_port(&b2b), Some(7_000));
     ends(b2b, near);
+}
+
+/// A callee may answer from as many places as it likes, each with a description that the bridge would keep.
+#[test]
+fn descriptions_of_many_places_take_little_memory() {
+    let (mut b2b, near) = forked(false, &sdp(NEAR, 1, "0 8", "sendrecv"));
+    for number in 0..60 {
+        place(&mut b2b, &format!("p{number}"), 183, "", Some(("0", 7_000 + 2 * number)));
+    }
+    assert_eq!(bodies(&b2b).len(), 60, "each rings");
+    place(&mut b2b, "p59", 200, "", Some(("0", 7_118)));
+    assert_eq!(far_port(&b2b), Some(7_118));
+    ends(b2b, near);
+
+    let (mut b2b, _) = forked(false, &sdp(NEAR, 1, "0 8", "sendrecv"));
+    for number in 0..60 {
+        place(&mut b2b, &format!("p{number}"), 183, "", Some(("0", 7_000 + 2 * number)));
+    }
+    let kept = b2b.bridge.borrow_mut().export(b2b.net.now, |_| true);
+    let bytes = record::write(kept, &Process(0)).len();
+    assert!(bytes < 15_000, "{bytes}");
 }

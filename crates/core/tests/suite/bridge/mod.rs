@@ -8,6 +8,7 @@ mod forks;
 mod late_offers;
 mod matrix;
 mod moves;
+mod relocation;
 mod renewals;
 mod requests;
 mod rig;

@@ -213,3 +213,29 @@ fn a_refusal_in_a_dialog_that_has_lost_ends_no_call() {
     net.with(0, |agent, round| agent.hang_up(round, call));
     net.is_clean();
 }
+
+/// A callee does not evade that number by another Call-ID in each 2xx.
+#[test]
+fn an_answer_with_another_call_id_makes_no_dialog() {
+    for is_first in [true, false] {
+        let (mut net, call) = forked();
+        let sent = net.sent[0].clone();
+        let call_id = sent.lines().find_map(|line| line.strip_prefix("Call-ID: ")).expect("it has one").to_owned();
+        let ok = respond(&sent, 200, "Contact: <sip:x@127.0.0.98>\n");
+        if !is_first {
+            net.inject(0, &ok);
+        }
+        for n in 0..40 {
+            let other = ok.replace(";tag=peer", &format!(";tag=place{n}"));
+            net.inject(0, &other.replace(&format!("Call-ID: {call_id}"), &format!("Call-ID: other{n}")));
+        }
+        let count = |line: &str| net.log.iter().filter(|sent| *sent == line).count();
+        assert_eq!((count("0>? ACK"), count("0>? BYE")), (usize::from(!is_first), 0), "{:?}", net.log);
+        if is_first {
+            assert!(matches!(net.last(0).event, Event::Failed { status: 502, .. }));
+        }
+        net.lose = Box::new(|_| true);
+        net.with(0, |agent, round| agent.hang_up(round, call));
+        net.is_clean();
+    }
+}

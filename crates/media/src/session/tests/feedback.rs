@@ -17,10 +17,14 @@ fn call() -> (Call, Header) {
 impl Call {
     /// Takes RTCP of the far peer.
     fn ask(&mut self, from: &str, packets: &[u8]) -> Vec<Sent> {
+        self.ask_from(Side::Far, from, packets)
+    }
+
+    fn ask_from(&mut self, side: Side, from: &str, packets: &[u8]) -> Vec<Sent> {
         let mut compound = Vec::new();
         CompoundWriter::new(&mut compound).receiver_report(8, &[]);
         compound.extend_from_slice(packets);
-        let port = LegPort { stream: 0, side: Side::Far, is_rtcp: true };
+        let port = LegPort { stream: 0, side, is_rtcp: true };
         self.session.packet(40_000, port, at(from), &compound, &mut self.out);
         self.take()
     }
@@ -80,4 +84,8 @@ fn other_feedback_is_not_carried_over() {
     // A flood of requests.
     let sent: usize = (0..1_000).map(|_| call.ask(FAR_RTCP, &picture_loss).len()).sum();
     assert_eq!(sent, 99);
+    // The other side is heard all the same.
+    let to_near = call.hear(40, Side::Far, FAR, &rtp(112, 8, 1))[0].header();
+    let picture_loss = feedback(PAYLOAD_FEEDBACK, 1, to_near.source, &[]);
+    assert_eq!(call.ask_from(Side::Near, NEAR_RTCP, &picture_loss).len(), 1);
 }

@@ -52,6 +52,19 @@ fn few_packets_go_to_a_host_that_has_sent_none() {
     assert_eq!(flood(&mut call, 2_000), 10_000);
 }
 
+#[test]
+fn the_number_of_events_may_be_that_of_a_codec_later() {
+    let mut call = Call::new(relay());
+    call.hear(0, Side::Near, NEAR, &rtp(101, 7, 1));
+    let mut order = relay();
+    order.near.formats[1].is_event = false;
+    call.set(10, order);
+    for (ms, sequence) in [(20, 2), (80, 3)] {
+        call.hear(ms, Side::Near, NEAR, &rtp(101, 7, sequence));
+    }
+    assert!(call.near().figures.largest_jitter > 0, "a packet was late by 40 ms");
+}
+
 /// Packets of the codec before are still on their way after a change: they are counted, and the new codec is heard.
 #[test]
 fn a_packet_of_the_codec_before_changes_nothing() {

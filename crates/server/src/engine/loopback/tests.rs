@@ -8,7 +8,7 @@ use crate::question::Resolved;
 use crate::stage::{Stage, Verdict};
 use strowger_calls::CallState;
 use strowger_core::user_agent::{CallKey, Invite, UserAgent};
-use strowger_core::{ListenerId, Round, Target, Transport};
+use strowger_core::{ListenerId, Round, Target, Transport, call};
 
 /// Call-ID of the far leg.
 const FAR: &[u8] = b"far-1";
@@ -59,7 +59,7 @@ fn call(engine: &mut Engine, uri: &str) -> (CallKey, Vec<Sent>) {
     let (mut index, arrival) = (Index::new(), arrival());
     index.parse(near.as_bytes(), &Limits::default()).expect("a request");
     // Both Call-IDs are in one bucket.
-    let call_hash = call::hash(engine.shared.call_secret, FAR);
+    let call_hash = call::hash(engine.shared.call_secret(), FAR);
     let request = Request::of(Message::new(near.as_bytes(), &index), &arrival, call_hash).expect("a request");
     let (mut progress, mut out) = (Progress { decision, ..Progress::new(NOW) }, Outbox::new());
     let handling = Handling { now: NOW, request: &request, server: None, progress: &mut progress, out: &mut out };
@@ -254,7 +254,7 @@ fn a_far_invite_moves_with_its_bucket() {
     let (mut from, mut to) = (two_gateways(), two_gateways());
     let (_, sent) = call(&mut from, NUMBER);
     let invite = one(sent);
-    let bucket = call::bucket(call::hash(from.shared.call_secret, FAR));
+    let bucket = call::bucket(call::hash(from.shared.call_secret(), FAR));
     for record in from.export(NOW, bucket) {
         let mut out = Outbox::new();
         to.import(NOW, record, &mut out);

@@ -62,6 +62,25 @@ fn a_call_without_media_of_a_side_is_ended() {
     }
 }
 
+/// RFC 3261 section 13.3.1.4: the callee does not wait for the response to the BYE of the caller.
+#[test]
+fn a_caller_that_sends_no_ack_ends_the_call_of_the_callee_at_once() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let (_alice, bob, _, far) = invited(&site, &bob);
+    respond(bob, &far, 200, &sdp(5_000, 1, ""));
+    gets(bob, "ACK");
+    let (key, _) = set(&site);
+    site.wait(Duration::from_secs(31));
+    assert_eq!(site.media_orders(), []);
+    let bye = gets(bob, "BYE");
+    assert_eq!(bye.one("Reason"), "SIP;cause=408");
+    assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
+    bob.respond(&bye, 200, "");
+    let record = record(&site);
+    assert_eq!((&*record.outcome, &*record.ended_by), ("answered", "caller"));
+}
+
 /// RFC 3262 section 3: a caller that supports reliable responses gets them, and its PRACK ends at this server.
 #[test]
 fn a_caller_with_100rel_hears_reliably_that_it_rings() {

@@ -68,3 +68,20 @@ fn a_foreign_caller_may_not_refer_a_user() {
     refer(&call, [false, true]);
     call.end();
 }
+
+/// It would come to the phone of the user without any call.
+#[test]
+fn an_outsider_may_not_refer_a_user_outside_of_a_call() {
+    for (rule_keys, expected) in [("", 403), ("refer_from = \"everyone\"\n", 603)] {
+        let site = bridge("", rule_keys);
+        let bob = registered(&site);
+        let caller = site.foreign_phone();
+        let lines = "Refer-To: <sip:00900123@example.org>\n".into();
+        caller.send(&caller.text(&Call { lines, ..caller.call("REFER", "sip:bob@example.org") }));
+        if expected == 603 {
+            bob.respond(&gets(&bob, "REFER"), 603, "");
+        }
+        assert_eq!(caller.answer().status(), expected);
+        bob.hears_nothing();
+    }
+}

@@ -3,6 +3,8 @@
 use super::*;
 use std::time::Duration;
 use strowger_calls::{anchor_of, with_anchor};
+use strowger_core::Transport;
+use strowger_media::session::{LatchedSource, SessionEvent, Side};
 
 const KEPT: &str = "auth.secret = \"the secret of a site\"\ndialogs.folder = \"calls\"\n";
 
@@ -147,19 +149,165 @@ fn a_change_on_its_way_is_not_kept() {
     assert_eq!(&*record(&site).outcome, "answered");
 }
 
+/// Reports that the media of a side, described at the first port, come from the second one.
+fn hears(site: &Site, key: SessionKey, side: Side, ports: (u16, u16)) -> LatchedSource {
+    let [described, from] = [ports.0, ports.1].map(|port| at(port).expect("an address"));
+    let source = LatchedSource { described, from, is_symmetric: described == from };
+    site.media_event(SessionEvent::Heard { key, stream: 0, side, source });
+    source
+}
+
 #[test]
-fn a_call_whose_ports_another_program_has_ends() {
+fn the_next_process_knows_where_the_parties_were_heard() {
     let site = bridge(KEPT, "");
     let bob = registered(&site);
     let call = answered(&site, &bob);
+    let (key, before) = set(&site);
+    hears(&site, key, Side::Near, (4_000, 4_100));
+    let far = hears(&site, key, Side::Far, (5_000, 5_000));
+    let near = hears(&site, key, Side::Near, (4_000, 4_200));
+    site.settle();
+    for _ in 0..2 {
+        site.restart();
+        let (_, stream) = reopened(&site);
+        let its_far = stream.far.expect("a far side");
+        assert_eq!((stream.near.heard, its_far.heard), (Some(near), Some(far)));
+        assert_eq!((stream.near.rtp, its_far.rtp), (before.near.rtp, at(5_000)));
+    }
+    call.end();
+}
+
+/// Accepts the re-INVITE that a phone gets, with this port of the server. Returns it.
+fn moves(phone: &Phone, port: u16, answer: &str) -> Got {
+    let change = gets(phone, "INVITE");
+    assert!(body(&change).contains(&format!("m=audio {port} ")), "{}", change.0);
+    respond(phone, &change, 200, answer);
+    gets(phone, "ACK");
+    change
+}
+
+#[test]
+fn a_call_whose_ports_another_program_has_gets_others() {
+    let site = bridge(KEPT, "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    let (key, before) = set(&site);
+    hears(&site, key, Side::Near, (4_000, 4_000));
+    site.settle();
+    site.take_port(20_002);
+    site.restart();
+    let of_alice = moves(&call.alice, 20_004, &sdp(4_000, 2, ""));
+    let of_bob = moves(call.bob, 20_006, &sdp(5_000, 2, ""));
+    assert!(version(&of_alice) > version(&call.ok) && version(&of_bob) > version(&call.far));
+    assert!(cseq(&of_bob) > cseq(&call.far) && body(&of_bob).contains("RTP/AVP 8 101\r\n"), "{}", of_bob.0);
+    let orders = site.media_orders();
+    let [SessionOrder::Claim { .. }, SessionOrder::Set { streams, .. }, ..] = &orders[..] else { panic!("{orders:?}") };
+    let stream = streams[0].clone().expect("a stream");
+    let far = stream.far.expect("a far side");
+    assert_eq!((stream.near.ports.rtp, far.ports.rtp), (20_004, 20_006));
+    assert_eq!((stream.near.rtp, far.rtp, stream.near.formats), (at(4_000), at(5_000), before.near.formats));
+    assert_eq!(stream.near.heard, None, "a NAT may have another port towards other ports");
+    // The call goes on, and so it does in the process after that.
+    let (change, ok) = hold(&call, 1);
+    assert!(body(&change).contains("m=audio 20006 ") && body(&ok).contains("m=audio 20004 "), "{}{}", change.0, ok.0);
+    hold(&call, 2);
+    site.settle();
+    site.media_orders();
+    site.restart();
+    assert_eq!(reopened(&site).1.near.ports.rtp, 20_004);
+    call.end();
+    assert_eq!((&*record(&site).ended_by, site.kept_calls().len()), ("caller", 0));
+}
+
+#[test]
+fn a_call_whose_party_refuses_the_other_ports_ends() {
+    for refuses in ["caller", "callee"] {
+        let site = bridge(KEPT, "");
+        let bob = registered(&site);
+        let call = answered(&site, &bob);
+        site.settle();
+        site.take_port(20_000);
+        site.restart();
+        let phone = if refuses == "caller" { &call.alice } else { call.bob };
+        if refuses == "callee" {
+            moves(&call.alice, 20_004, &sdp(4_000, 2, ""));
+        }
+        let change = gets(phone, "INVITE");
+        respond(phone, &change, 488, "");
+        gets(phone, "ACK");
+        assert_eq!(call.hung_up(), [(); 2].map(|()| "Q.850;cause=31".to_owned()));
+        assert!(matches!(site.media_orders()[..], [.., SessionOrder::Close { .. }]));
+        assert_eq!((&*record(&site).ended_by, site.kept_calls().len()), ("server", 0));
+    }
+}
+
+#[test]
+fn a_party_that_makes_a_change_meanwhile_is_asked_again() {
+    let site = bridge(KEPT, "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    site.settle();
+    site.take_port(20_000);
+    site.restart();
+    let change = gets(&call.alice, "INVITE");
+    respond(&call.alice, &change, 491, "");
+    gets(&call.alice, "ACK");
+    // Her own change names the new ports on both sides.
+    let (change, ok) = hold(&call, 1);
+    assert!(body(&change).contains("m=audio 20006 ") && body(&ok).contains("m=audio 20004 "), "{}{}", change.0, ok.0);
+    call.end();
+    assert_eq!(&*record(&site).ended_by, "caller");
+}
+
+#[test]
+fn a_call_for_which_no_port_is_left_ends() {
+    let site = bridge_at("20000-20003", KEPT, "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    site.settle();
     site.media_orders();
     site.take_port(20_002);
     site.restart();
     assert_eq!(call.hung_up(), [(); 2].map(|()| "Q.850;cause=31".to_owned()));
     assert!(matches!(site.media_orders()[..], [SessionOrder::Claim { .. }]));
     assert_eq!((&*record(&site).ended_by, site.kept_calls().len()), ("server", 0));
-    // The other ports are free.
-    answered(&site, &bob).end();
+}
+
+/// Covers a carrier whose certificate has its name, and not its address (RFC 5922).
+#[test]
+fn a_carrier_proves_its_name_in_the_next_process_too() {
+    let site = Site::start(&format!(
+        "listen = [\"udp:127.0.100.1:5060\", \"tls:127.0.100.1:5061\"]\nrealm = \"example.org\"\ndomains = [\"example.org\"]\n\
+         tls.certificate = \"chain.pem\"\ntls.key = \"key.pem\"\nmedia.addresses = [\"127.0.100.1\"]\nmedia.ports = \"20000-20199\"\n\
+         accounting.cdr = true\n{KEPT}[[rule]]\nname = \"out\"\nb2bua = true\nto = [\"sip:carrier.example.com;transport=tls\"]\n"
+    ));
+    site.add_user("alice@example.org", "alice");
+    let address = "127.0.0.1:7061".parse().expect("an address");
+    let carrier = site.listen_at(address);
+    site.set_name("carrier.example.com", &[(Transport::Tls, address)]);
+    let connected = || {
+        let line = carrier.accept(Duration::from_secs(5)).expect("the server connects");
+        Phone::new(line, "sip:bob@carrier.example.com")
+    };
+    let alice = site.phone("alice");
+    let call = invite_of(&alice, "bob");
+    say(&alice, &call, &sdp(4_000, 1, ""));
+    let bob = connected();
+    let far = gets(&bob, "INVITE");
+    let text = bob.response(&far, 200, &format!("Contact: <sip:bob@{address};transport=tls>\n"));
+    bob.send(&with_body(&text, &sdp(5_000, 1, "")));
+    gets(&bob, "ACK");
+    let ok = alice.answer();
+    assert_eq!(ok.status(), 200, "{}", ok.0);
+    alice.send(&alice.text(&call.within(&ok, "ACK", call.cseq)));
+    assert_eq!(site.kept_calls().len(), 1);
+    // The connection is lost, and the number of the name is another one.
+    site.restart();
+    let call = Bridged { alice, bob: &bob, call, far, ok };
+    assert_eq!(call.alice.ask(&call.of_alice("BYE", 1)).status(), 200);
+    let again = connected();
+    again.respond(&gets(&again, "BYE"), 200, "");
+    assert_eq!((&*record(&site).ended_by, site.kept_calls().len()), ("caller", 0));
 }
 
 #[test]

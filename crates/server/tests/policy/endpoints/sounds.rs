@@ -5,7 +5,7 @@ use strowger_media::g711::Law;
 use strowger_media::session::PlayedSound;
 
 /// Starts a server whose rule for `line` has these keys.
-fn line(keys: &str) -> Site {
+pub(super) fn line(keys: &str) -> Site {
     let lines = format!(
         "media.addresses = [\"{{ip}}\"]\nmedia.ports = \"20000-20199\"\naccounting.cdr = true\n\
          [[rule]]\nname = \"line\"\nwhen = \"request.user == 'line'\"\n{keys}\n"
@@ -14,7 +14,7 @@ fn line(keys: &str) -> Site {
 }
 
 /// Calls the line with this description; returns the 200.
-fn call_line(site: &Site, description: &str) -> (Phone, Call, Got) {
+pub(super) fn call_line(site: &Site, description: &str) -> (Phone, Call, Got) {
     let phone = site.foreign_phone();
     let call = phone.call("INVITE", "sip:line@example.org");
     let ok = say(&phone, &call, description);

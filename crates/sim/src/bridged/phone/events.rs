@@ -47,6 +47,7 @@ impl Phone {
             }
             Event::Request { .. } => self.asked(now, &event, out),
             Event::Withdrawn { .. }
+            | Event::Ending { .. }
             | Event::Refreshed { .. }
             | Event::Unresolved { .. }
             | Event::Reply { .. }

@@ -1,0 +1,35 @@
+//! Silence of peers.
+
+use super::*;
+
+/// A caller describes another host for its media, and its own one for RTCP.
+#[test]
+fn reports_of_another_host_than_that_of_the_media_keep_no_call() {
+    let ends_by_silence = |rtcp: &str| {
+        let mut order = relay();
+        order.near.rtcp = Some(at(rtcp));
+        let (mut call, mut report) = (Call::new(order), Vec::new());
+        CompoundWriter::new(&mut report).receiver_report(8, &[]);
+        (1..30).for_each(|second| call.hear_rtcp(second * 1_000, Side::Near, rtcp, &report));
+        call.poll(TIMEOUT);
+        let [SessionEvent::Silent { end: SessionEnd::Silence(side), .. }] = call.events()[..] else {
+            panic!("the far side sends nothing")
+        };
+        side
+    };
+    assert_eq!([STRANGER, "192.0.2.1:4001"].map(ends_by_silence), [Side::Near, Side::Far]);
+}
+
+#[test]
+fn packets_that_were_not_read_for_a_while_are_no_silence() {
+    let mut call = Call::new(relay());
+    call.session.begin_silence(20_000_000);
+    // An earlier time changes nothing.
+    call.session.begin_silence(10_000_000);
+    for time in [TIMEOUT, TIMEOUT + 19_999_999] {
+        call.poll(time);
+        assert!(call.events().is_empty(), "{time}");
+    }
+    call.poll(TIMEOUT + 20_000_000);
+    assert_eq!(call.events(), [SessionEvent::Silent { key: SessionKey(7), end: SessionEnd::Silence(Side::Near) }]);
+}
