@@ -77,9 +77,7 @@ pub(crate) struct Streams {
     pub(crate) rest: Vec<u8>,
     /// Wait of messages of connections.
     pub(crate) wait: StreamWait,
-    /// Input and output of encryption.
-    clear: Vec<u8>,
-    wire: Vec<u8>,
+    encryption: Encryption,
     timeouts: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Number of the first slots whose time-out may precede their alarm, since the bounds have changed.
     unscheduled: usize,
@@ -103,6 +101,13 @@ pub(crate) struct Streams {
     pub(crate) without_task: Vec<(u32, u32)>,
     /// Connections to make.
     pub(crate) dials: Vec<Dial>,
+}
+
+/// Input and output of encryption.
+#[derive(Default)]
+struct Encryption {
+    clear: Vec<u8>,
+    wire: Vec<u8>,
 }
 
 struct Slot {
@@ -154,8 +159,7 @@ impl Streams {
             budget: 0,
             rest: Vec::new(),
             wait: StreamWait::default(),
-            clear: Vec::new(),
-            wire: Vec::new(),
+            encryption: Encryption::default(),
             timeouts: BinaryHeap::new(),
             unscheduled: 0,
             frames: 0,

@@ -1,4 +1,4 @@
-//! Refusal of requests while this shard is overloaded ([`strowger_core::overload`]).
+//! Refusal of requests while this shard is overloaded ([`strowger_core::overload`]), and of messages for which a queue is full.
 //!
 //! The engine looks at the first bytes of a message, and at an index of its lines; nothing else is parsed. These messages pass:
 //!
@@ -13,7 +13,6 @@
 //! its sender has sent it again, and the copy is answered.
 
 use super::Engine;
-use crate::decider::Decider;
 use crate::waiting::line_of;
 use std::net::SocketAddr;
 use strowger_core::overload::{OverloadChange, RequestClass};
@@ -21,7 +20,7 @@ use strowger_core::routing::Request;
 use strowger_core::stack::Received;
 use strowger_core::{Arrival, Now, Outbox, Transport};
 use strowger_message::header::Party;
-use strowger_message::{Form, Message, Method, Name, Uri, scan};
+use strowger_message::{Form, Message, Method, Name, Uri, Write, scan};
 use strowger_store::binding::BindingView;
 
 /// First bytes of the messages that always pass. Of the ACKs those of refusals are dropped.
@@ -159,7 +158,7 @@ impl Engine {
     }
 
     fn is_proven(&self, now: Now, request: &Request<'_>) -> bool {
-        if !self.waiting.is_empty() && self.waiting.holds(line_of(request, self.shared.call_secret)) {
+        if !self.waiting.is_empty() && self.waiting.holds(line_of(request, self.shared.call_secret())) {
             return true;
         }
         match request.to_tag.is_empty() {
@@ -169,21 +168,44 @@ impl Engine {
     }
 }
 
-impl Decider<'_> {
-    /// Tells whether a request belongs to a dialog, as its route token, its seal or the table of calls proves.
-    fn is_of_call(&self, now: Now, request: &Request<'_>) -> bool {
-        self.is_within_dialog(now, request, &self.policy.router.route(now, request))
-            || self.calls.is_of_tracked_dialog(request)
+impl Engine {
+    /// Sheds a message. Over UDP the message is dropped: the peer retransmits it, and most often the message is a
+    /// retransmission itself, so a response would end a call that is being set up. Over a connection there is no
+    /// retransmission, so the message is answered.
+    pub fn shed(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if !arrival.transport.is_reliable() {
+            return;
+        }
+        let mut index = std::mem::take(&mut self.buffers.index);
+        if index.parse(bytes, &self.policy.limits).is_ok() {
+            let message = Message::new(bytes, &index);
+            let answered = message.is_request() && message.method() != Some(Method::Ack);
+            if let (true, Some(call_id)) = (answered, message.header(Name::CallId)) {
+                self.counters().overloaded.one();
+                let retry_after = self.stack.overload.retry_after(now, call_id);
+                self.refuse(arrival, &message, call_id, retry_after, out);
+            }
+        }
+        self.buffers.index = index;
     }
 
-    /// Tells whether a request with this Request-URI may be an emergency call.
-    fn may_be_emergency(&self, uri: &[u8]) -> bool {
-        !self.policy.config.decisions.emergency.uris.is_empty()
-            && Uri::parse(uri).is_ok_and(|uri| match &uri {
-                Uri::Urn(urn) => urn.is_emergency(),
-                Uri::Other(_) => false,
-                uri => self.is_emergency_number(uri),
-            })
+    /// Refuses a request without a transaction: 503 with Retry-After in seconds (RFC 3261 section 21.5.4). The To tag names its ACK.
+    pub(super) fn refuse(
+        &mut self,
+        arrival: &Arrival,
+        message: &Message<'_>,
+        call_id: &[u8],
+        retry_after: u32,
+        out: &mut Outbox,
+    ) {
+        let mut lines = std::mem::take(&mut self.buffers.reply_lines);
+        lines.clear();
+        lines.extend_from_slice(b"Retry-After: ");
+        retry_after.write(&mut lines);
+        lines.extend_from_slice(b"\r\n");
+        let tag = self.policy.router.own_tag().of_refusal(call_id);
+        self.decider().reply_unrouted(arrival, message, &tag, 503, &lines, out);
+        self.buffers.reply_lines = lines;
     }
 }
 

@@ -1,11 +1,10 @@
-//! Messages that are answered or dropped before any stage sees them.
+//! Messages that cannot be parsed: they are answered before any stage sees them.
 
-use super::Engine;
 use crate::decider::Decider;
 use crate::response::is_in_bounds;
 use strowger_core::stack::Unread;
 use strowger_core::{Arrival, Now, Outbox, via};
-use strowger_message::{Message, Method, Name, Write};
+use strowger_message::{Message, Method, Name};
 
 impl Decider<'_> {
     /// Refuses a message that cannot be parsed. The sender gets a response if enough of the message can be parsed.
@@ -29,7 +28,7 @@ impl Decider<'_> {
     }
 
     /// Answers a request that reached no stage; `tag`: tag for its To. Returns false if the response is withheld.
-    fn reply_unrouted(
+    pub(super) fn reply_unrouted(
         &self,
         arrival: &Arrival,
         message: &Message<'_>,
@@ -70,46 +69,5 @@ impl Decider<'_> {
         };
         out.send(target, range, 0);
         true
-    }
-}
-
-impl Engine {
-    /// Sheds a message. Over UDP the message is dropped: the peer retransmits it, and most often the message is a
-    /// retransmission itself, so a response would end a call that is being set up. Over a connection there is no
-    /// retransmission, so the message is answered.
-    pub fn shed(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        if !arrival.transport.is_reliable() {
-            return;
-        }
-        let mut index = std::mem::take(&mut self.buffers.index);
-        if index.parse(bytes, &self.policy.limits).is_ok() {
-            let message = Message::new(bytes, &index);
-            let answered = message.is_request() && message.method() != Some(Method::Ack);
-            if let (true, Some(call_id)) = (answered, message.header(Name::CallId)) {
-                self.counters().overloaded.one();
-                let retry_after = self.stack.overload.retry_after(now, call_id);
-                self.refuse(arrival, &message, call_id, retry_after, out);
-            }
-        }
-        self.buffers.index = index;
-    }
-
-    /// Refuses a request without a transaction: 503 with Retry-After in seconds (RFC 3261 section 21.5.4). The To tag names its ACK.
-    pub(super) fn refuse(
-        &mut self,
-        arrival: &Arrival,
-        message: &Message<'_>,
-        call_id: &[u8],
-        retry_after: u32,
-        out: &mut Outbox,
-    ) {
-        let mut lines = std::mem::take(&mut self.buffers.reply_lines);
-        lines.clear();
-        lines.extend_from_slice(b"Retry-After: ");
-        retry_after.write(&mut lines);
-        lines.extend_from_slice(b"\r\n");
-        let tag = self.policy.router.own_tag().of_refusal(call_id);
-        self.decider().reply_unrouted(arrival, message, &tag, 503, &lines, out);
-        self.buffers.reply_lines = lines;
     }
 }
