@@ -131,7 +131,7 @@
 //! | probes of the kernel; keep-alives and silence of a peer | `keep_alive.rs`, `probe`, `PeerActivity` |
 //! | messages of a connection in one turn | `stream_receive.rs`, `another_turn` |
 //! | time that a shard was kept from its work | `turns.rs`, `longest` |
-//! | age of unread datagrams | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram` |
+//! | age of unread datagrams, wait of messages of connections | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram`; `stream_wait.rs`, `StreamWait` |
 //! | writing to connections, waiting for one | `streams/writing.rs`; `posting.rs`, `hold_fallback` |
 //! | requests and responses of an ended connection | `streams/sent_log.rs`; `ending.rs` |
 //! | certificates, TLS versions, sessions | `tls.rs`; `tls/sessions.rs`; `tls/sni.rs`, `Certificates` |
@@ -204,6 +204,7 @@ mod source_addresses;
 mod sources;
 mod steer;
 mod stream_receive;
+mod stream_wait;
 mod streams;
 mod sync;
 mod timestamp;

@@ -52,7 +52,10 @@ impl Streams {
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
-        let mut read = false;
+        let (mut read, mut last_stamp) = (false, None);
+        // Where each message has a time of arrival anyway, nothing is measured.
+        let has_timestamps = dispatcher.has_timestamps();
+        let is_stamped = has_timestamps || self.wait.is_of((slot, generation));
         for _ in 0..READS {
             if self.same(slot, generation).is_some_and(|c| c.over_budget) {
                 read = true;
@@ -66,7 +69,12 @@ impl Streams {
             }
             let Some(stream) = &connection.stream else { return Progress::Closed };
             match stream.poll_read_ready(cx) {
-                Poll::Pending => return Progress::Waiting { read },
+                Poll::Pending => {
+                    if !has_timestamps {
+                        self.note_turn(slot, generation, false, last_stamp, now);
+                    }
+                    return Progress::Waiting { read };
+                }
                 Poll::Ready(Ok(())) => (),
                 Poll::Ready(Err(error)) => {
                     self.fail(slot, &error);
@@ -74,16 +82,16 @@ impl Streams {
                 }
             }
             let (mut n, mut end, mut stamp) = (0, false, None);
-            let has_timestamps = dispatcher.has_timestamps();
             // As for UDP, a short read means that the socket is empty.
             let result = drained(stream, || {
-                (n, stamp) = match has_timestamps {
+                (n, stamp) = match is_stamped {
                     true => timestamp::read(stream.as_fd(), scratch)?,
                     false => ((&*SockRef::from(stream)).read(scratch)?, None),
                 };
                 end = n == 0;
                 Ok(end || n == scratch.len())
             });
+            last_stamp = stamp.or(last_stamp);
             match result {
                 Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     self.fail(slot, &error);
@@ -106,8 +114,24 @@ impl Streams {
                 self.received(slot, &mut scratch[..n], now, dispatcher);
             }
         }
+        if !has_timestamps {
+            self.note_turn(slot, generation, true, last_stamp, now);
+        }
         another_turn(cx);
         Progress::Waiting { read }
+    }
+
+    /// Measures the wait of a connection that has more data than a turn takes. `full`: whether this turn left some; `stamp`: last time stamp
+    /// of the data that were read.
+    #[inline]
+    fn note_turn(&mut self, slot: u32, generation: u32, full: bool, stamp: Option<i64>, now: Now) {
+        if full || self.wait.is_of((slot, generation)) {
+            let mut wait = std::mem::take(&mut self.wait);
+            if let Some(stream) = self.same(slot, generation).and_then(|connection| connection.stream.as_ref()) {
+                wait.turn_ended((slot, generation), stream.as_fd(), full, stamp, now.mono);
+            }
+            self.wait = wait;
+        }
     }
 
     /// Continues with data of an earlier turn.

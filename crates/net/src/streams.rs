@@ -21,6 +21,7 @@ use crate::balancers::next_generation;
 use crate::connection::{Connection, Fallback, Phase};
 use crate::counters::{Count, Counters};
 use crate::network::Network;
+use crate::stream_wait::StreamWait;
 use crate::{Bounds, Ending, Unsent, clock, keep_alive, timestamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
@@ -69,9 +70,9 @@ pub(crate) struct Streams {
     pub(crate) budget: usize,
     /// Buffer for the data of a connection's next turn.
     pub(crate) rest: Vec<u8>,
-    /// Input and output of encryption.
-    clear: Vec<u8>,
-    wire: Vec<u8>,
+    /// Wait of messages of connections.
+    pub(crate) wait: StreamWait,
+    encryption: Encryption,
     timeouts: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Number of the first slots whose time-out may precede their alarm, since the bounds have changed.
     unscheduled: usize,
@@ -95,6 +96,13 @@ pub(crate) struct Streams {
     pub(crate) without_task: Vec<(u32, u32)>,
     /// Connections to make.
     pub(crate) dials: Vec<Dial>,
+}
+
+/// Input and output of encryption.
+#[derive(Default)]
+struct Encryption {
+    clear: Vec<u8>,
+    wire: Vec<u8>,
 }
 
 struct Slot {
@@ -146,8 +154,8 @@ impl Streams {
             plain: Vec::new(),
             budget: 0,
             rest: Vec::new(),
-            clear: Vec::new(),
-            wire: Vec::new(),
+            wait: StreamWait::default(),
+            encryption: Encryption::default(),
             timeouts: BinaryHeap::new(),
             unscheduled: 0,
             frames: 0,

@@ -364,8 +364,12 @@ impl Service for Shard {
         self.drive(|engine| engine.receive(now, arrival, bytes, out));
     }
 
-    fn shed(&mut self, _now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        self.drive(|engine| engine.shed(arrival, bytes, out));
+    fn shed(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        self.drive(|engine| engine.shed(now, arrival, bytes, out));
+    }
+
+    fn waited(&mut self, now: Now, datagrams: u64, connections: u64) {
+        self.engine.waited(now, datagrams, connections);
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {

@@ -283,6 +283,11 @@ impl Host {
         &self.kept.listeners
     }
 
+    /// Returns the number of its shards.
+    pub(crate) fn shards(&self) -> usize {
+        self.process.engines.len()
+    }
+
     /// Returns the number of the process.
     pub(crate) const fn process(&self) -> u16 {
         self.process.number

@@ -57,6 +57,23 @@ strowger_metrics::metrics! {
     overloaded: Counter as "requests_overloaded";
     /// Requests within known dialogs that were served from the reserve, because a bound was reached.
     reserved: Counter as "requests_reserved";
+    /// Requests refused by an overloaded shard, without a transaction (503), by class.
+    overload_other: Counter as "overload_refused" {class = "other"};
+    /// Requests refused by an overloaded shard, without a transaction (503), by class.
+    overload_calls: Counter as "overload_refused" {class = "call"};
+    /// Requests refused by an overloaded shard, without a transaction (503), by class.
+    overload_registrations: Counter as "overload_refused" {class = "registration"};
+    /// Requests refused by an overloaded shard, without a transaction (503), by class.
+    overload_refreshes: Counter as "overload_refused" {class = "refresh"};
+    /// Datagrams to be refused by an overloaded shard that were dropped: they had waited for more than 500 ms, so that their senders had sent
+    /// them again.
+    overload_dropped: Counter;
+    /// ACKs for refusals of an overloaded shard. They are dropped.
+    overload_acks: Counter;
+    /// Overloaded shards.
+    overloaded_shards: Gauge as "shards_overloaded";
+    /// Share of the work of new requests that the most overloaded shard refuses, in percent.
+    overload_percent: Highest as "overload_refused_percent";
     /// Requests answered 503 because the server was shutting down.
     refused_at_shutdown: Counter as "requests_refused_at_shutdown";
     /// Keep-alive requests sent to phones.

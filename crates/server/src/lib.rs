@@ -158,7 +158,8 @@
 //! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
 //! | calls with media over a restart, and at the end of the process | `anchored_calls.rs`, `take_over_media`, `end_unkept`; `endpoint/kept.rs`, `bridge/kept.rs`, `bridge/relocation.rs` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
-//! | requests without a stage: unreadable, shed | `engine/unread.rs` |
+//! | unreadable requests | `engine/unread.rs` |
+//! | requests refused in an overload, or because a queue is full; messages that pass | `engine/overload.rs`, `sheds`, `shed` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
 //! | INVITEs that begin a call; requests within a dialog; removed users | `dialog_access.rs`; `removed_users.rs` |
 //! | proof of a dialog at a bound | `dialog_access.rs`, `proves_dialog` |
