@@ -2,8 +2,8 @@
 
 use crate::Listener;
 use std::net::IpAddr;
+use strowger_core::ListenerId;
 use strowger_core::source::Network;
-use strowger_core::{Flow, ListenerId};
 
 /// Networks of the balancers, by listener.
 pub(crate) struct Balancers(Box<[Box<[Network]>]>);
@@ -21,21 +21,15 @@ impl Balancers {
 }
 
 /// Returns the generation of the next connection in a slot. It is larger than the last one, and odd for a balancer's
-/// connection: so a flow shows this after its connection has ended.
+/// connection: so a flow shows this after its connection has ended ([`Flow::is_balanced`](strowger_core::Flow::is_balanced)).
 pub(crate) const fn next_generation(last: u32, is_balanced: bool) -> u32 {
     (last >> 1).wrapping_add(1) << 1 | is_balanced as u32
-}
-
-/// Tells whether a balancer made this connection. The peer behind it is reachable by this connection alone: no program
-/// listens for this server at the address that the balancer named.
-pub(crate) const fn is_balanced(flow: Flow) -> bool {
-    flow.generation & 1 == 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strowger_core::Transport;
+    use strowger_core::{Flow, Transport};
 
     #[test]
     fn a_balancer_is_one_for_the_listeners_that_name_it() {
@@ -58,10 +52,10 @@ mod tests {
             let next = next_generation(last, is_balancer);
             assert!(next > last && next <= last + 3, "{last} {next}");
             let flow = Flow { node: 0, process: 0, shard: 0, slot: 0, generation: next };
-            assert_eq!(is_balanced(flow), is_balancer);
+            assert_eq!(flow.is_balanced(), is_balancer);
             last = next;
         }
         assert_eq!([next_generation(u32::MAX, false), next_generation(u32::MAX - 1, true)], [0, 1]);
-        assert!(!is_balanced(Flow::LOOPBACK));
+        assert!(!Flow::LOOPBACK.is_balanced());
     }
 }

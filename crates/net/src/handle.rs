@@ -1,6 +1,6 @@
 //! Handle of the shards for other threads of the process.
 
-use crate::balancers::{Balancers, is_balanced};
+use crate::balancers::Balancers;
 use crate::counters::Snapshot;
 use crate::process::{Command, ConnectionOrder, Process};
 use crate::shard_pool::Backlog;
@@ -146,7 +146,7 @@ impl<S: Service + 'static> Handle<S> {
     /// only for messages to peer names that the certificate proves. A connection by a balancer gets no such address: the
     /// peer is not known to be there.
     pub fn alias(&self, flow: Flow, transport: Transport, address: SocketAddr) {
-        if is_balanced(flow) {
+        if flow.is_balanced() {
             return;
         }
         let directory = &self.process.directory;

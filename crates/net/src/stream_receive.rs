@@ -5,8 +5,8 @@ use crate::dispatcher::Dispatcher;
 use crate::extension::Extension;
 use crate::service::Service;
 use crate::streams::{Streams, drained};
+use crate::tls::decrypt;
 use crate::{timestamp, ws};
-use rustls::Connection as Tls;
 use socket2::SockRef;
 use std::future::Future;
 use std::io::{ErrorKind, Read};
@@ -482,26 +482,6 @@ fn is_to_be_answered(message: &[u8]) -> bool {
 fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {
     if let Some(connection) = streams.connection(slot) {
         connection.peer.last_read = now.mono;
-    }
-}
-
-/// Appends the decrypted bytes to `plain`. Returns whether the peer has ended its side, now or before.
-fn decrypt(tls: &mut Tls, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, String> {
-    let mut rest = bytes;
-    loop {
-        if !rest.is_empty() {
-            tls.read_tls(&mut rest).map_err(|e| e.to_string())?;
-        }
-        let state = tls.process_new_packets().map_err(|e| crate::tls::reason(&e))?;
-        let n = state.plaintext_bytes_to_read();
-        if n > 0 {
-            let start = plain.len();
-            plain.resize(start + n, 0);
-            tls.reader().read_exact(&mut plain[start..]).map_err(|e| e.to_string())?;
-        }
-        if state.peer_has_closed() || rest.is_empty() {
-            return Ok(state.peer_has_closed());
-        }
     }
 }
 

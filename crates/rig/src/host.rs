@@ -440,7 +440,7 @@ impl Host {
     pub(crate) fn next_flow(&mut self) -> Flow {
         self.process.slots += 1;
         let node = self.process.shared.policy().config.server.node;
-        Flow { node, process: self.process.number, shard: 0, slot: self.process.slots, generation: 1 }
+        Flow { node, process: self.process.number, shard: 0, slot: self.process.slots, generation: 2 }
     }
 
     /// Notes a keep-alive of the peer of a connection of this process.

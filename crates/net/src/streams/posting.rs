@@ -3,7 +3,6 @@
 use super::dial::Dial;
 use super::{Piece, Streams};
 use crate::Unsent;
-use crate::balancers::is_balanced;
 use crate::connection::{Alias, Connection, FALLBACK_DELAY, Fallback, Phase};
 use crate::sender::Sender;
 use crate::verified_certificate::VerifiedCertificate;
@@ -46,7 +45,7 @@ impl Streams {
                 }
             }
             // A browser cannot be called back, nor a peer behind a balancer.
-            if matches!(target.transport, Transport::Ws | Transport::Wss) || is_balanced(flow) {
+            if matches!(target.transport, Transport::Ws | Transport::Wss) || flow.is_balanced() {
                 self.fail_message(origin, token);
                 return Post::Done;
             }

@@ -150,7 +150,10 @@ impl Engine {
         }
         let mut reader = self.stack.core.lend_reader();
         let is_exempt = match reader.read(arrival, message.bytes(), &self.stack.core.reading) {
-            Received::Request(request) => self.is_proven(now, &request),
+            Received::Request(mut request) => {
+                request.call_hash = self.shared.bridged_dialogs.placed_hash(request.call_hash, request.call_id);
+                self.is_proven(now, &request)
+            }
             Received::Response(_) | Received::Unread(_) => false,
         };
         self.stack.core.return_reader(reader);

@@ -49,7 +49,7 @@ fn is_refused(phone: &Phone, call: &Call) -> Got {
 fn new_requests_are_refused_until_the_overload_ends() {
     let site = start(OPEN, &["bob"]);
     let phone = site.foreign_phone();
-    let call = |method: &str, n: u32| with_id(&phone, method, "sip:nobody@example.org", &format!("new-{method}-{n}"));
+    let call = |method: &str, n: u32| with_id(&phone, method, "sip:unknown@example.org", &format!("new-{method}-{n}"));
     overload(&site);
     site.log_with("overload: requests are refused");
     for (n, method) in (0..).zip(["INVITE", "OPTIONS", "MESSAGE", "SUBSCRIBE", "NEW"]) {
@@ -136,7 +136,7 @@ fn a_call_in_progress_is_never_refused() {
 fn forged_dialogs_gain_nothing() {
     for lines in ["", "dialogs.track = true\n"] {
         let site = start(lines, &["alice", "bob"]);
-        let (alice, bob, stranger) = (site.phone("alice"), site.phone("bob"), site.foreign_phone());
+        let (alice, bob, outsider) = (site.phone("alice"), site.phone("bob"), site.foreign_phone());
         bob.register();
         let (call, _, ok) = answered(&alice, &bob, "stolen");
         overload(&site);
@@ -147,7 +147,7 @@ fn forged_dialogs_gain_nothing() {
             // A To tag alone, of no call and of this call with another From tag.
             Call {
                 to: "<sip:bob@example.org>;tag=1".into(),
-                ..with_id(&stranger, "INVITE", "sip:bob@example.org", "tag")
+                ..with_id(&outsider, "INVITE", "sip:bob@example.org", "tag")
             },
             Call { lines: alone, from: "<sip:mallory@example.net>;tag=m".into(), ..stolen.clone() },
             // The Route of this call in another one, with another To tag, and changed.
@@ -155,7 +155,7 @@ fn forged_dialogs_gain_nothing() {
             Call { to: "<sip:bob@example.org>;tag=forged".into(), cseq: 10, ..stolen.clone() },
             Call { lines: changed, from: "<sip:mallory@example.net>;tag=m".into(), cseq: 11, ..stolen.clone() },
         ] {
-            is_refused(&stranger, &forged);
+            is_refused(&outsider, &forged);
         }
         bob.hears_nothing();
     }
@@ -207,12 +207,12 @@ fn of_an_old_datagram_and_its_copy_one_is_answered() {
     let stream = Phone::new(site.connect(Transport::Tcp), "sip:mallory@example.net");
     overload(&site);
     site.report_wait(Duration::from_millis(600));
-    let call = with_id(&datagrams, "OPTIONS", "sip:nobody@example.org", "old");
+    let call = with_id(&datagrams, "OPTIONS", "sip:unknown@example.org", "old");
     datagrams.send(&datagrams.text(&call));
     datagrams.hears_nothing();
     assert_eq!((site.counts().overload_dropped, site.counts().overload_other), (1, 0));
     // A connection has no copies.
-    is_refused(&stream, &with_id(&stream, "OPTIONS", "sip:nobody@example.org", "old-on-a-stream"));
+    is_refused(&stream, &with_id(&stream, "OPTIONS", "sip:unknown@example.org", "old-on-a-stream"));
     site.report_wait(Duration::from_millis(400));
     is_refused(&datagrams, &call);
     assert_eq!((site.counts().overload_dropped, site.counts().overload_other), (1, 2));
