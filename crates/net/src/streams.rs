@@ -399,7 +399,6 @@ impl Streams {
         sooner(self.timeouts.peek().map(|Reverse((at, ..))| *at), self.pause)
     }
 }
-}
 
 fn gauge(counters: &Counters, transport: Transport) -> &Count {
     match transport {

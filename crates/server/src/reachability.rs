@@ -46,7 +46,10 @@ pub(crate) fn listens_at(router: &Router, contact: &Uri<'_>, own: ListenerId, fl
 pub(crate) fn may_listen(own: &Target, from: &Target) -> bool {
     let (ip, seen) = (own.address.ip(), from.address.ip());
     let is_there = ip == seen || !is_private(ip, seen);
-    is_there && !is_web(from.transport) && !is_balanced(from) && (own.transport.is_secure() || !from.transport.is_secure())
+    is_there
+        && !is_web(from.transport)
+        && !is_balanced(from)
+        && (own.transport.is_secure() || !from.transport.is_secure())
 }
 
 /// Tells whether the source of a message was a connection of a load balancer.
