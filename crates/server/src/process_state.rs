@@ -320,6 +320,11 @@ impl ProcessState {
         (requests, self.messages.iter().map(|messages| messages.received.total()).sum())
     }
 
+    /// Returns the number of Call-IDs that are known as those of bridged calls, with those of calls that have ended lately.
+    pub fn bridged_call_ids(&self) -> usize {
+        self.bridged_dialogs.all.load(Acquire)
+    }
+
     /// Sums the counters of all shards.
     pub fn counts(&self) -> Counts {
         let mut sum = Counts::default();

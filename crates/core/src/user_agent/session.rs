@@ -167,7 +167,7 @@ impl UserAgent {
         let Outgoing { kind, method, content } = outgoing;
         let Content { headers, body, .. } = content;
         let branch = self.branch();
-        let first = 1 + (self.entropy.u64() as u32 & 0xffff);
+        let first = 1 + self.entropy.u64() as u32 % super::moves::HIGHEST_FIRST_CSEQ;
         let call = self.calls.get_mut(id)?;
         let at = call.position(number)?;
         let Leg { dialog, number, .. } = &mut call.legs[at];
