@@ -175,7 +175,7 @@ impl ProcessState {
             names,
         } = surroundings;
         let [limits, nonces, ..] = *seed.as_chunks::<8>().0 else { unreachable!("four times eight bytes") };
-        let bans = Bans::new(config.ban.clone(), bounds.ban_sources, config.limits.ipv6_prefix);
+        let bans = Bans::new(config.ban_settings(), bounds.ban_sources, config.limits.ipv6_prefix);
         Self {
             location,
             flows: Flows::new(config.server.node, process, shards),

@@ -224,7 +224,11 @@ impl Server {
                 }
                 Effect::PersistCall { call, state } => _ = self.disk.kept.insert(call, state),
                 Effect::FinishCall { call, .. } | Effect::DeleteCall { call } => _ = self.disk.kept.remove(&call),
-                Effect::Alias { .. } | Effect::SourceVerified(_) | Effect::WakePings | Effect::GiveBack => (),
+                Effect::Alias { .. }
+                | Effect::LimitSilence { .. }
+                | Effect::SourceVerified(_)
+                | Effect::WakePings
+                | Effect::GiveBack => (),
             }
         }
         self.take_media(now);
