@@ -13,7 +13,7 @@ pub(super) const PORT_SILENCE: u64 = 1_000_000;
 /// the old one until its offer is answered.
 const MOVE: u64 = 1_000_000;
 
-/// Source of the media of a peer, from which a later process goes on ([`StreamPeer::heard`](super::StreamPeer::heard)).
+/// Source of the media of a peer, with which a later process continues ([`StreamPeer::heard`](super::StreamPeer::heard)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatchedSource {
     /// Address in the description at that time.

@@ -17,7 +17,7 @@ pub enum DropReason {
     Hold,
     /// Its target may not be sent to before a packet has come from there.
     Unproven,
-    /// It is above a rate: that of an echo, or that of packets to a host that has sent none; or it is a packet of this session that has come back.
+    /// The rate is too high for an echo, or for a host that has sent nothing. Or this session has sent the packet itself.
     Rate,
     /// Its sequence number is far from those before it, and the stream may not continue there.
     Jump,

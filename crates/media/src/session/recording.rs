@@ -20,8 +20,8 @@ pub struct RecordedSound {
     pub limit: u64,
 }
 
-/// Largest distance between the place of a packet by its timestamp and by its arrival, in samples: 2 s. Beyond it the timestamps are those of
-/// another clock, and the arrival counts.
+/// Maximum distance between the places of a packet by its timestamp and by its arrival, in samples: 2 s. Beyond it the arrival counts, because the
+/// timestamps have begun again.
 const TOLERANCE: u64 = 16_000;
 
 /// Returns the samples at 8,000 Hz of a time in microseconds.

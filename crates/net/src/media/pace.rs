@@ -19,11 +19,11 @@ const LOOKS: u32 = 32;
 /// Next look of a thread at its sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextLook {
-    /// With the next packet, order or timer.
+    /// Wait for the next packet, order or timer.
     Awaited,
-    /// At once: sockets have a backlog.
+    /// Look without a rest, because sockets have a backlog.
     AtOnce,
-    /// Not before this time in microseconds.
+    /// Rest until this time, in microseconds.
     NotBefore(u64),
 }
 

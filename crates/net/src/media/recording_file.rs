@@ -25,7 +25,7 @@ const HEADER_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct RecordingFile {
     file: File,
     path: Arc<Path>,
-    /// Samples of an earlier process, behind which those of this one follow.
+    /// Samples that an earlier process has written; this process appends to them.
     before: u64,
     /// Samples of the file.
     length: u64,

@@ -22,7 +22,7 @@ pub struct SetReload {
 /// Result of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {
-    /// Name of the file; without a file that of the defaults.
+    /// Name of the file, or of the defaults if there is no file.
     pub file: String,
     /// Keys whose values have changed: those in force now, and those that need a restart.
     pub changes: Vec<Change>,

@@ -101,7 +101,7 @@ impl Pair {
         }
     }
 
-    /// Notes that no side is to be offered the present places any more.
+    /// Cancels the offers of the present places that are due.
     pub(super) fn note_placed(&mut self) {
         (self.near.is_displaced, self.far.is_displaced) = (false, false);
     }

@@ -10,8 +10,8 @@ use crate::user_agent::{Content, Invite};
 /// Header line of a request that may be sent again soon.
 pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
 
-/// Largest number of dialogs of a far INVITE whose descriptions in provisional responses count: each is kept, with a state of its leg. Of a further
-/// dialog only that of the 2xx counts.
+/// Maximum number of early dialogs of a far INVITE whose descriptions are kept, each with the state of its leg. The description of a further dialog
+/// counts in the 2xx only.
 const MOST_DESCRIBED: usize = 16;
 
 /// Returns the status that refuses the near INVITE after this status has refused the far one. Without a proxy of the owner
