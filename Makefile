@@ -10,7 +10,7 @@ SOAK_SECONDS ?= 14400
 SEEDS ?= 10000
 BILLED ?= 20000
 FUZZ_SECONDS ?= 3600
-FUZZ_TARGETS ?= message views sdp framing transaction dialog calls conditions media session negotiation
+FUZZ_TARGETS ?= message views sdp framing transaction dialog calls conditions media session negotiation proxy_header
 FUZZ_OPTIONS ?=
 # Folders, relative to fuzz/.
 FUZZ_CORPUS ?= corpus

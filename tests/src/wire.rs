@@ -123,6 +123,29 @@ impl Wire {
         server: SocketAddr,
         authority: Option<&Path>,
     ) -> io::Result<Self> {
+        Self::open(transport, from, server, authority, &[])
+    }
+
+    /// Connects as a load balancer does: this header precedes the bytes of the transport.
+    ///
+    /// # Errors
+    /// See [`Wire::connect`].
+    pub fn connect_behind(
+        header: &[u8],
+        transport: Transport,
+        server: SocketAddr,
+        authority: Option<&Path>,
+    ) -> io::Result<Self> {
+        Self::open(transport, SocketAddr::new(any_loopback(server), 0), server, authority, header)
+    }
+
+    fn open(
+        transport: Transport,
+        from: SocketAddr,
+        server: SocketAddr,
+        authority: Option<&Path>,
+        header: &[u8],
+    ) -> io::Result<Self> {
         if transport == Transport::Udp {
             let socket = UdpSocket::bind(from)?;
             let local = socket.local_addr()?;
@@ -136,6 +159,7 @@ impl Wire {
         tcp.set_read_timeout(Some(LIMIT))?;
         tcp.set_write_timeout(Some(LIMIT))?;
         let local = tcp.local_addr()?;
+        (&tcp).write_all(header)?;
         let stream: Box<dyn Stream> = if transport.is_secure() {
             let authority = authority.ok_or_else(|| io::Error::other("TLS without an authority to trust"))?;
             let mut connection = ClientConnection::new(trusting(authority)?, ServerName::from(server.ip()).to_owned())

@@ -300,10 +300,10 @@ fn what_stands_in_a_contact_names_no_connection() {
         let address = format!("{}~{}~1", bob.local().ip(), bob.local().port());
         let mut forged: Vec<String> = Vec::new();
         for slot in 0..6 {
-            forged.push(format!("{plain};alias={address}~0.{process}.0.{slot:x}.1"));
+            forged.push(format!("{plain};alias={address}~0.{process}.0.{slot:x}.2"));
         }
         for shard in [1, 2, 3, 7, 63, 64, 200, 255] {
-            forged.push(format!("{plain};alias={address}~0.{process}.{shard:x}.0.1"));
+            forged.push(format!("{plain};alias={address}~0.{process}.{shard:x}.0.2"));
         }
         // In the present format: our value, with each character changed.
         let value = sealed.rfind('=').expect("a value") + 1;

@@ -8,7 +8,7 @@ use serde_json::json;
 use strowger_tests::account::challenged;
 use strowger_tests::binary::strowger;
 use strowger_tests::bridge::{Bridged, body, description, invite, party, setup};
-use strowger_tests::call::register;
+use strowger_tests::call::{exchange, register};
 use strowger_tests::control;
 use strowger_tests::dialog::arrives;
 use strowger_tests::port;
@@ -256,6 +256,33 @@ fn the_border_hides_the_office_and_takes_the_next_gateway() {
     let carrier_at = carrier.local().to_string();
     hides(&back.invite, &[&carrier_at, &incoming.call_id, "m=audio 41000"]);
     arrives(&mut carrier, &mut phone, &back.near.request("BYE"), &[]);
+}
+
+#[test]
+fn an_office_with_media_bridges_the_calls_of_its_phones() {
+    let at = beside(35);
+    let to = format!("sip:{at}");
+    let changes = [
+        ("sip:192.0.2.33:5060", &*to),
+        ("[\"192.0.2.33\"]", "[\"127.0.0.35\"]"),
+        ("0.0.0.0 as 203.0.113.5", "127.0.0.99"),
+    ];
+    let server = on_loopback("office-media.toml", &changes);
+    let (mut phone, _) = phone_of_alice(&server, "office.example.org");
+    server.add_user("bob@office.example.org", "secret");
+    let mut bob = server.connect(Udp);
+    let contact = format!("sip:bob@{}", bob.local());
+    let register = Request::register("bob", "office.example.org", &contact, "udp", bob.local());
+    let register = challenged(&mut bob, &register, "bob", "secret");
+    assert_eq!(status(&exchange(&mut bob, &register)), Some(200));
+    let local = phone.local().to_string();
+    let mut outgoing = invite("sip:bob@office.example.org", &phone, &description(&phone, &audio(40_000)));
+    outgoing.from = "<sip:alice@office.example.org>;tag=1".into();
+    let outgoing = challenged(&mut phone, &outgoing, "alice", "secret");
+    let mut between = call(&mut phone, &mut bob, &outgoing);
+    assert!(body(&between.invite).contains("c=IN IP4 127.0.0.99\r\n"), "{}", body(&between.invite));
+    hides(&between.invite, &[&local, &outgoing.call_id, "m=audio 40000"]);
+    arrives(&mut bob, &mut phone, &between.far.request("BYE"), &[]);
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
 use std::time::Duration;
-use strowger_tests::wait;
 
+use strowger_tests::binary::strowger;
 use strowger_tests::server::Setup;
 use strowger_tests::text::{self, Request};
+use strowger_tests::wait;
 use strowger_tests::wire::Transport::{Tcp, Udp};
 
 /// Shell script that starts its arguments with this soft limit of descriptors, although the hard limit is higher.
@@ -38,6 +40,26 @@ fn that_there_is_no_descriptor_left_is_said_now_and_then() {
     // A second line would have been written by then.
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(said(), 1, "{}", server.log());
+}
+
+/// `strowger check` says the same as the start.
+#[test]
+fn limits_of_the_kernel_that_are_too_small_are_named_at_the_start_with_their_cure() {
+    let few = "ulimit -n 1000 && exec \"$0\" \"$@\"";
+    let setup = Setup::on(&[Tcp]).open_registrar().in_memory().with("limits.connections = 5000");
+    let mut server = setup.under(&["sh", "-c", few]).prepare();
+    server.try_start();
+    server.await_start();
+    let check = Command::new("sh").args(["-c", few]).arg(strowger()).arg("check").arg(server.config()).output();
+    let check = check.expect("the program runs");
+    let shown = String::from_utf8_lossy(&check.stderr).into_owned();
+    for text in [server.log(), shown] {
+        let lines = text.matches("RLIMIT_NOFILE is 1000: limits.connections = 5000 needs 5256").count();
+        assert_eq!(lines, 1, "{text}");
+        assert!(text.contains("LimitNOFILE=5256"), "{text}");
+    }
+    // The other limits of the machine carry so few connections, or are named as well.
+    assert!(check.status.success() && String::from_utf8_lossy(&check.stdout).contains("can be used, "), "{check:?}");
 }
 
 /// Time limit for an error to reach a caller; the timers of a transaction would need 32 s.

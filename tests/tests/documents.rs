@@ -9,6 +9,7 @@ mod places;
 mod promises;
 mod prose;
 mod sizes;
+mod tables;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

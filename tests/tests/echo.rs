@@ -165,6 +165,10 @@ fn the_quality_of_a_call_is_shown_and_recorded() {
     assert_eq!((media["party"].as_str(), media["lost"].as_u64()), (Some("caller"), Some(0)), "{shown}");
     assert!(media["packets"].as_u64().is_some_and(|packets| packets > 0), "{shown}");
     assert_eq!((media["mos"].as_f64(), media["rating"].as_f64()), (Some(4.41), Some(93.2)), "{shown}");
+    let path = &media["path"];
+    assert_eq!(path["expected"].as_str(), Some(&*caller.media().to_string()), "{shown}");
+    assert!(path["refused"] == 0 && path["refused_from"].is_null() && path["sent"].as_u64() > Some(0), "{shown}");
+    assert!(path["silent_seconds"].as_f64().is_some_and(|seconds| seconds < 60.0), "{shown}");
     assert_eq!(shown["media"].as_array().map(Vec::len), Some(1), "the echo sends nothing of its own: {shown}");
     caller.hang_up();
     assert!(wait::until(SOON, || rows(&server, "cdr").len() == 1), "{}", server.log());

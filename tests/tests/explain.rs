@@ -237,6 +237,18 @@ fn a_bridged_call_is_printed_with_its_codecs() {
     assert_eq!((&message["outcome"]["does"], &message["outcome"]["bridge"]), (&"forward".into(), &Value::Null));
 }
 
+/// `office-media.toml` bridges the calls to the carrier by a rule without `when`.
+#[test]
+fn an_office_with_media_bridges_its_calls_to_the_carrier() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/office-media.toml");
+    let example = std::fs::read_to_string(example).expect("it is there").replace("\"office-media", "\"/tmp/none");
+    let words = ["--from", "alice@office.example.org", "--to", "0049301234@office.example.org", "--user", "alice"];
+    let said = text_of(explain_by(&example, &words));
+    let path = "path    two calls, with media of this server: caller PCMA, PCMU, telephone-event; ";
+    assert!(said.lines().any(|line| line.starts_with(path)), "{said}");
+    assert!(said.contains("192.0.2.33"), "{said}");
+}
+
 /// The server stays in the path of requests that can create a dialog, and of no other requests.
 #[test]
 fn the_method_decides_whether_the_server_stays_in_the_path() {

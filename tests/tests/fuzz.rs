@@ -416,6 +416,21 @@ fn session() {
     run("session", &seeds, strowger_media::fuzz::fuzz_session);
 }
 
+/// Headers of the PROXY protocol in both forms.
+#[test]
+fn proxy_header() {
+    let lines = ["TCP4 192.0.2.1 198.51.100.7 40000 5060", "TCP6 2001:db8::1 ::1 40000 5061", "UNKNOWN"];
+    let mut seeds: Vec<Vec<u8>> = lines.map(|line| format!("PROXY {line}\r\n").into_bytes()).into();
+    // Command, family and protocol, and length.
+    for [command, family, length] in [[0x20, 0, 0], [0x21, 0, 4], [0x21, 0x11, 12], [0x21, 0x11, 19], [0x21, 0x21, 36]]
+    {
+        let head = [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[command, family, 0, length]].concat();
+        let body = [192, 0, 2, 1, 198, 51, 100, 7, 156, 64, 19, 196, 4, 0, 4, 0, 0, 0, 0].into_iter().cycle();
+        seeds.push(head.into_iter().chain(body.take(length.into())).collect());
+    }
+    run("proxy_header", &seeds, strowger_net::proxy_protocol::fuzz_header);
+}
+
 #[test]
 fn transaction() {
     // Scripts of commands; some with whole messages in them (command 10, then the length in words).

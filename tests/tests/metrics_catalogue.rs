@@ -138,6 +138,32 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "name_addresses_left_out_total",
         "tests/tests/resolving.rs::of_the_addresses_that_a_name_leads_to_as_many_are_tried_as_may_be",
     ),
+    ("overload_acks_total", "crates/server/tests/policy/overload.rs::new_requests_are_refused_until_the_overload_ends"),
+    (
+        "overload_dropped_total",
+        "crates/server/tests/policy/overload.rs::of_an_old_datagram_and_its_copy_one_is_answered",
+    ),
+    (
+        "overload_refused_percent",
+        "crates/server/tests/policy/overload.rs::new_requests_are_refused_until_the_overload_ends",
+    ),
+    (
+        "overload_refused_total{class=\"call\"}",
+        "crates/server/tests/policy/overload.rs::new_requests_are_refused_until_the_overload_ends",
+    ),
+    (
+        "overload_refused_total{class=\"other\"}",
+        "crates/server/tests/policy/overload.rs::new_requests_are_refused_until_the_overload_ends",
+    ),
+    (
+        "overload_refused_total{class=\"refresh\"}",
+        "crates/server/tests/policy/overload.rs::registrations_are_refused_after_calls_and_refreshes_last",
+    ),
+    (
+        "overload_refused_total{class=\"registration\"}",
+        "crates/server/tests/policy/overload.rs::registrations_are_refused_after_calls_and_refreshes_last",
+    ),
+    ("shards_overloaded", "crates/server/tests/policy/overload.rs::new_requests_are_refused_until_the_overload_ends"),
 ];
 
 #[test]

@@ -21,6 +21,7 @@ mod attacks_rules;
 mod attacks_smuggling;
 mod attacks_tls;
 mod backends;
+mod balancers;
 mod bridge;
 mod bridge_families;
 mod bridge_operations;

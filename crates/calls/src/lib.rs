@@ -185,7 +185,7 @@ pub use dropped_answers::Passage;
 pub use effect::{CallEffect, DialogId, OwnRequest};
 pub use environment::Environment;
 pub use legs::Legs;
-pub use list::{CallPage, CallState, CallView, DialogView};
+pub use list::{CallPage, CallState, CallView, DialogView, MediaPath};
 pub use persisted_call::{VERSION as KEPT_VERSION, anchor_of, read_kept, with_anchor};
 pub use scopes::HeldLimits;
 pub use table::{CallTable, TableSettings};

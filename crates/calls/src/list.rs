@@ -6,6 +6,7 @@ use crate::effect::CallEffect;
 use crate::environment::Environment;
 use crate::table::CallTable;
 use crate::times::moment;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use strowger_core::Now;
 use strowger_store::accounting::PartyMedia;
@@ -47,8 +48,27 @@ pub struct CallView {
     pub dialogs: Vec<DialogView>,
     /// Quality of the media of caller and callee, as far as it is known; only in the view of a single call.
     pub media: PartyMedia,
+    /// Way of the media of caller and callee, if this server receives them now; only in the view of a single call.
+    pub paths: [Option<MediaPath>; 2],
     /// Set if the media thread was asked for the quality, and its answer has not come yet.
     pub awaits_media: bool,
+}
+
+/// Way of the media between this server and a party.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MediaPath {
+    /// Address that the party has described; `None`: it is on hold without one.
+    pub expected: Option<SocketAddr>,
+    /// Packets from other addresses than those that may send.
+    pub refused: u64,
+    /// Source of the last one of them.
+    pub refused_from: Option<SocketAddr>,
+    /// All packets of the party that went no further, those from other addresses among them.
+    pub dropped: u64,
+    /// Packets sent to the party.
+    pub sent: u64,
+    /// Milliseconds since the last packet of the party; `None`: it has sent none.
+    pub silence: Option<u64>,
 }
 
 /// Dialog of a tracked call.
@@ -118,6 +138,7 @@ impl Call {
             answered: dialogs.iter().filter_map(|dialog| dialog.answered).max(),
             dialogs,
             media: [None; 2],
+            paths: [None; 2],
             awaits_media: false,
         }
     }

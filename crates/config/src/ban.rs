@@ -1,67 +1,12 @@
 //! `[ban]`: sources that fail too often, and scanners.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
+
+pub use strowger_core::source::Network;
 
 use super::key::{Rule, Text};
 use super::reader::{ANY, section};
-
-/// A network in CIDR notation, or one address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    prefix: u8,
-}
-
-impl Network {
-    /// Tells whether an address is in the network. An IPv4 address mapped into IPv6 counts as IPv4.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let (network, address, width) = match (self.address, address.to_canonical()) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                (u128::from(u32::from(network)), u128::from(u32::from(address)), 32)
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => (u128::from(network), u128::from(address), 128),
-            _ => return false,
-        };
-        let host_bits = width - u32::from(self.prefix);
-        // A shift by the full width is undefined: prefix 0 of IPv6 contains every IPv6 address.
-        host_bits == 128 || network >> host_bits == address >> host_bits
-    }
-
-    /// Returns the first address of the network.
-    pub fn first(&self) -> IpAddr {
-        let host_bits = |width: u8| u32::from(width - self.prefix);
-        match self.address {
-            IpAddr::V4(ip) => {
-                Ipv4Addr::from_bits(ip.to_bits() & u32::MAX.checked_shl(host_bits(32)).unwrap_or(0)).into()
-            }
-            IpAddr::V6(ip) => {
-                Ipv6Addr::from_bits(ip.to_bits() & u128::MAX.checked_shl(host_bits(128)).unwrap_or(0)).into()
-            }
-        }
-    }
-
-    /// Returns the address of a network that has only one.
-    pub fn single(&self) -> Option<IpAddr> {
-        let width = if self.address.is_ipv4() { 32 } else { 128 };
-        (self.prefix == width).then_some(self.address.to_canonical())
-    }
-
-    /// Tells whether the network is part of a loopback network.
-    pub const fn is_loopback(&self) -> bool {
-        match self.address {
-            IpAddr::V4(address) => address.is_loopback() && self.prefix >= 8,
-            IpAddr::V6(address) => address.is_loopback() && self.prefix == 128,
-        }
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
-    }
-}
 
 impl Text for Network {
     const EXPECTED: &'static str = "a network such as \"192.0.2.0/24\" or \"2001:db8::/32\", or one address";
@@ -74,11 +19,8 @@ impl Text for Network {
         };
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let width = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = match prefix {
-            Some(prefix) => prefix.parse().ok().filter(|prefix| *prefix <= width).ok_or_else(wrong)?,
-            None => width,
-        };
-        Ok(Self { address, prefix })
+        let prefix = prefix.map_or(Ok(width), |prefix| prefix.parse().map_err(|_| wrong()))?;
+        Self::new(address, prefix).ok_or_else(wrong)
     }
 
     fn to_text(&self) -> String {

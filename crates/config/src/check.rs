@@ -130,11 +130,30 @@ fn check_listeners(config: &Config, source: Source<'_>, reader: &mut Reader) {
             }
             reader.push(Fault::warning(span, message, cure));
         }
+        check_balancers(listener, path, reader);
         let own_list = format!("{path}.algorithms");
         if reader.has(&own_list) && listener.algorithms != config.auth.algorithms {
             check_list(&own_list, &listener.algorithms, super::Algorithm::word, "[\"MD5\"]", reader);
             check_phones(&own_list, &listener.algorithms, reader);
         }
+    }
+}
+
+/// Checks the load balancers of a listener.
+fn check_balancers(listener: &Listener, path: &str, reader: &mut Reader) {
+    let path = format!("{path}.proxy_protocol_from");
+    if !listener.transport.is_reliable() && !listener.proxy_protocol_from.is_empty() {
+        let message = format!("{listener} has proxy_protocol_from, and no connections");
+        let cure = "leave it out: only tcp, tls, ws and wss have the PROXY protocol";
+        reader.push(Fault::error(reader.value_of(&path), message, cure));
+    }
+    for (index, network) in listener.proxy_protocol_from.iter().enumerate().filter(|(_, network)| network.prefix() == 0)
+    {
+        let span = reader.value_of(&format!("{path}[{index}]"));
+        let message = format!(
+            "{path} has {network}: every peer may name any address as its own, so no ban and no limit by source holds it"
+        );
+        reader.push(Fault::warning(span, message, "name the addresses of the load balancers alone"));
     }
 }
 
@@ -324,6 +343,11 @@ mod tests {
             ("[[listener]]\n[[listener]]\nport = 5060\n", 3, "want the same port"),
             ("[[listener]]\ntransport = \"wss\"", 2, "has no certificate"),
             ("[[listener]]\ntransport = \"tls\"\nkey = \"a\"", 3, "only one of certificate and key"),
+            (
+                "[[listener]]\naddress = \"192.0.2.1\"\nproxy_protocol_from = [\"192.0.2.7\"]",
+                3,
+                "udp:192.0.2.1:5060 has proxy_protocol_from, and no connections",
+            ),
             ("\nstore.subscribers = \"sqlite://u:p@h/d\"", 2, "no database server that is known"),
             ("store.subscribers = \"mysql://u:p@h\"", 1, "names no database"),
             ("store.subscribers = \"mysql://u@localhost/d\"\nstore.subscriber_table = \"a..b\"", 2, "names no table"),
@@ -389,6 +413,19 @@ mod tests {
             assert!(said.contains(message) && said.contains(cure), "{text}: {said}");
             assert_eq!(warnings("127.0.0.1", text), "", "{text}");
         }
+    }
+
+    #[test]
+    fn a_balancer_that_may_be_any_peer_is_doubtful() {
+        let text =
+            "[[listener]]\ntransport = \"tcp\"\nproxy_protocol_from = [\"192.0.2.7\",\n\"0.0.0.0/0\", \"10.0.0.0/8\"]";
+        let (config, report) = Config::read(Source { text, ..Source::default() }).expect("it can be used");
+        let [fault] = report.faults() else { panic!("{report}") };
+        assert!(fault.message.contains("0.0.0.0/0: every peer may name any address"), "{report}");
+        assert_eq!((fault.severity, report.position(fault)), (super::super::Severity::Warning, Some((4, 1))));
+        // Balancers are exempt from bans, besides the networks that the file exempts.
+        let exempt: Vec<String> = config.ban_settings().exempt.iter().map(ToString::to_string).collect();
+        assert_eq!(exempt, ["127.0.0.0/8", "::1/128", "192.0.2.7/32", "0.0.0.0/0", "10.0.0.0/8"]);
     }
 
     /// A repetition within `domains` has no effect.

@@ -29,6 +29,9 @@ pub(super) fn check(config: &Config, reader: &mut Reader) {
 /// Notes each rule that answers or bridges calls without an address for their media, and each whose codecs cannot serve a call.
 pub(super) fn check_use(config: &Config, reader: &mut Reader) {
     let bridges = config.rules.iter().any(|rule| rule.b2bua == Some(true));
+    if bridges {
+        check_ports(config, reader);
+    }
     for (index, rule) in config.rules.iter().enumerate() {
         let value = |key: &str| format!("rule[{index}].{key}");
         if let Some((key, does)) = uses_media(rule).filter(|_| !config.media.is_on()) {
@@ -64,6 +67,19 @@ pub(super) fn check_use(config: &Config, reader: &mut Reader) {
             let cure = "add b2bua = true, or remove the key: it is for calls with media of this server";
             reader.push(Fault::warning(reader.key_of(&value(key)), message, cure));
         }
+    }
+}
+
+/// Notes that the ports carry no bridged call: it takes a pair on each side, for audio and for each media type of a rule.
+fn check_ports(config: &Config, reader: &mut Reader) {
+    let others = config.rules.iter().map(|rule| rule.media_types.len()).max().unwrap_or(0);
+    let (pairs, wanted) = (config.media.calls(), 2 * (1 + others));
+    if config.media.is_on() && pairs < wanted {
+        let (first, last) = (config.media.ports.first, config.media.ports.last);
+        let message =
+            format!("media.ports ({first}-{last}) is too small for one bridged call, which takes {} ports", 2 * wanted);
+        let cure = "name a larger range, such as \"16384-32767\": two ports on each side for audio and for each of `media_types`";
+        reader.push(Fault::warning(reader.value_of("media.ports"), message, cure));
     }
 }
 
@@ -133,6 +149,29 @@ mod tests {
             ("PCMU pcma/8000".to_owned(), &[MediaType::Video, MediaType::Text, MediaType::Image][..])
         );
         assert!(config.decisions.bridge_calls() && !config.decisions.have_endpoint() && config.tracks_calls());
+    }
+
+    #[test]
+    fn ports_for_less_than_a_bridged_call_are_noted() {
+        for (ports, keys, wanted) in [
+            ("32000-32001", "b2bua = true", Some("takes 4 ports")),
+            ("32001-32004", "b2bua = true", Some("takes 4 ports")),
+            ("32000-32003", "b2bua = true", None),
+            ("32000-32003", "b2bua = true\nmedia_types = [\"video\"]", Some("takes 8 ports")),
+            ("32000-32007", "b2bua = true\nmedia_types = [\"video\"]", None),
+            ("32000-32001", "answer = \"echo\"", None),
+        ] {
+            let media = format!("media.addresses = [\"192.0.2.1\"]\nmedia.ports = \"{ports}\"\n");
+            let (_, report) = read(&media, keys).expect("it can be used");
+            let said: Vec<&str> = report.faults().iter().map(|fault| &*fault.message).collect();
+            assert_eq!(said.len(), usize::from(wanted.is_some()), "{report}");
+            let Some(wanted) = wanted else { continue };
+            assert!(said[0].contains(ports) && said[0].contains(wanted), "{report}");
+            assert_eq!(report.position(&report.faults()[0]).map(|(line, _)| line), Some(2), "{report}");
+        }
+        // Two addresses have a pair each.
+        let media = "media.addresses = [\"192.0.2.1\", \"192.0.2.2\"]\nmedia.ports = \"32000-32001\"\n";
+        assert_eq!(read(media, "b2bua = true").expect("right").1.faults(), []);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use strowger_core::Transport;
 
 use super::auth::Algorithm;
+use super::ban::Network;
 use super::certificate::{Certificate, CertificateFiles};
 use super::key::{Rule, Text};
 use super::name::Reference;
@@ -168,6 +169,11 @@ section! {
         /// Name of the network to which this listener belongs. A request that is forwarded from one network to another gets two Record-Route values,
         /// one for each side (RFC 5658).
         pub network: String = "default".into(), ANY;
+        /// Networks of load balancers whose connections to this tcp, tls, ws or wss listener begin with a header of the PROXY protocol, version 1 or 2. The
+        /// address in the header is the source of all messages of the connection, for rules, bans, limits and the log. A connection without a valid
+        /// header is closed. A header from another source is not read, and refused like any garbage. A balancer is never banned and counts for no limit
+        /// of connections by source; this holds for every peer in these networks, so name the balancers alone.
+        pub proxy_protocol_from: Vec<Network> = Vec::new(), ANY;
         /// Algorithms of digest authentication that this listener offers, as in `[auth]`, such as MD5 alone for browsers while other listeners offer
         /// SHA-256; an empty list: the algorithms of `[auth]`.
         pub algorithms: Vec<Algorithm> = Vec::new(), ANY;
@@ -203,6 +209,8 @@ pub struct Listener {
     pub advertise: Option<Advertised>,
     /// Name of its network (RFC 5658).
     pub network: String,
+    /// Load balancers that begin each connection with a header of the PROXY protocol.
+    pub proxy_protocol_from: Vec<Network>,
     /// Algorithms of digest authentication that the listener offers: its own list, or the list of `[auth]`.
     pub algorithms: Vec<Algorithm>,
     /// Names of its certificates, in their order; empty: its certificate has no name.
@@ -245,6 +253,7 @@ impl From<ListenAddress> for Listener {
             address: listen.address,
             advertise: None,
             network: "default".into(),
+            proxy_protocol_from: Vec::new(),
             algorithms: Vec::new(),
             certificates: Vec::new(),
             identity: None,
@@ -269,6 +278,7 @@ impl From<ListenerTable> for Listener {
             address,
             advertise: table.advertise,
             network: table.network,
+            proxy_protocol_from: table.proxy_protocol_from,
             algorithms: table.algorithms,
             certificates: table.certificates,
             identity: Some(Identity { certificates: files.into_iter().collect(), client_ca: table.client_ca }),
@@ -289,6 +299,7 @@ impl Listed for Listener {
             port: Some(self.address.port()),
             advertise: self.advertise.clone(),
             network: self.network.clone(),
+            proxy_protocol_from: self.proxy_protocol_from.clone(),
             algorithms: self.algorithms.clone(),
             certificates: self.certificates.clone(),
             certificate: files.map(|files| files.certificate.clone()),
@@ -298,7 +309,12 @@ impl Listed for Listener {
     }
 
     fn is_shown(&self, key: &str) -> bool {
-        self.transport.is_secure() || !["certificates", "certificate", "key", "client_ca"].contains(&key)
+        let is_of_another = match key {
+            "certificates" | "certificate" | "key" | "client_ca" => !self.transport.is_secure(),
+            "proxy_protocol_from" => !self.transport.is_reliable(),
+            _ => false,
+        };
+        !is_of_another
     }
 }
 

@@ -24,7 +24,8 @@ section! {
         pub contact_repair: bool = true, ANY;
         /// Answer every request to the port it came from, as if its Via had `rport` (RFC 3581 section 4).
         pub force_rport: bool = false, ANY;
-        /// Interval of keep-alives on the flow of a binding behind NAT or on a stream (RFC 5626 section 4.4); "never" leaves it to the phone.
+        /// Interval of keep-alives on the flow of a binding behind NAT or on a stream (RFC 5626 section 4.4) that the phone does not keep open itself;
+        /// "never" leaves it to the phone.
         pub ping_interval: Option<Duration> = Some(Duration::from_secs(25)), Rule::time(Duration::from_secs(1), Duration::from_secs(3_600)).or("never");
         /// Message of a keep-alive.
         pub ping_method: PingMethod = PingMethod::Options, ANY;

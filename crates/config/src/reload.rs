@@ -164,11 +164,15 @@ mod tests {
     fn a_listener_that_stays_takes_the_rest_from_the_file() {
         let table = "[[listener]]\ntransport = \"tcp\"\naddress = \"127.0.0.1\"\nport = 5060\n";
         let running = read(table);
-        let file =
-            format!("domains = [\"127.0.0.1\"]\n{table}advertise = \"sip.example.org\"\nalgorithms = [\"SHA-256\"]\n");
+        let more =
+            "advertise = \"sip.example.org\"\nalgorithms = [\"SHA-256\"]\nproxy_protocol_from = [\"192.0.2.7\"]\n";
+        let file = format!("domains = [\"127.0.0.1\"]\n{table}{more}");
         let (config, changes) = read(&file).for_running(&running);
         assert_eq!(named(&changes, true), <[&str; 0]>::default());
-        assert_eq!(named(&changes, false), ["listener[0].advertise", "listener[0].algorithms"]);
+        assert_eq!(
+            named(&changes, false),
+            ["listener[0].advertise", "listener[0].proxy_protocol_from", "listener[0].algorithms"]
+        );
         assert_eq!(config.listeners, read(&file).listeners);
     }
 

@@ -17,7 +17,7 @@ use strowger_store::journal::{Durability as StoreDurability, JournalSettings};
 use strowger_store::location::LocationSettings;
 use strowger_store::read_through::ReadThroughSettings;
 
-use super::{AccountingTarget, Algorithm, Config, Durability, PathRule, Qop, UriCheck};
+use super::{AccountingTarget, Algorithm, Ban, Config, Durability, PathRule, Qop, UriCheck};
 
 /// Memory for one request with all its branches; the messages kept for it take [`KEPT_MEMORY`] of this.
 const REQUEST_MEMORY: usize = 64 << 10;
@@ -140,6 +140,13 @@ impl Config {
             other_methods: true,
             ..UserAgentSettings::default()
         }
+    }
+
+    /// Returns the settings of bans. Load balancers are exempt: the peers behind them are banned in their place.
+    pub fn ban_settings(&self) -> Ban {
+        let mut ban = self.ban.clone();
+        ban.exempt.extend(self.listeners.iter().flat_map(|listener| &listener.proxy_protocol_from));
+        ban
     }
 
     /// Returns each realm of digest authentication once. The realm of callers from no local domain is the first.

@@ -15,6 +15,7 @@
 //! | [`registrar`] | section 10.3 | changes of bindings |
 //! | [`digest`] | section 22 | challenges and credentials |
 //! | [`via`] | section 18.2 | targets of responses |
+//! | [`overload`] | section 21.5.4 | share of requests that is refused while messages wait too long |
 //!
 //! A shard has one [`stack::Stack`]. Its roles, proxy and user agent, borrow the transactions with the time and the outbox, as a [`Round`].
 //!
@@ -164,6 +165,7 @@
 //! | several gateways asked in turn | `proxy/response_context.rs`, `Asking` |
 //! | moves to another shard | `proxy/moves.rs`; `user_agent/moves.rs`; `transaction/record.rs` |
 //! | records in bytes, their version | `record.rs`, `VERSION` |
+//! | share of requests that is refused in an overload; its steps and classes | `overload/mod.rs`, `RequestClass`; `overload/control.rs`, `OverloadControl` |
 //! | rate limit of log lines | `log_limiter.rs`, `allow` |
 //! | text of a peer in a log line | `shown.rs` |
 
@@ -188,6 +190,7 @@ mod message_store;
 pub mod notice;
 pub mod now;
 pub mod outbox;
+pub mod overload;
 pub mod proxy;
 pub mod record;
 pub mod registrar;

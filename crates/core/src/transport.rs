@@ -97,7 +97,8 @@ pub struct Flow {
     pub shard: u8,
     /// Position of the connection in the table of that shard.
     pub slot: u32,
-    /// Number of uses of the slot, by which an ended flow is distinguished from later flows in the same slot.
+    /// Number that grows with each use of the slot, by which an ended flow is distinguished from later flows in the same slot. Odd for a connection
+    /// of a load balancer ([`Flow::is_balanced`]).
     pub generation: u32,
 }
 
@@ -105,6 +106,12 @@ impl Flow {
     /// Flow of the messages of this server to itself ([`Target::LOOPBACK`]). It is no connection, and no peer can name it.
     pub const LOOPBACK: Self =
         Self { node: u16::MAX, process: u16::MAX, shard: u8::MAX, slot: u32::MAX, generation: 0 };
+
+    /// Tells whether a load balancer made this connection: its generation is odd. The peer behind the balancer is reachable by this connection
+    /// alone: no program is known to listen for this server at the address that the balancer named.
+    pub const fn is_balanced(self) -> bool {
+        self.generation & 1 == 1
+    }
 
     /// Length of [`Flow::to_bytes`].
     pub const BYTES: usize = 13;

@@ -1,11 +1,14 @@
 //! State of a connection.
 
+use crate::keep_alive::PeerActivity;
 use crate::streams::LastSent;
 use crate::verified_certificate::VerifiedCertificate;
 use crate::{Bounds, clock};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use socket2::SockRef;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -33,11 +36,37 @@ const ACKNOWLEDGEMENT_CHECK: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Dialling,
+    /// Header of a load balancer.
+    Header,
     /// TLS handshake.
     Tls,
     /// WebSocket handshake.
     Ws,
     Open,
+}
+
+impl Phase {
+    /// Returns the first phase of an accepted connection, or the phase after the header of a balancer.
+    pub(crate) const fn first(transport: Transport) -> Self {
+        match transport {
+            Transport::Tls | Transport::Wss => Self::Tls,
+            Transport::Ws => Self::Ws,
+            Transport::Tcp | Transport::Udp => Self::Open,
+        }
+    }
+}
+
+/// Side that connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Initiator {
+    /// This side.
+    Own,
+    /// The peer.
+    Peer,
+    /// A load balancer for itself, or one whose header is not complete. It counts for no source.
+    Balancer,
+    /// A load balancer for a peer, whose address the header names.
+    BehindBalancer,
 }
 
 pub(crate) struct Connection {
@@ -46,8 +75,7 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     pub(crate) listener: ListenerId,
     pub(crate) phase: Phase,
-    /// True if the peer connected to this side.
-    pub(crate) accepted: bool,
+    pub(crate) initiator: Initiator,
     pub(crate) remote: SocketAddr,
     /// Server name of a connection made by this side.
     pub(crate) name: Option<PeerName>,
@@ -65,8 +93,9 @@ pub(crate) struct Connection {
     pub(crate) scanned: usize,
     /// Bytes that the socket did not take.
     pub(crate) waiting: Vec<u8>,
-    /// Times in milliseconds: the last read, the begin of the handshake or of the end, and the next time-out.
-    pub(crate) last_read: u64,
+    /// Activity of the peer.
+    pub(crate) peer: PeerActivity,
+    /// Times in milliseconds: the begin of the handshake or of the end, and the next time-out.
     pub(crate) since: u64,
     pub(crate) timeout_at: u64,
     /// Begin of the incomplete message; 0: there is none.
@@ -133,15 +162,10 @@ impl Connection {
         layer: Option<Box<Layer>>,
         now: Now,
     ) -> Self {
-        let phase = match transport {
-            Transport::Tls | Transport::Wss => Phase::Tls,
-            Transport::Ws => Phase::Ws,
-            Transport::Tcp | Transport::Udp => Phase::Open,
-        };
         Self {
             stream: Some(stream),
-            phase,
-            accepted: true,
+            phase: Phase::first(transport),
+            initiator: Initiator::Peer,
             // A client is asked for a certificate only if the server verifies certificates.
             verified: true,
             layer,
@@ -156,7 +180,7 @@ impl Connection {
             transport,
             listener,
             phase: Phase::Dialling,
-            accepted: false,
+            initiator: Initiator::Own,
             remote,
             name: None,
             verified: false,
@@ -166,7 +190,7 @@ impl Connection {
             over_budget: false,
             scanned: 0,
             waiting: Vec::new(),
-            last_read: now.mono,
+            peer: PeerActivity::new(now.mono),
             since: now.mono,
             timeout_at: u64::MAX,
             partial_since: 0,
@@ -198,6 +222,21 @@ impl Connection {
         if tls.is_handshaking() { None } else { Some(tls.peer_certificates()?.first()?.clone().into_owned()) }
     }
 
+    /// Returns the source to which the bytes of the connection are charged; `None` for a balancer.
+    pub(crate) fn charged_source(&self) -> Option<IpAddr> {
+        (self.initiator != Initiator::Balancer).then(|| self.remote.ip())
+    }
+
+    /// Tells whether the peer or a balancer connected to this side.
+    pub(crate) const fn is_accepted(&self) -> bool {
+        !matches!(self.initiator, Initiator::Own)
+    }
+
+    /// Tells whether a balancer connected to this side.
+    pub(crate) const fn is_balanced(&self) -> bool {
+        matches!(self.initiator, Initiator::Balancer | Initiator::BehindBalancer)
+    }
+
     pub(crate) fn is_partial(&self) -> bool {
         !self.partial.is_empty() || self.layer.as_ref().is_some_and(|l| l.in_pieces)
     }
@@ -210,11 +249,15 @@ impl Connection {
             _ if self.half_closed => (self.since, bounds.answer_timeout),
             Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
-            Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
+            Phase::Header | Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
             Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
-            Phase::Open => (self.last_read, bounds.idle_timeout),
+            Phase::Open => return self.before_check(self.peer.due(bounds)),
         };
-        let end = from.saturating_add(timeout.as_millis() as u64);
+        self.before_check(from.saturating_add(timeout.as_millis() as u64))
+    }
+
+    /// Returns the earlier time: `end`, or that of the next check whether responses have arrived.
+    fn before_check(&self, end: u64) -> u64 {
         if self.unacknowledged.is_empty() { end } else { end.min(self.checked_at + ACKNOWLEDGEMENT_CHECK) }
     }
 
@@ -233,6 +276,13 @@ impl Connection {
             return Err(io::Error::last_os_error());
         }
         Ok(bytes > 0 || !self.waiting.is_empty())
+    }
+
+    /// Tells whether bytes of the peer wait to be read.
+    pub(crate) fn has_unread(&self) -> bool {
+        let Some(stream) = &self.stream else { return false };
+        let mut byte = [MaybeUninit::<u8>::uninit()];
+        SockRef::from(stream).peek(&mut byte).is_ok_and(|length| length > 0)
     }
 
     /// Notes an incomplete message. Its time limit counts from its first byte.
@@ -254,7 +304,7 @@ impl Connection {
     pub(crate) fn memory(&self) -> usize {
         let buffers = |layer: &Layer| layer.pending.capacity() + layer.message.capacity() + layer.fallback_bytes();
         let own = match (&self.layer, self.phase) {
-            _ if !self.accepted => 0,
+            _ if !self.is_accepted() => 0,
             (Some(layer), Phase::Tls) if layer.tls.is_some() => PLAIN + TLS_HANDSHAKE,
             (Some(layer), _) if layer.tls.is_some() => PLAIN + TLS,
             _ => PLAIN,

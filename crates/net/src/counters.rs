@@ -75,6 +75,16 @@ strowger_metrics::metrics! {
     connections_refused: Counter;
     /// Connections refused or closed because too many bytes would be held, for all or for their source.
     memory_refused: Counter;
+    /// Headers of the PROXY protocol that were read.
+    proxy_headers: Counter;
+    /// Connections of balancers closed because of their PROXY header, by the reason.
+    proxy_malformed: Counter as "proxy_headers_refused" {reason = "malformed"};
+    /// Connections of balancers closed because of their PROXY header, by the reason.
+    proxy_long: Counter as "proxy_headers_refused" {reason = "long"};
+    /// Connections of balancers closed because of their PROXY header, by the reason.
+    proxy_cut: Counter as "proxy_headers_refused" {reason = "cut"};
+    /// Connections of balancers closed because of their PROXY header, by the reason.
+    proxy_late: Counter as "proxy_headers_refused" {reason = "late"};
     /// Bytes held for connections, as far as they are bounded by source.
     connection_bytes: Gauge in Bytes;
     /// TLS or WebSocket handshakes that failed or took too long.

@@ -5,7 +5,7 @@ use crate::counters::Counters;
 use crate::dedicated::DedicatedSockets;
 use crate::extension::Extension;
 use crate::links::{Content, Links};
-use crate::process::{Command, Process};
+use crate::process::{Command, ConnectionOrder, Process};
 use crate::sender::Sender;
 use crate::service::Service;
 use crate::timestamp::{ClockReading, Clocks};
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use strowger_core::call::BUCKETS;
-use strowger_core::{Arrival, Flow, Now, Outbox, Target, Transport};
+use strowger_core::{Arrival, Flow, Now, Outbox, Target};
 use strowger_message::scan;
 
 pub(crate) struct Dispatcher<S: Service, X: Extension<S>> {
@@ -29,10 +29,8 @@ pub(crate) struct Dispatcher<S: Service, X: Extension<S>> {
     pub(crate) out: Outbox,
     /// Messages of other shards for connections of this one; their bytes are in `out` too.
     pub(crate) foreign_sends: Vec<ForeignSend>,
-    /// Connections to end.
-    pub(crate) to_close: Vec<Flow>,
-    /// Connections with a further address.
-    pub(crate) aliases: Vec<(Flow, Transport, SocketAddr)>,
+    /// Orders about connections.
+    pub(crate) connection_orders: Vec<(Flow, ConnectionOrder)>,
     pub(crate) links: Links<S>,
     buckets: Buckets,
     held: VecDeque<(u8, Held<S>)>,
@@ -85,8 +83,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
             service,
             out: Outbox::new(),
             foreign_sends: Vec::new(),
-            to_close: Vec::new(),
-            aliases: Vec::new(),
+            connection_orders: Vec::new(),
             links,
             buckets,
             held: VecDeque::new(),
@@ -239,8 +236,7 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
                     self.links.join(peer, outgoing, incoming);
                     entry.links_taken.fetch_add(1, AcqRel);
                 }
-                Command::Close(flow) => self.to_close.push(flow),
-                Command::Alias(flow, transport, address) => self.aliases.push((flow, transport, address)),
+                Command::Connection(flow, order) => self.connection_orders.push((flow, order)),
                 Command::Share(shards) => {
                     self.share = shards;
                     self.moving = true;

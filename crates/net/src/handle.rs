@@ -1,7 +1,8 @@
 //! Handle of the shards for other threads of the process.
 
+use crate::balancers::Balancers;
 use crate::counters::Snapshot;
-use crate::process::{Command, Process};
+use crate::process::{Command, ConnectionOrder, Process};
 use crate::shard_pool::Backlog;
 use crate::tls::Identities;
 use crate::{Bounds, Listener, NetSettings, Service};
@@ -93,6 +94,12 @@ impl<S: Service + 'static> Handle<S> {
         self.process.identities.store(Arc::new(identities));
     }
 
+    /// Replaces the balancers by those of these listeners, in the order of [`Handle::listeners`]. Open connections
+    /// continue as they began.
+    pub fn set_balancers(&self, listeners: &[Listener]) {
+        self.process.balancers.store(Arc::new(Balancers::of(listeners)));
+    }
+
     /// Returns the number of shards that own calls now.
     pub fn shards(&self) -> usize {
         self.process.active.load(Acquire)
@@ -136,8 +143,12 @@ impl<S: Service + 'static> Handle<S> {
     /// Directs messages for `address` to this connection, while the connection lives. In RFC 5923 the peer requests
     /// this by an `alias` parameter in its Via; the peer is trusted to be at that address. A connection has only one
     /// such address, the last one. Over TLS this has an effect only if the peer has shown a verified certificate, and
-    /// only for messages to peer names that the certificate proves.
+    /// only for messages to peer names that the certificate proves. A connection by a balancer gets no such address: the
+    /// peer is not known to be there.
     pub fn alias(&self, flow: Flow, transport: Transport, address: SocketAddr) {
+        if flow.is_balanced() {
+            return;
+        }
         let directory = &self.process.directory;
         // The shard of a secure connection checks the certificate first. Any shard notices the end of a connection.
         let news = match transport.is_secure() {
@@ -145,7 +156,7 @@ impl<S: Service + 'static> Handle<S> {
             false => transport.is_reliable() && directory.add_alias(transport, address, flow),
         };
         if let (true, Some(entry)) = (news, self.process.entries.get(flow.shard as usize)) {
-            entry.post(Command::Alias(flow, transport, address));
+            entry.post(Command::Connection(flow, ConnectionOrder::Alias(transport, address)));
         }
     }
 
@@ -166,8 +177,19 @@ impl<S: Service + 'static> Handle<S> {
 
     /// Ends a connection.
     pub fn close(&self, flow: Flow) {
+        self.order(flow, ConnectionOrder::Close);
+    }
+
+    /// Ends a connection after `longest` milliseconds without a byte of its peer, if they are over by `until`, in milliseconds of
+    /// [`Now::mono`](strowger_core::Now::mono): its peer has promised keep-alives (RFC 5626 section 4.4). This replaces an
+    /// earlier limit of the connection; `until` = 0 removes it. [`Bounds::idle_timeout`] applies too.
+    pub fn limit_silence(&self, flow: Flow, longest: u64, until: u64) {
+        self.order(flow, ConnectionOrder::LimitSilence { longest, until });
+    }
+
+    fn order(&self, flow: Flow, order: ConnectionOrder) {
         if let Some(entry) = self.process.entries.get(flow.shard as usize) {
-            entry.post(Command::Close(flow));
+            entry.post(Command::Connection(flow, order));
         }
     }
 

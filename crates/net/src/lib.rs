@@ -70,6 +70,12 @@
 //! packet filter in the kernel computes the same hash and selects the socket. The filter only saves work: a datagram at
 //! the wrong shard is passed on.
 //!
+//! # Load balancers
+//!
+//! A connection from a balancer that its listener names begins with a header of the PROXY protocol. The address in it becomes the remote address of
+//! the connection, so that limits, log lines and the service know the peer behind the balancer alone. Messages to this peer go over its connection or
+//! nowhere: no program listens for this server at that address.
+//!
 //! # Sending
 //!
 //! In a round one `sendmmsg` sends all datagrams of a socket, and one `writev` sends all bytes of a connection.
@@ -122,15 +128,17 @@
 //! | shards that are added under load | `shard_pool.rs`, `watch` |
 //! | scheduling class of a shard | `scheduling.rs` |
 //! | idle and other time-outs of a connection | `connection.rs`, `due` |
+//! | probes of the kernel; keep-alives and silence of a peer | `keep_alive.rs`, `probe`, `PeerActivity` |
 //! | messages of a connection in one turn | `stream_receive.rs`, `another_turn` |
 //! | time that a shard was kept from its work | `turns.rs`, `longest` |
-//! | age of unread datagrams | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram` |
+//! | age of unread datagrams, wait of messages of connections | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram`; `stream_wait.rs`, `StreamWait` |
 //! | writing to connections, waiting for one | `streams/writing.rs`; `posting.rs`, `hold_fallback` |
 //! | requests and responses of an ended connection | `streams/sent_log.rs`; `ending.rs` |
 //! | certificates, TLS versions, sessions | `tls.rs`; `tls/sessions.rs`; `tls/sni.rs`, `Certificates` |
 //! | certificates replaced at run time | `tls/identities.rs`, `Identities`; `handle.rs`, `set_identities` |
 //! | limits replaced at run time | `bounds.rs`, `Bounds`; `handle.rs`, `set_bounds` |
 //! | memory of a source | `sources.rs` |
+//! | header of a load balancer (PROXY protocol); peers behind it | `proxy_protocol.rs`, `read`; `balancers.rs`; `streams/accepting.rs`, `balancer_header` |
 //! | source address of a UDP message | `source_addresses.rs` |
 //! | sockets opened by systemd; sockets that shards share | `listen_socket.rs`, `Origin`; `node.rs`, `with_sockets` |
 //! | socket of one call | `dedicated.rs` |
@@ -158,6 +166,7 @@ pub mod floor;
 pub mod handle;
 pub mod media;
 pub mod node;
+pub mod proxy_protocol;
 pub mod ready_set;
 pub mod service;
 pub mod settings;
@@ -165,6 +174,7 @@ pub mod tls;
 
 mod alarm;
 mod arrival_clock;
+mod balancers;
 mod batch;
 mod bell;
 mod buckets;
@@ -175,6 +185,7 @@ mod dispatcher;
 mod extension;
 mod failure;
 mod gso;
+mod keep_alive;
 mod links;
 mod listen_socket;
 mod network;
@@ -193,6 +204,7 @@ mod source_addresses;
 mod sources;
 mod steer;
 mod stream_receive;
+mod stream_wait;
 mod streams;
 mod sync;
 mod timestamp;
@@ -212,5 +224,5 @@ pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
 pub use peer_names::PeerNames;
 pub use service::{Ending, Service, Unsent};
-pub use settings::{Listener, NetSettings, Scheduling, Shards, UdpSettings};
+pub use settings::{BACKLOG, Listener, NetSettings, Scheduling, Shards, UdpSettings};
 pub use shard_pool::Backlog;

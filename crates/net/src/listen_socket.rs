@@ -1,6 +1,6 @@
 //! Sockets of listeners: opened here, or already open when the process began (socket activation).
 
-use crate::{NetSettings, steer, udp};
+use crate::{BACKLOG, NetSettings, steer, udp};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -133,7 +133,7 @@ fn listen(address: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
 
 /// Makes the kernel accept connections on a bound socket.
 fn begin_listening(socket: &Socket) -> io::Result<()> {
-    socket.listen(4_096)
+    socket.listen(BACKLOG)
 }
 
 /// Origin of a shard's socket of a listener.

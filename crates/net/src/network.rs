@@ -1,5 +1,6 @@
 //! State that the shards of a process share and that is independent of their service.
 
+use crate::balancers::Balancers;
 use crate::directory::Directory;
 use crate::peer_names::PeerNames;
 use crate::source_addresses::SourceAddresses;
@@ -17,6 +18,8 @@ pub(crate) struct Network {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Identities of new handshakes.
     pub(crate) identities: ArcSwap<Identities>,
+    /// Balancers of new connections.
+    pub(crate) balancers: ArcSwap<Balancers>,
     pub(crate) bounds: bounds::Current,
     pub(crate) directory: Directory,
     pub(crate) sources: Sources,

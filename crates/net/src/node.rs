@@ -1,5 +1,6 @@
 //! Binding of the listeners and start of the shards.
 
+use crate::balancers::Balancers;
 use crate::directory::Directory;
 use crate::extension::{Extension, Plain, WithSockets};
 use crate::listen_socket::{ListenSocket, Origin};
@@ -131,6 +132,7 @@ impl Net {
             entries: (0..self.settings.shards.most()).map(|_| ShardEntry::default()).collect(),
             network: Arc::new(Network {
                 settings: self.settings,
+                balancers: ArcSwap::from_pointee(Balancers::of(&self.listeners)),
                 listeners: self.listeners,
                 addresses: self.addresses,
                 identities: ArcSwap::from_pointee(self.identities),

@@ -73,12 +73,21 @@ pub(crate) enum Command<S: Service> {
     AnswerTo(u8, S::ShardMessage),
     /// A new shard, and the rings to and from it.
     Peer(usize, Producer<Transfer<S>>, Consumer<Transfer<S>>),
-    /// End this connection.
-    Close(Flow),
-    /// Direct messages for this address to that connection, while it lives.
-    Alias(Flow, Transport, SocketAddr),
+    /// Change this connection.
+    Connection(Flow, ConnectionOrder),
     /// Share the buckets among this many shards from now on.
     Share(usize),
+}
+
+/// Order about a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ConnectionOrder {
+    /// End the connection.
+    Close,
+    /// Direct messages for this address to the connection, while it lives.
+    Alias(Transport, SocketAddr),
+    /// Limit the silence of the peer, in milliseconds, until this time.
+    LimitSilence { longest: u64, until: u64 },
 }
 
 impl<S: Service> Default for ShardEntry<S> {

@@ -59,6 +59,12 @@ pub trait Service {
     /// the outbox.
     fn shed(&mut self, _now: Now, _arrival: &Arrival, _bytes: &[u8], _out: &mut Outbox) {}
 
+    /// Reports for how long the oldest unserved messages of this shard have waited, the oldest datagram and the oldest message of a connection,
+    /// in microseconds; 0 if none waits. Called in each round while the wait is measured: from a full batch or turn on, until 10 s without
+    /// one have passed. The last report is 0 and 0.
+    #[inline]
+    fn waited(&mut self, _now: Now, _datagrams: u64, _connections: u64) {}
+
     /// Handles timers; called when [`Service::deadline`] has passed.
     fn poll(&mut self, now: Now, out: &mut Outbox);
 
@@ -89,6 +95,11 @@ pub trait Service {
     /// addresses can forge a report, but a host that has not seen the datagram cannot quote it.
     #[inline]
     fn unreachable(&mut self, _now: Now, _to: SocketAddr, _quoted: &[u8], _out: &mut Outbox) {}
+
+    /// Called if the peer of a connection has sent a keep-alive, CRLF (RFC 5626 section 4.4.1) or a ping of the WebSocket: for the first one of a
+    /// connection, then at most once in 20 seconds.
+    #[inline]
+    fn kept_alive(&mut self, _now: Now, _flow: Flow) {}
 
     /// Called if a connection that this shard accepted or made has ended.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);

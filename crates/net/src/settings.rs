@@ -6,6 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use strowger_core::Transport;
 use strowger_core::log_limiter::LogLimiter;
+use strowger_core::source::Network;
+
+/// Maximum number of connections that wait to be accepted from one socket of a listener, as far as the kernel admits it (`net.core.somaxconn`).
+pub const BACKLOG: i32 = 4_096;
 
 /// An address that receives messages.
 #[derive(Clone, Debug)]
@@ -21,12 +25,15 @@ pub struct Listener {
     /// Certificates, for [`Transport::Tls`] and [`Transport::Wss`], until [`Handle::set_identities`](crate::Handle::set_identities)
     /// replaces them.
     pub tls: Option<tls::Server>,
+    /// Load balancers, for streams: their connections begin with a header of the PROXY protocol, and the address in it is the source of all messages.
+    /// [`Handle::set_balancers`](crate::Handle::set_balancers) replaces them.
+    pub balancers: Vec<Network>,
 }
 
 impl Listener {
     /// Creates an unencrypted listener without a network name.
     pub fn new(transport: Transport, bind: SocketAddr) -> Self {
-        Self { transport, bind, advertised: None, network: String::new(), tls: None }
+        Self { transport, bind, advertised: None, network: String::new(), tls: None, balancers: Vec::new() }
     }
 
     /// Adds the listener and a cure to an error.

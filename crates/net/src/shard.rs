@@ -8,7 +8,7 @@ use crate::clock::RoundClock;
 use crate::dispatcher::Dispatcher;
 use crate::extension::Extension;
 use crate::failure::{caught, or_fail};
-use crate::process::Process;
+use crate::process::{ConnectionOrder, Process};
 use crate::readiness::Ready;
 use crate::source_addresses::RouteCache;
 use crate::stream_receive::{Progress, without_line_ends};
@@ -40,6 +40,8 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
     quoted: Vec<u8>,
     /// True if the tasks that wait for ICMP errors were started.
     watches_errors: bool,
+    /// True if the last report was that messages wait.
+    has_waited: bool,
     clock: RoundClock,
     alarm: Alarm,
     routes: RouteCache,
@@ -81,6 +83,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 ready: Vec::new(),
                 quoted: Vec::new(),
                 watches_errors: false,
+                has_waited: false,
                 due: None,
                 polls_without_progress: 0,
                 me: me.clone(),
@@ -107,11 +110,12 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             self.waker = Some(cx.waker().clone());
             entry.bell.set_waker(cx.waker());
         }
-        let mut has_begun = false;
+        let (mut has_begun, mut stream_wait) = (false, None);
         for _ in 0..self.streams.bounds.batches.max(1) {
             let (now, micros) = self.clock.read();
             if !std::mem::replace(&mut has_begun, true) {
                 entry.turns.begin(micros);
+                stream_wait = self.streams.wait.round(now.mono);
             }
             if process.stopping.load(Acquire) {
                 return Poll::Ready(());
@@ -123,6 +127,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             X::begin(&mut self.dispatcher.service, now);
             self.dispatcher.links.count_arrived();
             let mut more = self.read_udp(now, cx);
+            self.report_wait(now, stream_wait);
             more |= self.read_unreachable(now);
             more |= self.read_dedicated(now, cx);
             let empty = !more;
@@ -145,7 +150,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             if self.dispatcher.links.deadline().is_some_and(|at| at <= now.mono) {
                 self.dispatcher.links.tidy(now);
             }
-            if !(self.dispatcher.aliases.is_empty() && self.dispatcher.to_close.is_empty()) {
+            if !self.dispatcher.connection_orders.is_empty() {
                 self.change_connections();
             }
             more |= self.flush(now, cx);
@@ -188,12 +193,15 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     /// Carries out requests of the service and of other shards about connections.
     #[cold]
     fn change_connections(&mut self) {
-        for (flow, transport, address) in self.dispatcher.aliases.drain(..) {
-            self.streams.alias(flow, transport, address);
-        }
-        for flow in self.dispatcher.to_close.drain(..) {
-            if self.streams.same(flow.slot, flow.generation).is_some() {
-                self.streams.close(flow.slot, &"it was asked for");
+        for (flow, order) in self.dispatcher.connection_orders.drain(..) {
+            match order {
+                ConnectionOrder::Alias(transport, address) => self.streams.alias(flow, transport, address),
+                ConnectionOrder::LimitSilence { longest, until } => self.streams.limit_silence(flow, longest, until),
+                ConnectionOrder::Close => {
+                    if self.streams.same(flow.slot, flow.generation).is_some() {
+                        self.streams.close(flow.slot, &"it was asked for");
+                    }
+                }
             }
         }
     }
@@ -210,6 +218,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     fn start_tasks(&mut self) {
         let Some(me) = self.me.upgrade() else { return };
         if !std::mem::replace(&mut self.watches_errors, true) {
+            tokio::task::spawn_local(Probe(self.me.clone()));
             for udp in &self.udp {
                 let me = self.me.clone();
                 let wake = move || {
@@ -296,6 +305,19 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             counters.datagram_age.set(self.udp.iter().map(|udp| udp.delay.age()).max().unwrap_or(0));
         }
         more
+    }
+
+    /// Reports to the service how long messages wait, while this is measured, and at its end that none waits. `connections`: wait of
+    /// messages of connections.
+    #[inline]
+    fn report_wait(&mut self, now: Now, connections: Option<u64>) {
+        let measured = self.udp.iter().filter(|udp| udp.delay.is_measured());
+        let datagrams = measured.map(|udp| udp.delay.age()).max();
+        if datagrams.is_some() || connections.is_some() || self.has_waited {
+            let (datagrams, connections) = (datagrams.unwrap_or(0), connections.unwrap_or(0));
+            self.has_waited = datagrams.max(connections) > 0;
+            self.dispatcher.service.waited(now, datagrams, connections);
+        }
     }
 
     /// Reads the reports of unreachable datagrams of each socket. Returns whether there are more reports.
@@ -406,7 +428,9 @@ impl<S: Service + 'static, X: Extension<S>> Future for ReadTask<S, X> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let shard = &mut *self.shard.borrow_mut();
-        let read = caught(|| shard.streams.read(self.slot, self.generation, cx, clock::now(), &mut shard.dispatcher));
+        let now = clock::now();
+        let read = caught(|| shard.streams.read(self.slot, self.generation, cx, now, &mut shard.dispatcher));
+        shard.streams.wait.read(now.mono);
         let progress =
             read.unwrap_or_else(|panic| shard.dispatcher.process.panicked("a task that reads a connection", panic));
         match progress {
@@ -421,6 +445,19 @@ impl<S: Service + 'static, X: Extension<S>> Future for ReadTask<S, X> {
                 Poll::Pending
             }
         }
+    }
+}
+
+/// Task that waits for its turn as a connection does that has become readable ([`crate::stream_wait`]).
+struct Probe<S: Service, X: Extension<S>>(Weak<RefCell<Shard<S, X>>>);
+
+impl<S: Service + 'static, X: Extension<S>> Future for Probe<S, X> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(shard) = self.0.upgrade() else { return Poll::Ready(()) };
+        shard.borrow_mut().streams.wait.probed(clock::micros() / 1_000, cx.waker());
+        Poll::Pending
     }
 }
 

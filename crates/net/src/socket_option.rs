@@ -1,4 +1,4 @@
-//! Socket options that neither the standard library nor socket2 sets (setsockopt(2)).
+//! Socket options whose value is a number (setsockopt(2)).
 
 use libc::c_int;
 use std::io;

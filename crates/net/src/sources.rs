@@ -30,22 +30,27 @@ impl Sources {
     }
 
     /// Counts one more connection, unless its source or all sources together have reached the bound; returns whether it
-    /// was counted. An outbound connection has no source.
+    /// was counted. An outbound connection and a balancer have no source.
     pub(crate) fn admit(&self, source: Option<IpAddr>, bounds: &Bounds) -> bool {
         if self.connections.fetch_add(1, AcqRel) >= bounds.connections {
             self.connections.fetch_sub(1, AcqRel);
             return false;
         }
-        let Some(source) = source else { return true };
-        let admitted = self.with(source, |cost| {
-            let room = (cost.connections as usize) < bounds.connections_per_source;
-            cost.connections += u32::from(room);
-            room
-        });
+        let admitted = source.is_none_or(|source| self.admit_source(source, bounds));
         if !admitted {
             self.connections.fetch_sub(1, AcqRel);
         }
         admitted
+    }
+
+    /// Counts a connection for its source, unless the source has reached the bound; returns whether it was counted. The
+    /// connection was admitted without a source before.
+    pub(crate) fn admit_source(&self, source: IpAddr, bounds: &Bounds) -> bool {
+        self.with(source, |cost| {
+            let room = (cost.connections as usize) < bounds.connections_per_source;
+            cost.connections += u32::from(room);
+            room
+        })
     }
 
     /// Counts one more connection, without a check of the bounds: it has a bound of its own.
@@ -61,15 +66,18 @@ impl Sources {
         }
     }
 
-    /// Charges this source with further bytes, unless this source or all sources together would exceed the bound.
-    pub(crate) fn charge(&self, source: IpAddr, bytes: usize, bounds: &Bounds) -> bool {
+    /// Charges this source with further bytes, unless this source or all sources together would exceed the bound. A
+    /// balancer has no source.
+    pub(crate) fn charge(&self, source: Option<IpAddr>, bytes: usize, bounds: &Bounds) -> bool {
         let held = self.bytes.fetch_add(bytes, AcqRel);
-        let charged = held.saturating_add(bytes) <= bounds.connection_memory
-            && self.with(source, |cost| {
+        let of_source = |source| {
+            self.with(source, |cost| {
                 let room = cost.bytes.saturating_add(bytes) <= bounds.connection_memory_per_source;
                 cost.bytes += if room { bytes } else { 0 };
                 room
-            });
+            })
+        };
+        let charged = held.saturating_add(bytes) <= bounds.connection_memory && source.is_none_or(of_source);
         if !charged {
             self.bytes.fetch_sub(bytes, AcqRel);
         }
@@ -77,9 +85,11 @@ impl Sources {
     }
 
     /// Reverses [`Sources::charge`], or a part of it.
-    pub(crate) fn refund(&self, source: IpAddr, bytes: usize) {
+    pub(crate) fn refund(&self, source: Option<IpAddr>, bytes: usize) {
         self.bytes.fetch_sub(bytes, AcqRel);
-        self.with(source, |cost| cost.bytes = cost.bytes.saturating_sub(bytes));
+        if let Some(source) = source {
+            self.with(source, |cost| cost.bytes = cost.bytes.saturating_sub(bytes));
+        }
     }
 
     fn with<T>(&self, source: IpAddr, change: impl FnOnce(&mut Usage) -> T) -> T {
@@ -118,18 +128,38 @@ mod tests {
         assert!(admit(b) && !admit(a));
     }
 
+    /// A balancer counts for all sources alone, until its header names a source.
+    #[test]
+    fn a_balancer_is_no_source_and_its_peers_are() {
+        let bounds = Bounds { connections: 3, connections_per_source: 1, connection_memory: 300, ..Bounds::default() };
+        let bounds = Bounds { connection_memory_per_source: 100, ..bounds };
+        let sources = Sources::new(64);
+        let [a, b] = ["192.0.2.1", "192.0.2.2"].map(ip);
+        assert!((0..3).all(|_| sources.admit(None, &bounds)) && !sources.admit(None, &bounds));
+        assert!(sources.admit_source(a, &bounds) && !sources.admit_source(a, &bounds));
+        assert!(sources.admit_source(b, &bounds));
+        sources.release(Some(a));
+        assert!(sources.admit(None, &bounds) && sources.admit_source(a, &bounds));
+        assert!(sources.charge(None, 200, &bounds) && !sources.charge(None, 101, &bounds));
+        sources.refund(None, 100);
+        assert!(sources.charge(Some(a), 100, &bounds) && !sources.charge(Some(a), 1, &bounds));
+        sources.refund(None, 100);
+        sources.refund(Some(a), 100);
+        assert!(sources.charge(Some(b), 100, &bounds) && sources.charge(None, 200, &bounds));
+    }
+
     #[test]
     fn bytes_count_for_all_and_each_and_a_network_is_one_source() {
         let bounds = Bounds { connection_memory: 300, connection_memory_per_source: 200, ..Bounds::default() };
         let sources = Sources::new(64);
         let [a, b, c] = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(ip);
-        let charge = |source, bytes| sources.charge(source, bytes, &bounds);
+        let charge = |source, bytes| sources.charge(Some(source), bytes, &bounds);
         assert!(charge(a, 150) && charge(b, 50) && !charge(b, 1), "one network");
         assert!(charge(c, 100) && !charge(c, 1), "all together");
-        sources.refund(a, 150);
+        sources.refund(Some(a), 150);
         assert!(charge(b, 150) && !charge(b, usize::MAX));
         for (source, bytes) in [(b, 200), (c, 100)] {
-            sources.refund(source, bytes);
+            sources.refund(Some(source), bytes);
         }
         assert!(
             sources.each.iter().all(|part| part.lock().unwrap().is_empty()),

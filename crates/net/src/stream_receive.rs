@@ -5,8 +5,8 @@ use crate::dispatcher::Dispatcher;
 use crate::extension::Extension;
 use crate::service::Service;
 use crate::streams::{Streams, drained};
+use crate::tls::decrypt;
 use crate::{timestamp, ws};
-use rustls::Connection as Tls;
 use socket2::SockRef;
 use std::future::Future;
 use std::io::{ErrorKind, Read};
@@ -52,7 +52,10 @@ impl Streams {
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
-        let mut read = false;
+        let (mut read, mut last_stamp) = (false, None);
+        // Where each message has a time of arrival anyway, nothing is measured.
+        let has_timestamps = dispatcher.has_timestamps();
+        let is_stamped = has_timestamps || self.wait.is_of((slot, generation));
         for _ in 0..READS {
             if self.same(slot, generation).is_some_and(|c| c.over_budget) {
                 read = true;
@@ -66,7 +69,12 @@ impl Streams {
             }
             let Some(stream) = &connection.stream else { return Progress::Closed };
             match stream.poll_read_ready(cx) {
-                Poll::Pending => return Progress::Waiting { read },
+                Poll::Pending => {
+                    if !has_timestamps {
+                        self.note_turn(slot, generation, false, last_stamp, now);
+                    }
+                    return Progress::Waiting { read };
+                }
                 Poll::Ready(Ok(())) => (),
                 Poll::Ready(Err(error)) => {
                     self.fail(slot, &error);
@@ -74,16 +82,16 @@ impl Streams {
                 }
             }
             let (mut n, mut end, mut stamp) = (0, false, None);
-            let has_timestamps = dispatcher.has_timestamps();
             // As for UDP, a short read means that the socket is empty.
             let result = drained(stream, || {
-                (n, stamp) = match has_timestamps {
+                (n, stamp) = match is_stamped {
                     true => timestamp::read(stream.as_fd(), scratch)?,
                     false => ((&*SockRef::from(stream)).read(scratch)?, None),
                 };
                 end = n == 0;
                 Ok(end || n == scratch.len())
             });
+            last_stamp = stamp.or(last_stamp);
             match result {
                 Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     self.fail(slot, &error);
@@ -106,8 +114,24 @@ impl Streams {
                 self.received(slot, &mut scratch[..n], now, dispatcher);
             }
         }
+        if !has_timestamps {
+            self.note_turn(slot, generation, true, last_stamp, now);
+        }
         another_turn(cx);
         Progress::Waiting { read }
+    }
+
+    /// Measures the wait of a connection that has more data than a turn takes. `full`: whether this turn left some; `stamp`: last time stamp
+    /// of the data that were read.
+    #[inline]
+    fn note_turn(&mut self, slot: u32, generation: u32, full: bool, stamp: Option<i64>, now: Now) {
+        if full || self.wait.is_of((slot, generation)) {
+            let mut wait = std::mem::take(&mut self.wait);
+            if let Some(stream) = self.same(slot, generation).and_then(|connection| connection.stream.as_ref()) {
+                wait.turn_ended((slot, generation), stream.as_fd(), full, stamp, now.mono);
+            }
+            self.wait = wait;
+        }
     }
 
     /// Continues with data of an earlier turn.
@@ -127,13 +151,16 @@ impl Streams {
         }
     }
 
-    fn received<S: Service, X: Extension<S>>(
+    pub(crate) fn received<S: Service, X: Extension<S>>(
         &mut self,
         slot: u32,
         bytes: &mut [u8],
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
     ) {
+        if self.connection(slot).is_some_and(|connection| connection.phase == Phase::Header) {
+            return self.balancer_header(slot, bytes, now, dispatcher);
+        }
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) else {
@@ -235,7 +262,7 @@ impl Streams {
             }
             let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
             let step = match connection.phase {
-                Phase::Dialling | Phase::Tls => break,
+                Phase::Dialling | Phase::Header | Phase::Tls => break,
                 Phase::Ws => self.websocket_handshake(slot, &bytes[at..]),
                 Phase::Open if websocket => self.websocket_frame(slot, &mut bytes[at..], now, dispatcher),
                 Phase::Open => self.sip_message(slot, &bytes[at..], now, dispatcher),
@@ -262,7 +289,7 @@ impl Streams {
             }
         };
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
-        let refused = if connection.accepted {
+        let refused = if connection.is_accepted() {
             match ws::answer(&bytes[..end]) {
                 Ok(answer) => {
                     self.transmit(slot, &answer);
@@ -294,7 +321,7 @@ impl Streams {
     ) -> Result<usize, Option<usize>> {
         let limit = self.bounds.limits.message;
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
-        let found = match ws::frame(bytes, connection.accepted, limit) {
+        let found = match ws::frame(bytes, connection.is_accepted(), limit) {
             Ok(Some(found)) if found.length() <= bytes.len() => found,
             Ok(partial) => return Err(partial.map(|f| f.length())),
             Err(reason) => {
@@ -305,7 +332,10 @@ impl Streams {
         let payload = &mut bytes[found.header..found.length()];
         found.unmask(payload);
         match found.code {
-            ws::PING => self.transmit_frame(slot, ws::PONG, payload),
+            ws::PING => {
+                self.transmit_frame(slot, ws::PONG, payload);
+                self.report_keep_alive(slot, now, dispatcher);
+            }
             ws::PONG => (),
             // This is the response to the close frame of this side; the server ends the connection below (RFC 6455
             // section 7.1.1).
@@ -355,6 +385,7 @@ impl Streams {
         if message.iter().all(|b| matches!(b, b'\r' | b'\n')) {
             if message == b"\r\n\r\n" {
                 self.counters.pings.add(1);
+                self.report_keep_alive(slot, now, dispatcher);
                 self.transmit_frame(slot, ws::TEXT, b"\r\n");
             }
             return;
@@ -380,6 +411,7 @@ impl Streams {
             // Keep-alive with CRLF (RFC 5626 section 4.4.1).
             Frame::Ping(n) => {
                 self.counters.pings.add(1);
+                self.report_keep_alive(slot, now, dispatcher);
                 self.transmit(slot, b"\r\n");
                 Ok(n)
             }
@@ -389,6 +421,18 @@ impl Streams {
                 self.refuse(slot, reason.text());
                 Ok(bytes.len())
             }
+        }
+    }
+
+    /// Reports a keep-alive of the peer to the service, but few of one connection.
+    fn report_keep_alive<S: Service, X: Extension<S>>(
+        &mut self,
+        slot: u32,
+        now: Now,
+        dispatcher: &mut Dispatcher<S, X>,
+    ) {
+        if self.connection(slot).is_some_and(|connection| connection.peer.note_keep_alive(now.mono)) {
+            dispatcher.service.kept_alive(now, self.flow(slot));
         }
     }
 
@@ -437,27 +481,7 @@ fn is_to_be_answered(message: &[u8]) -> bool {
 
 fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {
     if let Some(connection) = streams.connection(slot) {
-        connection.last_read = now.mono;
-    }
-}
-
-/// Appends the decrypted bytes to `plain`. Returns whether the peer has ended its side, now or before.
-fn decrypt(tls: &mut Tls, bytes: &[u8], plain: &mut Vec<u8>) -> Result<bool, String> {
-    let mut rest = bytes;
-    loop {
-        if !rest.is_empty() {
-            tls.read_tls(&mut rest).map_err(|e| e.to_string())?;
-        }
-        let state = tls.process_new_packets().map_err(|e| crate::tls::reason(&e))?;
-        let n = state.plaintext_bytes_to_read();
-        if n > 0 {
-            let start = plain.len();
-            plain.resize(start + n, 0);
-            tls.reader().read_exact(&mut plain[start..]).map_err(|e| e.to_string())?;
-        }
-        if state.peer_has_closed() || rest.is_empty() {
-            return Ok(state.peer_has_closed());
-        }
+        connection.peer.last_read = now.mono;
     }
 }
 

@@ -4,6 +4,7 @@
 //! of the shard, and an incomplete message is kept only while it is incomplete. The main future writes; a connection's
 //! task only reads (see [`crate::stream_receive`]).
 
+mod accepting;
 mod dedicated;
 mod dial;
 mod ending;
@@ -16,10 +17,12 @@ pub(crate) use self::sent_log::LastSent;
 
 use self::dial::Dial;
 use self::sent_log::SentLog;
-use crate::connection::{Connection, Fallback, Layer, Phase};
+use crate::balancers::next_generation;
+use crate::connection::{Connection, Fallback, Phase};
 use crate::counters::{Count, Counters};
 use crate::network::Network;
-use crate::{Bounds, Ending, Unsent, clock, timestamp, ws};
+use crate::stream_wait::StreamWait;
+use crate::{Bounds, Ending, Unsent, clock, keep_alive, timestamp, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,18 +31,11 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use strowger_core::log_limiter::LogSubject;
 use strowger_core::timer::sooner;
 use strowger_core::{Flow, ListenerId, Now, Target, Transport};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
-
-/// Maximum number of connections accepted from one listener in a turn.
-const ACCEPTS: usize = 64;
-
-/// Interval of log lines about failures to accept, in milliseconds; attempts follow ten times a second.
-const WARNING_PERIOD: u64 = 10_000;
 
 /// Maximum number of parts of one `writev`.
 const PARTS: usize = 64;
@@ -74,9 +70,9 @@ pub(crate) struct Streams {
     pub(crate) budget: usize,
     /// Buffer for the data of a connection's next turn.
     pub(crate) rest: Vec<u8>,
-    /// Input and output of encryption.
-    clear: Vec<u8>,
-    wire: Vec<u8>,
+    /// Wait of messages of connections.
+    pub(crate) wait: StreamWait,
+    encryption: Encryption,
     timeouts: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Number of the first slots whose time-out may precede their alarm, since the bounds have changed.
     unscheduled: usize,
@@ -100,6 +96,13 @@ pub(crate) struct Streams {
     pub(crate) without_task: Vec<(u32, u32)>,
     /// Connections to make.
     pub(crate) dials: Vec<Dial>,
+}
+
+/// Input and output of encryption.
+#[derive(Default)]
+struct Encryption {
+    clear: Vec<u8>,
+    wire: Vec<u8>,
 }
 
 struct Slot {
@@ -131,6 +134,7 @@ impl Streams {
     ) -> io::Result<Self> {
         let acceptor = |(socket, listener): (std::net::TcpListener, ListenerId)| {
             let transport = network.listeners[listener.0 as usize].transport;
+            keep_alive::probe(socket.as_fd());
             Ok(Acceptor { socket: TcpListener::from_std(socket)?, listener, transport })
         };
         Ok(Self {
@@ -150,8 +154,8 @@ impl Streams {
             plain: Vec::new(),
             budget: 0,
             rest: Vec::new(),
-            clear: Vec::new(),
-            wire: Vec::new(),
+            wait: StreamWait::default(),
+            encryption: Encryption::default(),
             timeouts: BinaryHeap::new(),
             unscheduled: 0,
             frames: 0,
@@ -196,70 +200,10 @@ impl Streams {
             self.slots.len() as u32 - 1
         });
         let place = &mut self.slots[slot as usize];
-        place.generation = place.generation.wrapping_add(1);
+        place.generation = next_generation(place.generation, connection.is_balanced());
         place.connection = Some(Box::new(connection));
         self.schedule(slot);
         slot
-    }
-
-    /// Accepts the connections that wait at the listeners. Returns whether there may be more.
-    pub(crate) fn accept(&mut self, cx: &mut Context<'_>, now: Now) -> bool {
-        if self.pause.is_some_and(|until| now.mono < until) {
-            return false;
-        }
-        self.pause = None;
-        let mut more = false;
-        for i in 0..self.acceptors.len() {
-            for n in 0..ACCEPTS {
-                match self.acceptors[i].socket.poll_accept(cx) {
-                    Poll::Pending => break,
-                    Poll::Ready(Ok((stream, remote))) => self.accept_one(i, stream, remote, now),
-                    Poll::Ready(Err(error)) if is_of_one(&error) => (),
-                    Poll::Ready(Err(error)) => {
-                        if self.warned.is_none_or(|at| now.mono >= at + WARNING_PERIOD) {
-                            self.warned = Some(now.mono);
-                            tracing::warn!(%error, "connections cannot be accepted");
-                        }
-                        self.pause = Some(now.mono + 100);
-                        return false;
-                    }
-                }
-                more |= n == ACCEPTS - 1;
-            }
-        }
-        more
-    }
-
-    #[inline(never)]
-    fn accept_one(&mut self, acceptor: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
-        let Acceptor { listener, transport, .. } = self.acceptors[acceptor];
-        if !self.network.sources.admit(Some(remote.ip()), &self.bounds) {
-            self.counters.connections_refused.add(1);
-            if self.may_log(remote) {
-                tracing::info!(%remote, "connection refused: limit reached");
-            }
-            return;
-        }
-        let layer = match Layer::accepting(transport, self.network.identities.load().server(listener)) {
-            Ok(layer) => layer,
-            Err(error) => {
-                if self.may_log(remote) {
-                    tracing::warn!(%remote, %error, "connection refused");
-                }
-                return self.network.sources.release(Some(remote.ip()));
-            }
-        };
-        // Small messages must not wait for the acknowledgement of earlier ones (Nagle's algorithm).
-        let _ = stream.set_nodelay(true);
-        if self.network.settings.scheduling.timestamps {
-            timestamp::enable(stream.as_fd());
-        }
-        self.counters.accepted.add(1);
-        let slot = self.add(Connection::accepted(stream, transport, listener, remote, layer, now));
-        if !self.charge_source(slot) {
-            return;
-        }
-        self.without_task.push((slot, self.slots[slot as usize].generation));
     }
 
     /// Continues after an attempt to connect.
@@ -274,11 +218,14 @@ impl Streams {
             }
         };
         let _ = stream.set_nodelay(true);
+        if connection.dedicated.is_none() {
+            keep_alive::probe(stream.as_fd());
+        }
         if network.settings.scheduling.timestamps {
             timestamp::enable(stream.as_fd());
         }
         connection.stream = Some(stream);
-        connection.last_read = now.mono;
+        connection.peer.last_read = now.mono;
         let dedicated = connection.dedicated;
         self.made.extend(dedicated.map(|flow| (flow, false, clock::micros())));
         let Some(connection) = self.same(slot, generation) else { return };
@@ -325,7 +272,7 @@ impl Streams {
         match connection.phase {
             Phase::Dialling | Phase::Tls if websocket => {
                 connection.phase = Phase::Ws;
-                if connection.accepted {
+                if connection.is_accepted() {
                     self.charge_source(slot);
                     return;
                 }
@@ -337,7 +284,7 @@ impl Streams {
                 self.transmit(slot, &request);
             }
             Phase::Dialling | Phase::Tls => self.open(slot),
-            Phase::Ws | Phase::Open => (),
+            Phase::Header | Phase::Ws | Phase::Open => (),
         }
     }
 
@@ -345,7 +292,7 @@ impl Streams {
     pub(crate) fn open(&mut self, slot: u32) {
         let Some(connection) = self.connection(slot) else { return };
         connection.phase = Phase::Open;
-        let accepted = connection.accepted;
+        let accepted = connection.is_accepted();
         let (mut before, mut tokens) = (Vec::new(), Vec::new());
         let mut messages = 0;
         let mut fallbacks = Vec::new();
@@ -390,13 +337,13 @@ impl Streams {
         let (network, bounds, counters) = (self.network.clone(), self.bounds.clone(), self.counters.clone());
         let Some(connection) = self.connection(slot).filter(|c| c.dedicated.is_none()) else { return true };
         let bytes = u32::try_from(connection.memory()).unwrap_or(u32::MAX);
-        let (before, source) = (connection.charged, connection.remote.ip());
+        let (before, source, remote) = (connection.charged, connection.charged_source(), connection.remote);
         if bytes > before {
             let more = bytes - before;
             if !network.sources.charge(source, more as usize, &bounds) {
                 counters.memory_refused.add(1);
-                if self.may_log(SocketAddr::new(source, 0)) {
-                    tracing::info!(%source, "connection closed: memory limit of its source reached");
+                if self.may_log(remote) {
+                    tracing::info!(source = %remote.ip(), "connection closed: memory limit of its source reached");
                 }
                 self.close(slot, &"too much is held for its source, or for all");
                 return false;
@@ -451,17 +398,6 @@ impl Streams {
     pub(crate) fn deadline(&self) -> Option<u64> {
         sooner(self.timeouts.peek().map(|Reverse((at, ..))| *at), self.pause)
     }
-}
-
-/// Tells whether the error concerns the connection to accept, not the listener.
-fn is_of_one(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted
-            | ErrorKind::ConnectionReset
-            | ErrorKind::Interrupted
-            | ErrorKind::ConnectionRefused
-    )
 }
 
 fn gauge(counters: &Counters, transport: Transport) -> &Count {

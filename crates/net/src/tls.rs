@@ -1,12 +1,15 @@
 //! Certificates, verification of peers, and reports of failures.
 
 mod certificate;
+mod decryption;
 mod identities;
 mod sessions;
 mod sni;
 
 pub use certificate::Certificate;
 pub use identities::Identities;
+
+pub(crate) use decryption::decrypt;
 
 use certificate::{authorities, bad, revocations};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

@@ -4,7 +4,7 @@ use strowger_config::Config;
 use strowger_net::descriptors;
 
 /// Descriptors of a server for other things than connections and media: files, listeners, databases, threads.
-const OTHERS: usize = 256;
+pub(crate) const OTHERS: usize = 256;
 
 /// Limit of descriptors that nearly every system grants.
 const GRANTED: usize = 1_024;

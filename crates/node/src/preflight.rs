@@ -6,6 +6,7 @@
 mod certificates;
 mod files;
 pub(crate) mod findings;
+mod kernel;
 mod machine;
 mod recordings;
 mod sounds;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::data_sets;
 use findings::{Findings, with_reason};
+pub use kernel::kernel_limits;
 pub use machine::{foreign_listeners, unwritable};
 use strowger_config::{Config, Fault, ListenAddress, Report, Secret, SetFault, Source};
 

@@ -90,7 +90,8 @@ impl Running {
             false => Some(resolver(&config).map_err(Refusal::Unusable)?),
         };
         // The files may have changed, even if their names have not.
-        let identities = Identities::load(&settings::listeners(&config), &settings::tls_client(&config))
+        let listeners = settings::listeners(&config);
+        let identities = Identities::load(&listeners, &settings::tls_client(&config))
             .map_err(|error| Refusal::Unusable(error.into()))?;
         let identity = self.services.addresses.identity(&config, self.handle.addresses());
         let bounds = settings::bounds(&config);
@@ -101,6 +102,7 @@ impl Running {
             self.services.set_resolver(resolver);
         }
         self.handle.set_identities(identities);
+        self.handle.set_balancers(&listeners);
         self.handle.set_bounds(bounds);
         self.services.sets.are_those_of(&config, old_data, began);
         self.shared.set_config(config, identity);

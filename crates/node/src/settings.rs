@@ -111,6 +111,7 @@ fn net_listener(listener: &Listener) -> NetListener {
         advertised: listener.advertise.as_ref().map(ToString::to_string),
         network: listener.network.clone(),
         tls: listener.identity.as_ref().map(tls_server),
+        balancers: listener.proxy_protocol_from.clone(),
         ..NetListener::new(listener.transport, listener.address)
     }
 }

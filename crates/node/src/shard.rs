@@ -232,6 +232,7 @@ impl Shard {
             let Some(effect) = kept::carry_out(self.call_store.as_deref(), effect) else { continue };
             match effect {
                 Effect::Alias { flow, transport, address } => self.handle.alias(flow, transport, address),
+                Effect::LimitSilence { flow, longest, until } => self.handle.limit_silence(flow, longest, until),
                 Effect::SourceVerified(peer) => self.handle.confirm(peer),
                 Effect::Resolve { ticket, source, name } => {
                     let log_limiter = &self.engine.shared.log_limiter;
@@ -363,8 +364,12 @@ impl Service for Shard {
         self.drive(|engine| engine.receive(now, arrival, bytes, out));
     }
 
-    fn shed(&mut self, _now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
-        self.drive(|engine| engine.shed(arrival, bytes, out));
+    fn shed(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        self.drive(|engine| engine.shed(now, arrival, bytes, out));
+    }
+
+    fn waited(&mut self, now: Now, datagrams: u64, connections: u64) {
+        self.engine.waited(now, datagrams, connections);
     }
 
     fn poll(&mut self, now: Now, out: &mut Outbox) {
@@ -433,6 +438,10 @@ impl Service for Shard {
 
     fn unreachable(&mut self, now: Now, to: SocketAddr, quoted: &[u8], out: &mut Outbox) {
         self.drive(|engine| engine.unreachable(now, to, quoted, out));
+    }
+
+    fn kept_alive(&mut self, now: Now, flow: Flow) {
+        self.engine.kept_alive(now, flow);
     }
 
     fn closed(&mut self, _now: Now, flow: Flow, _out: &mut Outbox) {

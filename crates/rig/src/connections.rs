@@ -35,6 +35,10 @@ pub(crate) struct HostSide {
     scanned: usize,
     /// Tokens of its messages, with their shards.
     sent: Vec<(usize, u64)>,
+    /// Time of the last bytes of the peer.
+    heard_at: u64,
+    /// Longest silence of the peer, and the end of this limit.
+    silence: Option<(u64, u64)>,
 }
 
 /// Address by which a server finds a connection again: its number, transport and address.
@@ -51,8 +55,8 @@ impl World {
     /// Creates the server's side of a connection.
     pub(crate) fn side_of(&mut self, host: usize, listener: ListenerId) -> Side {
         let flow = self.hosts[host].next_flow();
-        let (partial, sent) = (Vec::new(), Vec::new());
-        Side::Host(HostSide { host, flow, listener, is_open: true, partial, scanned: 0, sent })
+        let (partial, sent, heard_at) = (Vec::new(), Vec::new(), self.now.mono);
+        Side::Host(HostSide { host, flow, listener, is_open: true, partial, scanned: 0, sent, heard_at, silence: None })
     }
 
     /// Returns the side of this line.
@@ -157,8 +161,31 @@ impl World {
         }
     }
 
+    /// Limits the silence of the peer of a server's connection until this time.
+    pub(crate) fn limit_silence(&mut self, host: usize, flow: Flow, longest: u64, until: u64) {
+        for (connection, side) in self.open_of(host) {
+            if let Some(own) = self.host_side(connection, side).filter(|own| own.flow == flow) {
+                own.silence = Some((longest, until));
+                self.end_silence(connection, side);
+            }
+        }
+    }
+
+    /// Ends a connection whose peer is silent for too long, or plans to look again.
+    pub(crate) fn end_silence(&mut self, connection: usize, side: usize) {
+        let now = self.now.mono;
+        let Some(own) = self.host_side(connection, side).filter(|own| own.is_open) else { return };
+        let due = own.silence.map(|(longest, until)| (own.heard_at + longest, until));
+        match due.filter(|(due, until)| due <= until) {
+            Some((due, _)) if due <= now => self.close(connection, side),
+            Some((due, _)) => self.plan(due - now, Due::Silence { connection, side }),
+            None => (),
+        }
+    }
+
     /// Delivers bytes of a stream.
     pub(crate) fn deliver(&mut self, connection: usize, to: usize, bytes: Vec<u8>) {
+        let now = self.now;
         let of = &self.connections[connection];
         let (transport, remote) = (of.transport, of.addresses[1 - to]);
         let has_frames = matches!(transport, Transport::Ws | Transport::Wss);
@@ -167,8 +194,9 @@ impl World {
             Side::Host(own) if own.is_open => own,
             Side::Host(_) => return,
         };
-        let (host, listener, flow) = (own.host, own.listener, Some(own.flow));
-        let arrival = Arrival { transport, listener, remote, flow };
+        own.heard_at = now.mono;
+        let (host, listener, flow) = (own.host, own.listener, own.flow);
+        let arrival = Arrival { transport, listener, remote, flow: Some(flow) };
         if has_frames {
             return self.receive(host, &arrival, &bytes);
         }
@@ -178,6 +206,7 @@ impl World {
             match frame::next(&own.partial, &mut own.scanned, &limits) {
                 Frame::Ping(length) => {
                     own.partial.drain(..length);
+                    self.hosts[host].kept_alive(now, flow);
                     self.plan(0, Due::Bytes { connection, to: 1 - to, bytes: b"\r\n".to_vec() });
                 }
                 Frame::Skip(length) => drop(own.partial.drain(..length)),

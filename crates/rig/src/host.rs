@@ -283,6 +283,11 @@ impl Host {
         &self.kept.listeners
     }
 
+    /// Returns the number of its shards.
+    pub(crate) fn shards(&self) -> usize {
+        self.process.engines.len()
+    }
+
     /// Returns the number of the process.
     pub(crate) const fn process(&self) -> u16 {
         self.process.number
@@ -435,7 +440,12 @@ impl Host {
     pub(crate) fn next_flow(&mut self) -> Flow {
         self.process.slots += 1;
         let node = self.process.shared.policy().config.server.node;
-        Flow { node, process: self.process.number, shard: 0, slot: self.process.slots, generation: 1 }
+        Flow { node, process: self.process.number, shard: 0, slot: self.process.slots, generation: 2 }
+    }
+
+    /// Notes a keep-alive of the peer of a connection of this process.
+    pub(crate) fn kept_alive(&self, now: Now, flow: Flow) {
+        self.process.engines[0].kept_alive(now, flow);
     }
 
     /// Notes that a connection of this process has closed.

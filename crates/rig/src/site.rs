@@ -182,6 +182,14 @@ impl Site {
         lock(&self.world).settle();
     }
 
+    /// Reports to each shard for how long the oldest unread datagram has waited. The shard keeps this wait until the next report.
+    pub fn report_wait(&self, wait: Duration) {
+        let mut world = lock(&self.world);
+        for shard in 0..world.hosts[self.host].shards() {
+            world.work(self.host, shard, |now, engine, _| engine.waited(now, wait.as_micros() as u64, 0));
+        }
+    }
+
     /// Makes the server accept no new requests, as a server that is about to end.
     pub fn drain(&self) {
         self.with(Host::drain);

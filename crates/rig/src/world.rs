@@ -28,6 +28,8 @@ pub(crate) enum Due {
     Bytes { connection: usize, to: usize, bytes: Vec<u8> },
     /// End of a connection, as this side learns of it.
     Ended { connection: usize, to: usize },
+    /// Look at the silence of the peer of this side, which is a server.
+    Silence { connection: usize, side: usize },
     /// Answer for a shard of this process of a server.
     Answer { host: usize, process: u16, shard: usize, answer: EngineInput },
     /// Message that could not be sent, and whether its peer is the cause.
@@ -160,6 +162,7 @@ impl World {
             Due::Datagram { from, to, bytes, sender } => self.datagram(from, to, &bytes, sender),
             Due::Bytes { connection, to, bytes } => self.deliver(connection, to, bytes),
             Due::Ended { connection, to } => self.ended(connection, to),
+            Due::Silence { connection, side } => self.end_silence(connection, side),
             Due::Answer { host, process, shard, answer } => {
                 if self.hosts[host].process() == process {
                     self.work(host, shard, |now, engine, out| engine.answered(now, answer, out));
@@ -234,6 +237,7 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Alias { flow, transport, address } => self.alias(host, flow, transport, address),
+                Effect::LimitSilence { flow, longest, until } => self.limit_silence(host, flow, longest, until),
                 Effect::Resolve { ticket, name, .. } => {
                     let to = self.resolved(host, &name);
                     let answer = EngineInput::Resolved { ticket, name, to };

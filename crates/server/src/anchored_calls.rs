@@ -21,7 +21,7 @@ use strowger_calls::with_anchor;
 use strowger_config::Media;
 use strowger_core::record::{self, Names, Number, Recorded, Unreadable};
 use strowger_core::routing::Identity;
-use strowger_core::user_agent::AgentRecord;
+use strowger_core::user_agent::{AgentRecord, UserAgent};
 use strowger_core::{ListenerId, Now, Outbox, PeerName};
 use strowger_media::session::{PortPair, SessionKey, SessionOrder};
 
@@ -210,7 +210,8 @@ impl Engine {
     }
 
     /// Ends the calls with media that no next process continues, before the process ends: their parties get BYE with a Reason, a caller that waits
-    /// for an answer 480. Calls that are being ended are left alone. Returns the number of calls that are left.
+    /// for an answer 480. Calls that are being ended are left alone, but no BYE waits for the end of a re-INVITE any more. Returns the number of
+    /// calls that are left.
     pub fn end_unkept(&mut self, now: Now, out: &mut Outbox) -> usize {
         let endpoints = self.anchored.endpoints.unkept().map(|(key, is_ending)| (None, key, is_ending));
         let bridged = self.anchored.bridges.unkept().map(|(pair, key, is_ending)| (Some(pair), key, is_ending));
@@ -223,6 +224,8 @@ impl Engine {
                 (None, None) => (),
             }
         }
+        self.process_notices(now, out);
+        self.stack.with_agent(now, out, UserAgent::hang_up_at_once);
         self.process_notices(now, out);
         self.anchored.endpoints.unkept().count() + self.anchored.bridges.unkept().count()
     }

@@ -4,6 +4,7 @@ use crate::contacts::{LEADS_ON, first_hop};
 use crate::credentials::{Keeping, last_end};
 use crate::decider::Decider;
 use crate::methods;
+use crate::outbound::{FirstHop, KEEPS_FLOW, is_timed, timed_until, write_flow_timer};
 use crate::ping::NEEDS_PING;
 use crate::reach;
 use crate::reachability::is_unreachable;
@@ -58,6 +59,9 @@ pub(crate) struct Changed {
     pub(crate) lines: Vec<u8>,
     /// Set if a new binding needs pings.
     pub(crate) pings: bool,
+    /// End of the time in which the phone keeps the connection of the REGISTER open, in milliseconds of [`Now::mono`];
+    /// 0: it does so no longer. `None`: nothing has changed.
+    pub(crate) timed_until: Option<u64>,
     /// Changes for the log.
     pub(crate) changes: Changes,
     /// Work of the credential cache.
@@ -135,11 +139,12 @@ impl<'m> BindingChange<'_, 'm> {
         changes.note(now, request, registrar, &bindings, &shared.registration_lines);
         let arrival = request.arrival;
         // If another proxy forwarded the REGISTER, the Path or the Contact tells where the device is (RFC 3327 section 1).
-        let direct = is_first_hop(&message);
+        let is_direct = is_first_hop(&message);
         // This server is the first hop of a flow, and answers the keep-alives of streams (RFC 5626 sections 3.5.1 and
         // 6). This server does not implement STUN, so datagrams do not make a flow.
-        let keeps_flow = if direct { arrival.transport.is_reliable() } else { edge_keeps_flows(&message) };
-        if keeps_flow && registrar.upserts().iter().any(|upsert| upsert.reg_id != 0) {
+        let keeps_flows = if is_direct { arrival.transport.is_reliable() } else { edge_keeps_flows(&message) };
+        let hop = FirstHop { is_direct, keeps_flows, transport: arrival.transport };
+        if registrar.upserts().iter().any(|upsert| hop.is_flow(upsert)) {
             lines.extend_from_slice(b"Require: outbound\r\n");
         }
         let is_own = |uri: &Uri<'_>| uri.sip().is_some_and(|uri| policy.router.leads_here(uri));
@@ -148,7 +153,7 @@ impl<'m> BindingChange<'_, 'm> {
         }
         let mut steps: Vec<Step<'c>> = registrar.removals().map(|i| Step::Remove(ids[i])).collect();
         for upsert in registrar.upserts() {
-            let binding = self.binding(registrar.path(), upsert, direct)?;
+            let binding = self.binding(registrar.path(), upsert, hop)?;
             steps.push(match upsert.replaces {
                 Some(i) => Step::Replace(ids[i], binding),
                 None => Step::Add(binding),
@@ -156,11 +161,18 @@ impl<'m> BindingChange<'_, 'm> {
         }
         let needs_ping = |step: &Step<'_>| matches!(step, Step::Replace(_, binding) | Step::Add(binding) if binding.flags & NEEDS_PING != 0);
         let (pings, end) = (steps.iter().any(needs_ping), last_end(current, &steps));
-        Ok((steps, Changed { lines, pings, changes, keeping: Keeping::None, end }))
+        let timed_until = match timed_until(&steps) {
+            Some(end) => {
+                write_flow_timer(&mut lines);
+                Some(end)
+            }
+            None => (!steps.is_empty() && is_timed(current, arrival.flow)).then_some(0),
+        };
+        Ok((steps, Changed { lines, pings, timed_until, changes, keeping: Keeping::None, end }))
     }
 
-    /// Returns the binding of a contact. `direct`: no other proxy forwarded the REGISTER.
-    fn binding<'c>(&self, path: &'c [u8], upsert: &Upsert, direct: bool) -> Result<Binding<'c>, RegistrationError>
+    /// Returns the binding of a contact.
+    fn binding<'c>(&self, path: &'c [u8], upsert: &Upsert, hop: FirstHop) -> Result<Binding<'c>, RegistrationError>
     where
         'm: 'c,
     {
@@ -173,7 +185,7 @@ impl<'m> BindingChange<'_, 'm> {
             Some(Uri::Sip(uri)) => is_needed(uri, arrival.transport, &arrival.remote, translated),
             _ => false,
         };
-        let is_repaired = direct && (arrival.transport.is_reliable() || (config.nat.contact_repair && moved));
+        let is_repaired = hop.is_direct && (arrival.transport.is_reliable() || (config.nat.contact_repair && moved));
         // An address of a narrower scope than the source belongs to the network of the device, even if this server has
         // the same address in its own network.
         let is_elsewhere = is_repaired && matches!(&parsed, Some(Uri::Sip(uri)) if is_narrower(uri, &arrival.remote));
@@ -187,6 +199,7 @@ impl<'m> BindingChange<'_, 'm> {
             b"" => here.is_none() && is_repaired,
             _ => arrival.transport.is_reliable(),
         };
+        let keeper = if hop.is_kept(upsert, path) { KEEPS_FLOW } else { NEEDS_PING };
         Ok(Binding {
             uri,
             call_id: request.call_id,
@@ -202,7 +215,7 @@ impl<'m> BindingChange<'_, 'm> {
             listener: arrival.listener.0,
             node: config.server.node,
             reg_id: upsert.reg_id,
-            flags: if behind { NEEDS_PING } else { 0 }
+            flags: if behind { keeper } else { 0 }
                 | if here.is_some() { LEADS_ON } else { 0 }
                 | methods::flags(&message, &upsert.uri)
                 | reach::flags(self.decider.policy.scope_of_sender(request)),

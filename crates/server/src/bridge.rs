@@ -237,6 +237,17 @@ impl Bridges {
         self.calls.get(self.keys.get(&key)?).map(|call| &call.session)
     }
 
+    /// Returns a session, to change it.
+    pub(crate) fn session_mut(&mut self, session: SessionKey) -> Option<&mut MediaSession> {
+        self.calls.get_mut(self.sessions.get(&session.0)?).map(|call| &mut call.session)
+    }
+
+    /// Tells whether media of both parties of a call have come.
+    pub(crate) fn has_heard_both(&self, session: SessionKey) -> bool {
+        let call = self.sessions.get(&session.0).and_then(|pair| self.calls.get(pair));
+        call.is_some_and(|call| !call.near.heard.is_empty() && !call.far.heard.is_empty())
+    }
+
     fn insert(&mut self, pair: PairKey, call: BridgedCall) {
         self.sessions.insert(call.session.key, pair);
         self.portless.extend(call.session.lacks_ports().then_some(pair));

@@ -43,7 +43,7 @@ pub(crate) struct BridgedDialogs {
     /// Key of [`call::hash`].
     secret: u32,
     /// Number of Call-IDs in all partitions.
-    all: AtomicUsize,
+    pub(crate) all: AtomicUsize,
     partitions: [Partition; PARTITIONS],
 }
 

@@ -3,6 +3,7 @@
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::handling::{Handling, Progress};
+use crate::media_sessions::SessionReport;
 use strowger_calls::{AT_ONCE, Call, CallEffect, CallPage, CallTable, CallView, Environment, Legs, OwnRequest};
 use strowger_core::notice::{Notice, NoticeEvent, Party};
 use strowger_core::proxy::Report;
@@ -153,7 +154,9 @@ impl Engine {
             && let Some((key, thread)) = session.open()
         {
             match self.anchored.media.reported(now, key) {
-                Some(media) => view.media = session.of_parties(media),
+                Some(SessionReport { media, paths }) => {
+                    (view.media, view.paths) = (session.of_parties(media), session.of_parties(paths));
+                }
                 None => {
                     self.effects.push(Effect::Media { thread: Some(thread), order: SessionOrder::Report { key } });
                     view.awaits_media = true;

@@ -35,7 +35,7 @@ strowger_metrics::metrics! {
     nonces_refused: Counter;
     /// Requests that no rule lets their sender relay there: most are answered 403, an ACK is dropped.
     relay_denied: Counter as "requests_relay_denied";
-    /// Requests that lead nowhere, answered 404, 480 or 500: no such user, one who is not registered, a next hop without an address.
+    /// Requests that lead nowhere, answered 404, 430, 480 or 500: no such user, one who is not registered, a next hop without an address.
     not_found: Counter as "requests_not_found";
     /// Times that a request began to wait for a look-up.
     parked: Counter as "requests_suspended";
@@ -57,6 +57,23 @@ strowger_metrics::metrics! {
     overloaded: Counter as "requests_overloaded";
     /// Requests within known dialogs that were served from the reserve, because a bound was reached.
     reserved: Counter as "requests_reserved";
+    /// Requests refused by an overloaded shard, without a transaction (503), by class.
+    overload_other: Counter as "overload_refused" {class = "other"};
+    /// Requests refused by an overloaded shard, without a transaction (503), by class.
+    overload_calls: Counter as "overload_refused" {class = "call"};
+    /// Requests refused by an overloaded shard, without a transaction (503), by class.
+    overload_registrations: Counter as "overload_refused" {class = "registration"};
+    /// Requests refused by an overloaded shard, without a transaction (503), by class.
+    overload_refreshes: Counter as "overload_refused" {class = "refresh"};
+    /// Datagrams to be refused by an overloaded shard that were dropped: they had waited for more than 500 ms, so that their senders had sent
+    /// them again.
+    overload_dropped: Counter;
+    /// ACKs for refusals of an overloaded shard. They are dropped.
+    overload_acks: Counter;
+    /// Overloaded shards.
+    overloaded_shards: Gauge as "shards_overloaded";
+    /// Share of the work of new requests that the most overloaded shard refuses, in percent.
+    overload_percent: Highest as "overload_refused_percent";
     /// Requests answered 503 because the server was shutting down.
     refused_at_shutdown: Counter as "requests_refused_at_shutdown";
     /// Keep-alive requests sent to phones.

@@ -106,7 +106,8 @@ impl Decider<'_> {
         let otherwise = match routing.uri.sip() {
             // A number or a service for which no setting names a route has no next hop.
             None if routing.route.is_none() => 404,
-            // The party of a call has lost its connection, and may reconnect.
+            // The party of a call has lost its connection, and may reconnect (RFC 5626 section 5.3.1).
+            _ if routing.device.is_some_and(|device| is_gone(&self.shared.flows, &device)) => 430,
             _ if routing.device.is_some() => 480,
             // An unreachable next hop is treated like one that answers 503, which is forwarded upstream as 500 (section
             // 16.7 step 6).

@@ -228,6 +228,12 @@ impl Decider<'_> {
                 || self.calls.is_of_tracked_dialog(request))
     }
 
+    /// Tells whether a request belongs to a dialog, as its route token, its seal or the table of calls proves.
+    pub(crate) fn is_of_call(&self, now: Now, request: &Request<'_>) -> bool {
+        self.is_within_dialog(now, request, &self.policy.router.route(now, request))
+            || self.calls.is_of_tracked_dialog(request)
+    }
+
     /// Decides by the account that the route token states. From is used only if it names that account, because a sender
     /// may change From within a dialog. Not inlined: few requests reach this function.
     #[inline(never)]

@@ -34,6 +34,16 @@ pub enum Effect {
     },
     /// Order to the first shard to look for bindings that need pings.
     WakePings,
+    /// Limit of the silence of a connection: it is closed if nothing arrives for this time (RFC 5626 section 5.4). It
+    /// replaces an earlier limit.
+    LimitSilence {
+        /// Connection of the REGISTER.
+        flow: Flow,
+        /// Longest silence in milliseconds.
+        longest: u64,
+        /// End of the limit, in milliseconds of [`Now::mono`](strowger_core::Now::mono); 0: there is no limit any more.
+        until: u64,
+    },
     /// Row of accounting to be written.
     Account(Box<Row>),
     /// State of a call for the next process ([`Engine::take_over`]). It replaces earlier state of the call.

@@ -66,6 +66,16 @@ impl Decider<'_> {
         }
     }
 
+    /// Returns whether a request with this Request-URI may be an emergency call.
+    pub(crate) fn may_be_emergency(&self, uri: &[u8]) -> bool {
+        !self.policy.config.decisions.emergency.uris.is_empty()
+            && Uri::parse(uri).is_ok_and(|uri| match &uri {
+                Uri::Urn(urn) => urn.is_emergency(),
+                Uri::Other(_) => false,
+                uri => self.is_emergency_number(uri),
+            })
+    }
+
     fn is_emergency_number(&self, uri: &Uri<'_>) -> bool {
         let Some(number) = number_of(uri).filter(|_| is_bare_number(uri)) else { return false };
         let mut numbers = self.policy.config.emergency.numbers.iter();

@@ -93,6 +93,11 @@ impl Endpoints {
         self.calls.get(self.keys.get(&key)?)?.session.recording()
     }
 
+    /// Returns a session, to change it.
+    pub(crate) fn session_mut(&mut self, session: SessionKey) -> Option<&mut MediaSession> {
+        self.calls.get_mut(self.sessions.get(&session.0)?).map(|entry| &mut entry.session.media)
+    }
+
     fn insert(&mut self, call: CallKey, entry: EndpointCall) {
         self.keys.extend(entry.key.map(|key| (key, call)));
         self.sessions.insert(entry.session.media.key, call);

@@ -11,6 +11,7 @@ mod failed_targets;
 mod loopback;
 mod memory;
 mod moves;
+mod overload;
 mod policy;
 mod reading;
 mod stack;
@@ -165,6 +166,9 @@ impl Engine {
         let counters = self.counters();
         counters.unanswered.set(self.stack.proxy.unanswered() as u64);
         counters.waiting.set(self.waiting.suspended.len() as u64);
+        let overload = &self.stack.overload;
+        counters.overloaded_shards.set(u64::from(overload.is_active()));
+        counters.overload_percent.set(overload.refused_percent());
         let calls = self.calls.counts();
         counters.calls_logged.set(calls.logged as u64);
         counters.calls_tracked.set(calls.tracked as u64);
@@ -195,6 +199,9 @@ pub(crate) fn status_code(bytes: &[u8]) -> Option<u16> {
 impl Engine {
     /// Handles a complete message of a call whose bucket this shard owns.
     pub fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+        if self.stack.overload.is_active() && self.sheds(now, arrival, bytes, out) {
+            return;
+        }
         self.read(now, arrival, bytes, out);
         self.process_notices(now, out);
     }
@@ -207,6 +214,7 @@ impl Engine {
         self.stack.proxy.poll(&mut self.stack.core.round(now, out));
         self.stack.with_agent(now, out, UserAgent::poll);
         self.poll_bridges(now, out);
+        self.check_media(now);
         self.end_calls(now, out);
         self.process_notices(now, out);
         let Self { policy, shared, shard, calls, sinks, pings, stack, .. } = self;
@@ -214,6 +222,9 @@ impl Engine {
         pings.send_due(now, decider, (&mut stack.core.transactions, &mut stack.entropy), out);
         self.waiting.suspended.tidy();
         self.calls.tidy(now.mono);
+        if self.stack.overload.is_active() {
+            self.continue_overload(now, self.stack.overload.wait());
+        }
         let rests = sooner(self.stack.deadline(), self.anchored.bridges.deadline()).is_none();
         let gives_back = self.memory.step(now, &self.stack, rests, self.pings.pending() as u64);
         self.effects.extend(gives_back.then_some(Effect::GiveBack));
@@ -221,8 +232,10 @@ impl Engine {
 
     /// Returns the latest moment for the next [`Engine::poll`], as [`Now::mono`]; `None` while nothing is in progress.
     pub fn deadline(&mut self) -> Option<u64> {
-        let of_calls = sooner(self.anchored.bridges.deadline(), self.calls.deadline());
-        sooner(self.stack.deadline(), sooner(of_calls, self.pings.deadline()))
+        let of_media = sooner(self.anchored.bridges.deadline(), self.anchored.next_check());
+        let of_calls = sooner(of_media, self.calls.deadline());
+        let of_upkeep = sooner(self.pings.deadline(), self.stack.overload.deadline());
+        sooner(self.stack.deadline(), sooner(of_calls, of_upkeep))
     }
 
     /// Takes an answer from outside. An answer to a request that no longer waits is dropped.
@@ -282,6 +295,11 @@ impl Engine {
             self.process_notices(now, out);
             self.show_gauges();
         }
+    }
+
+    /// Notes that the peer of a connection has sent a keep-alive: its flow needs no pings for a while.
+    pub fn kept_alive(&self, now: Now, flow: Flow) {
+        self.shared.flows.kept_alive(now, flow);
     }
 
     /// Notes that a connection of this shard has closed: no binding is reachable over the connection any more.

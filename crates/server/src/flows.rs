@@ -1,20 +1,30 @@
-//! Closed connections of registered phones (RFC 5626 section 3.2: a flow that failed is not used).
+//! Closed connections of registered phones (RFC 5626 section 3.2: a flow that failed is not used), and keep-alives of
+//! open ones.
 //!
 //! A binding outlives its connection. The flow of such a binding is unusable: no peer listens on the source port of the
 //! connection. So each shard notes here which of its connections have closed. Open connections are not noted, because
 //! another shard may handle the REGISTER after its connection has closed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use strowger_core::Flow;
+use strowger_core::{Flow, Now};
 
-/// Closed connections of the process; 4 bytes for each slot. A lock is held only for one look-up.
+/// Connections of the process, 8 bytes for each slot. A lock is held only for one look-up.
 #[derive(Debug)]
 pub(crate) struct Flows {
     node: u16,
     process: u16,
-    /// Generation of the connection that closed last, by shard and slot. A shard begins once in a process, so the
-    /// generations of a slot only grow, from 1.
-    shards: Box<[Mutex<Vec<u32>>]>,
+    /// State by shard and slot.
+    shards: Box<[Mutex<Vec<SlotState>>]>,
+}
+
+/// State of a slot of a shard.
+#[derive(Clone, Copy, Debug, Default)]
+struct SlotState {
+    /// Generation of the connection that closed last. A shard begins once in a process, so the generations of a slot
+    /// only grow, from more than 0.
+    ended: u32,
+    /// Time of the last noted keep-alive of the peer of the open connection, in seconds of [`Now::mono`], plus 1; 0: there was none.
+    kept_alive: u32,
 }
 
 impl Flows {
@@ -26,32 +36,71 @@ impl Flows {
     /// Notes that this connection has closed. Earlier connections in the same slot have closed before.
     pub(crate) fn closed(&self, flow: Flow) {
         let Some(mut slots) = self.shard(flow) else { return };
-        let slot = flow.slot as usize;
-        if slots.len() <= slot {
-            slots.resize(slot + 1, 0);
-        }
-        slots[slot] = flow.generation;
+        *at(&mut slots, flow) = SlotState { ended: flow.generation, kept_alive: 0 };
+    }
+
+    /// Notes that the peer of this open connection has sent a keep-alive.
+    pub(crate) fn kept_alive(&self, now: Now, flow: Flow) {
+        let Some(mut slots) = self.shard(flow) else { return };
+        at(&mut slots, flow).kept_alive = seconds(now).saturating_add(1);
+    }
+
+    /// Tells whether the peer of this open connection has sent a keep-alive within this number of seconds.
+    pub(crate) fn is_kept_alive(&self, now: Now, flow: Flow, within: u32) -> bool {
+        let Some(slots) = self.shard(flow) else { return false };
+        let last = slots.get(flow.slot as usize).and_then(|slot| slot.kept_alive.checked_sub(1));
+        last.is_some_and(|last| seconds(now).saturating_sub(last) <= within)
     }
 
     /// Tells whether the connection of a request is still open. Connections of another process, that is, of this server
     /// before its restart, count as closed.
     pub(crate) fn is_open(&self, flow: Flow) -> bool {
         let Some(slots) = self.shard(flow) else { return false };
-        let ended = slots.get(flow.slot as usize).copied().unwrap_or(0);
-        // The numbers of generations wrap around after four thousand million connections.
+        let ended = slots.get(flow.slot as usize).map_or(0, |slot| slot.ended);
+        // The numbers of generations wrap around after two thousand million connections.
         flow.generation.wrapping_sub(ended).cast_signed() > 0
     }
 
-    fn shard(&self, flow: Flow) -> Option<MutexGuard<'_, Vec<u32>>> {
+    fn shard(&self, flow: Flow) -> Option<MutexGuard<'_, Vec<SlotState>>> {
         let own = flow.node == self.node && flow.process == self.process;
         let shard = self.shards.get(flow.shard as usize).filter(|_| own)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
+/// Returns the state of the slot of a flow.
+fn at(slots: &mut Vec<SlotState>, flow: Flow) -> &mut SlotState {
+    let slot = flow.slot as usize;
+    if slots.len() <= slot {
+        slots.resize(slot + 1, SlotState::default());
+    }
+    &mut slots[slot]
+}
+
+fn seconds(now: Now) -> u32 {
+    u32::try_from(now.mono / 1_000).unwrap_or(u32::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at_second(second: u64) -> Now {
+        Now { mono: second * 1_000, wall: 0 }
+    }
+
+    #[test]
+    fn a_keep_alive_is_of_one_connection_and_of_a_time() {
+        let flows = Flows::new(0, 7, 1);
+        let flow = Flow { node: 0, process: 7, shard: 0, slot: 3, generation: 1 };
+        assert!(!flows.is_kept_alive(at_second(0), flow, 130));
+        flows.kept_alive(at_second(100), flow);
+        assert!(flows.is_kept_alive(at_second(230), flow, 130) && !flows.is_kept_alive(at_second(231), flow, 130));
+        assert!(flows.is_open(flow) && !flows.is_kept_alive(at_second(100), Flow { slot: 2, ..flow }, 130));
+        flows.closed(flow);
+        let next = Flow { generation: 2, ..flow };
+        assert!(flows.is_open(next) && !flows.is_kept_alive(at_second(101), next, 130));
+    }
 
     #[test]
     fn a_flow_is_open_until_its_connection_ends() {

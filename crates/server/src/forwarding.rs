@@ -73,6 +73,7 @@ impl Decider<'_> {
         let why = match status {
             480 if matches!(destination, Destination::Places(_)) => "no user of the rule can be reached",
             480 => "no contact of the user can be reached",
+            430 => "the connection of the party is gone",
             404 => "no route: nothing here leads to this kind of URI",
             _ => "no route: the next hop has no address that a listener reaches",
         };

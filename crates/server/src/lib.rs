@@ -158,7 +158,8 @@
 //! | media sessions of a shard: ports, orders, events, log lines | `media_sessions.rs`, `MediaSession`; `media_sessions/` |
 //! | calls with media over a restart, and at the end of the process | `anchored_calls.rs`, `take_over_media`, `end_unkept`; `endpoint/kept.rs`, `bridge/kept.rs`, `bridge/relocation.rs` |
 //! | own responses: lines and reasons; writing | `reply.rs`, `Reply`; `response.rs`, `write_response` |
-//! | requests without a stage: unreadable, shed | `engine/unread.rs` |
+//! | unreadable requests | `engine/unread.rs` |
+//! | requests refused in an overload, or because a queue is full; messages that pass | `engine/overload.rs`, `sheds`, `shed` |
 //! | rights of a caller without a password in a dialog | `authorization.rs`, `authorize`; `reach.rs`, `may_name` |
 //! | INVITEs that begin a call; requests within a dialog; removed users | `dialog_access.rs`; `removed_users.rs` |
 //! | proof of a dialog at a bound | `dialog_access.rs`, `proves_dialog` |
@@ -172,6 +173,7 @@
 //! | destination of a request | `destination.rs`, `Destination` |
 //! | users as places of rules: ring group, hunt group, forward | `rule_target_addresses.rs`; `rule_target_forwarding.rs` |
 //! | methods of a device | `methods.rs` |
+//! | keeper of a flow: phone with Flow-Timer, edge proxy, pings | `outbound.rs`, `KEEPS_FLOW`; `ping.rs` |
 //! | facts of a request for rules; decision | `request_facts.rs`, `RequestFacts`; `rule_evaluation.rs`, `decide`; `decision.rs`, `Decision`; `path_decision.rs` |
 //! | failures of a rule; change of a number | `decision.rs`, `after_failure`, `change_user`; `call_notices.rs`, `consider` |
 //! | gateway groups; limits at a place | `rule_targets.rs`; `claims.rs` |
@@ -181,7 +183,7 @@
 //! | far INVITE of a bridged call; messages of the server to itself | `far_leg.rs`, `FarLeg`; `engine/loopback.rs`, `take_looped` |
 //! | settings of the table of calls, of shared counts; bounds without a key | `call_settings.rs`; `bounds.rs`, `EngineBounds` |
 //! | accounted calls, refused ones | `accounting.rs`, `account_facts`, `account_refusal` |
-//! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `log_line_rate.rs`; `refusals.rs` |
+//! | log of registrations and calls; of refusals | `registration_log.rs`; `call_log.rs`; `log_line_rate.rs`; `refusals.rs`, `refused_offer.rs` |
 //! | listener at an address of several | `local_address.rs` |
 //! | names that peers must prove | `peer_names.rs`, `PeerNames` |
 //! | own name by look-up | `own_name.rs` |
@@ -237,6 +239,7 @@ mod media_reach;
 pub mod media_sessions;
 mod methods;
 mod number_translation;
+mod outbound;
 mod own_name;
 mod path_decision;
 pub mod peer_names;
@@ -251,6 +254,7 @@ mod reachability;
 mod realm;
 mod redirect;
 mod refusals;
+mod refused_offer;
 mod registrant;
 mod registration;
 mod registration_log;

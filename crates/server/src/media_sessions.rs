@@ -8,11 +8,13 @@ mod events;
 mod orders;
 mod ports;
 mod quality;
+mod unheard;
 
 use self::ports::MediaPorts;
+pub(crate) use self::quality::SessionReport;
 use crate::effect::Effect;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use strowger_config::Media;
 use strowger_core::Now;
@@ -21,7 +23,6 @@ use strowger_core::routing::contact_repair::is_private;
 use strowger_media::quality::SpeechEncoding;
 use strowger_media::session::{PayloadFormat, PortPair, SessionKey, SessionOrder, StreamOrder, StreamPeer};
 use strowger_message::{Message, Name};
-use strowger_store::accounting::PartyMedia;
 
 /// Returns the bucket of the call of a session, 0 to 255: the event of a session is for the shard that owns the bucket.
 pub const fn bucket_of(session: SessionKey) -> u8 {
@@ -104,6 +105,28 @@ pub(crate) struct MediaSession {
     pub(crate) is_turned: bool,
     /// Call-ID, for the log.
     call_id: Vec<u8>,
+    /// Check for a party that is not heard. A call that moves or continues in another process is not checked again.
+    #[serde(skip)]
+    check: MediaCheck,
+}
+
+/// Progress of the check of a call for a party from which no media come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum MediaCheck {
+    /// The time has not come.
+    #[default]
+    Ahead,
+    /// The media thread was asked.
+    Asked,
+    /// All parties that should send were heard.
+    Done,
+    /// A party was not heard, and the log says so.
+    Logged,
+}
+
+/// Returns the names of near and far peer. `is_turned`: [`MediaSession::is_turned`].
+const fn side_names(is_turned: bool) -> [&'static str; 2] {
+    if is_turned { ["callee", "caller"] } else { ["caller", "callee"] }
 }
 
 /// Session that is being closed.
@@ -116,6 +139,9 @@ pub(crate) struct ClosingSession {
     /// [`MediaSession::is_turned`].
     is_turned: bool,
     call_id: Vec<u8>,
+    /// Set if the log has named a party that was not heard.
+    #[serde(skip)]
+    is_logged: bool,
 }
 
 /// Result of closing a session.
@@ -132,7 +158,8 @@ pub(crate) enum SessionClose {
 impl MediaSession {
     /// Creates a session that no media thread knows.
     pub(crate) const fn new(key: u64, ports: SessionPorts, call_id: Vec<u8>) -> Self {
-        Self { key, ports, is_open: false, is_closed: false, call: None, is_turned: false, call_id }
+        let check = MediaCheck::Ahead;
+        Self { key, ports, is_open: false, is_closed: false, call: None, is_turned: false, call_id, check }
     }
 
     /// Returns the order that opens or changes the session; `None` after its end, or while it has no ports.
@@ -143,6 +170,11 @@ impl MediaSession {
         self.is_open = true;
         let order = SessionOrder::Set { key: SessionKey(self.key), streams };
         Some(Effect::Media { thread: self.ports.thread(), order })
+    }
+
+    /// Returns the Call-ID, also after the end.
+    pub(crate) fn call_id(&self) -> &[u8] {
+        &self.call_id
     }
 
     /// Returns the key and the media thread of an open session.
@@ -157,8 +189,8 @@ impl MediaSession {
         (self.call, self.is_turned, self.call_id) = (call, is_turned, call_id.to_vec());
     }
 
-    /// Returns the media of near and far peer as those of caller and callee.
-    pub(crate) const fn of_parties(&self, [near, far]: PartyMedia) -> PartyMedia {
+    /// Returns values of near and far peer as those of caller and callee.
+    pub(crate) const fn of_parties<T: Copy>(&self, [near, far]: [T; 2]) -> [T; 2] {
         if self.is_turned { [far, near] } else { [near, far] }
     }
 
@@ -191,8 +223,9 @@ impl MediaSession {
         if !self.is_open {
             return SessionClose::Unopened(ports);
         }
-        let (key, call, is_turned, call_id) = (self.key, self.call, self.is_turned, std::mem::take(&mut self.call_id));
-        SessionClose::Open(ClosingSession { key, ports, call, is_turned, call_id })
+        let (key, call, is_turned, call_id) = (self.key, self.call, self.is_turned, self.call_id.clone());
+        let is_logged = self.check == MediaCheck::Logged;
+        SessionClose::Open(ClosingSession { key, ports, call, is_turned, call_id, is_logged })
     }
 }
 
@@ -243,8 +276,10 @@ pub(crate) struct MediaSessions {
     pub(crate) ports: MediaPorts,
     /// Sessions whose end the media thread has not confirmed.
     closing: BTreeMap<u64, ClosingSession>,
-    /// Quality of the media of sessions that an operator looks at, with the time of the report in milliseconds.
-    reported: BTreeMap<u64, (u64, PartyMedia)>,
+    /// Reports about sessions that an operator looks at, with the time of the report in milliseconds.
+    reported: BTreeMap<u64, (u64, SessionReport)>,
+    /// Sessions of answered calls whose media were not checked yet, with the time of the check in milliseconds, earliest first.
+    checks: VecDeque<(u64, u64)>,
     /// Number of sessions that this shard has opened.
     opened: u64,
 }
@@ -267,15 +302,15 @@ impl MediaSessions {
         self.opened << 24 | (shard as u64 & 0xffff) << 8 | u64::from(bucket)
     }
 
-    /// Returns the quality of the media of a session, if it was reported within a second.
-    pub(crate) fn reported(&self, now: Now, key: SessionKey) -> Option<PartyMedia> {
-        self.reported.get(&key.0).filter(|(at, _)| now.mono < at + FRESH).map(|(_, media)| *media)
+    /// Returns the report about a session of the last second.
+    pub(crate) fn reported(&self, now: Now, key: SessionKey) -> Option<SessionReport> {
+        self.reported.get(&key.0).filter(|(at, _)| now.mono < at + FRESH).map(|(_, report)| *report)
     }
 
     /// Takes a report about a session, and forgets old ones.
-    fn report(&mut self, now: Now, key: SessionKey, media: PartyMedia) {
+    fn report(&mut self, now: Now, key: SessionKey, report: SessionReport) {
         self.reported.retain(|_, (at, _)| now.mono < *at + FRESH);
-        self.reported.insert(key.0, (now.mono, media));
+        self.reported.insert(key.0, (now.mono, report));
     }
 
     /// Returns the number of sessions whose end the media thread has not confirmed.

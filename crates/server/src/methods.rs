@@ -1,6 +1,7 @@
 //! Methods that a device accepts according to its REGISTER: by the `methods` parameter of its Contact (RFC 3840 section
 //! 10.1), else by Allow.
 
+use crate::outbound::KEEPS_FLOW;
 use std::ops::Range;
 use strowger_message::{Message, Method};
 
@@ -8,6 +9,8 @@ use strowger_message::{Message, Method};
 /// the bits from [`FIRST`] on.
 const KNOWN: u32 = 4;
 const FIRST: u32 = 8;
+
+const _: () = assert!(FIRST as usize + Method::KNOWN.len() <= KEEPS_FLOW.trailing_zeros() as usize);
 
 /// Returns the flags of a binding for the methods of its contact. `uri`: position of the contact's URI in this
 /// REGISTER.

@@ -4,6 +4,9 @@
 //! response or Timer F (RFC 3261 section 17.1.2.2). The end of a flow ends its transaction. Neither a response nor its
 //! absence changes a binding, and the next round asks again. A pending ping takes less than 1,000 bytes, half of them
 //! for its text. All of its memory is freed after the final response.
+//!
+//! A phone that keeps its connection open itself is not pinged: it has agreed to (`outbound.rs`), or its keep-alives
+//! are heard.
 
 use crate::decider::Decider;
 use crate::reachability::{is_gone, target_of};
@@ -18,6 +21,7 @@ use strowger_core::entropy::{Entropy, hex, write_hex};
 use strowger_core::slots::{GENERATION_BITS, Id};
 use strowger_core::transaction::{ClientId, Event, Role, TransactionRecord, TransactionUser, Transactions};
 use strowger_core::{Flow, Now, Outbox, Target};
+use strowger_store::binding::BindingView;
 use strowger_store::location::Cursor;
 
 /// Flag of a binding whose flow this server must keep open.
@@ -41,6 +45,10 @@ pub(crate) struct Pings {
     /// Buckets that have never left the first shard, which has all buckets at first. Some buckets never leave it.
     buckets: BucketSet,
 }
+
+/// Shortest time in seconds for which a keep-alive of a phone stands for pings: the longest time between two of them
+/// (RFC 5626 section 4.4.1) and 10 s for late ones.
+const KEPT_ALIVE: u64 = 130;
 
 /// Time between two steps of a round, in milliseconds.
 const STEP: u64 = 1_000;
@@ -151,6 +159,11 @@ impl Pings {
             return;
         };
         let Decider { shared, policy, .. } = decider;
+        let within = KEPT_ALIVE.max(2 * interval / 1_000) as u32;
+        // A keep-alive of an edge proxy does not show that its connection to the phone works.
+        let is_kept_alive = |binding: &BindingView<'_>, flow: Option<Flow>| {
+            binding.path().is_empty() && flow.is_some_and(|flow| shared.flows.is_kept_alive(now, flow, within))
+        };
         let mut bindings = shared.location.gauges().bindings;
         if bindings == 0 {
             shared.pings_awake.swap(false, AcqRel);
@@ -174,7 +187,8 @@ impl Pings {
             let next = shared.location.walk(cursor, left, &mut |binding| {
                 seen += 1;
                 if binding.flags() & NEEDS_PING != 0 && binding.expires_at() > now.mono {
-                    let target = target_of(&binding, policy.router.identity()).filter(|t| !is_gone(&shared.flows, t));
+                    let target = target_of(&binding, policy.router.identity());
+                    let target = target.filter(|t| !is_gone(&shared.flows, t) && !is_kept_alive(&binding, t.flow));
                     due.extend(target.map(|t| (t, binding.uri().to_vec(), binding.path().to_vec())));
                 }
             });

@@ -57,7 +57,7 @@ impl Policy {
     /// banned sources stay banned. Settings that were fixed when the process began MUST be the same in both.
     pub fn next(&self, config: Config, identity: Identity, secret: &[u8]) -> Self {
         let authenticator = self.authenticator.with_settings(config.digest_settings());
-        let bans = self.bans.with_settings(config.ban.clone());
+        let bans = self.bans.with_settings(config.ban_settings());
         let steps = self.router.clock_steps().clone();
         Self::of(config, identity.after(self.router.identity()), (secret, steps), authenticator, bans)
     }
@@ -71,7 +71,7 @@ impl Policy {
             limits: self.limits,
             authenticator: self.authenticator.with_settings(self.config.digest_settings()),
             algorithms: self.algorithms.clone(),
-            bans: self.bans.with_settings(self.config.ban.clone()),
+            bans: self.bans.with_settings(self.config.ban_settings()),
             realms: Realms::of(&self.config),
             registrar: self.registrar.clone(),
             server_line: self.server_line.clone(),

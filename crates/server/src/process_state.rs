@@ -175,7 +175,7 @@ impl ProcessState {
             names,
         } = surroundings;
         let [limits, nonces, ..] = *seed.as_chunks::<8>().0 else { unreachable!("four times eight bytes") };
-        let bans = Bans::new(config.ban.clone(), bounds.ban_sources, config.limits.ipv6_prefix);
+        let bans = Bans::new(config.ban_settings(), bounds.ban_sources, config.limits.ipv6_prefix);
         Self {
             location,
             flows: Flows::new(config.server.node, process, shards),
@@ -318,6 +318,11 @@ impl ProcessState {
     pub fn received(&self) -> (u64, u64) {
         let requests = self.messages.iter().map(|messages| messages.requests.total()).sum();
         (requests, self.messages.iter().map(|messages| messages.received.total()).sum())
+    }
+
+    /// Returns the number of Call-IDs that are known as those of bridged calls, with those of calls that have ended lately.
+    pub fn bridged_call_ids(&self) -> usize {
+        self.bridged_dialogs.all.load(Acquire)
     }
 
     /// Sums the counters of all shards.

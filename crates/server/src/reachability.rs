@@ -27,9 +27,9 @@ pub(crate) fn is_gone(flows: &Flows, target: &Target) -> bool {
 /// Returns the address at which a phone that registered over a connection accepts connections, with the port of its
 /// Contact (RFC 3261 section 18.1.1). The phone is reached there when its connection is gone, for example after a
 /// restart. The address must be on the machine from which the connection came: any other address in a Contact, for
-/// example of a phone behind NAT, is unreachable.
+/// example of a phone behind NAT, is unreachable. A phone behind a load balancer is reached by its connection alone.
 pub(crate) fn listens_at(router: &Router, contact: &Uri<'_>, own: ListenerId, flow: &Target) -> Option<Target> {
-    if !matches!(flow.transport, Transport::Tcp | Transport::Tls) {
+    if !matches!(flow.transport, Transport::Tcp | Transport::Tls) || is_balanced(flow) {
         return None;
     }
     match router.next_hop(contact, own) {
@@ -42,11 +42,19 @@ pub(crate) fn listens_at(router: &Router, contact: &Uri<'_>, own: ListenerId, fl
 
 /// Tells whether a party of a call that sends over a stream may accept connections at the address of its Contact. The
 /// address must be on the machine from which the party sends, or be a public address. A party that uses TLS is reached
-/// by TLS only.
+/// by TLS only, and a party behind a load balancer by its connection only.
 pub(crate) fn may_listen(own: &Target, from: &Target) -> bool {
     let (ip, seen) = (own.address.ip(), from.address.ip());
     let is_there = ip == seen || !is_private(ip, seen);
-    is_there && !is_web(from.transport) && (own.transport.is_secure() || !from.transport.is_secure())
+    is_there
+        && !is_web(from.transport)
+        && !is_balanced(from)
+        && (own.transport.is_secure() || !from.transport.is_secure())
+}
+
+/// Tells whether the source of a message was a connection of a load balancer.
+fn is_balanced(from: &Target) -> bool {
+    from.flow.is_some_and(Flow::is_balanced)
 }
 
 /// Tells whether the transport is WebSocket: a browser accepts no connections.
@@ -63,4 +71,19 @@ pub(crate) fn is_unreachable(binding: &BindingView<'_>, identity: &Identity, flo
     let Some(target) = target_of(binding, identity).filter(|target| is_gone(flows, target)) else { return false };
     let listens = |uri: Uri<'_>| listens_at(router, &uri, ListenerId(binding.listener()), &target).is_some();
     !Uri::parse(binding.uri()).is_ok_and(listens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_party_behind_a_balancer_is_reached_by_its_connection_alone() {
+        let own = Target::new(Transport::Tcp, ListenerId(0), "192.0.2.9:5060".parse().expect("an address"));
+        let from = |generation| {
+            let flow = Some(Flow { node: 0, process: 1, shard: 0, slot: 3, generation });
+            Target { flow, ..Target::new(Transport::Tcp, ListenerId(0), "192.0.2.9:4711".parse().expect("an address")) }
+        };
+        assert!(may_listen(&own, &from(2)) && !may_listen(&own, &from(3)));
+    }
 }

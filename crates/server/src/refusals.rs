@@ -3,7 +3,9 @@
 
 use crate::decider::Decider;
 use crate::handling::Handling;
+use crate::media_sessions::offer_of;
 use crate::process_state::ProcessState;
+use crate::refused_offer::{Offered, offered};
 use crate::reply::{Party, Why};
 use std::borrow::Cow;
 use strowger_core::log_limiter::LogSubject;
@@ -39,6 +41,13 @@ pub(crate) fn log_lost(now: Now, event: &Event, reason: &str, transactions: &Tra
     );
 }
 
+/// Returns the offered streams and what may pass, in words, if a request was refused for its offer.
+fn offer_and_policy(handling: &Handling<'_, '_>, reason: &str) -> [Option<String>; 2] {
+    let Some(role) = Offered::of_reason(reason) else { return [None, None] };
+    let allowed = handling.progress.decision.as_deref().map(|decision| role.allowed(decision));
+    [Some(offered(offer_of(&handling.request.message))), allowed]
+}
+
 impl Decider<'_> {
     /// Logs the refusal of a request with this status. A challenge is not logged as a refusal, because the sender has
     /// not sent credentials yet.
@@ -64,7 +73,9 @@ impl Decider<'_> {
             tracing::debug!(status, %method, %uri, %from, %source, %transport, %call_id, "challenged");
         } else {
             let reason = &*self.refusal_text(status, why);
-            tracing::info!(status, reason, %method, %uri, %from, %source, %transport, %call_id, "request refused");
+            let [offered, allowed] = offer_and_policy(handling, reason);
+            let (offered, allowed) = (offered.as_deref(), allowed.as_deref());
+            tracing::info!(status, reason, offered, allowed, %method, %uri, %from, %source, %transport, %call_id, "request refused");
         }
     }
 

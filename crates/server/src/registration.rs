@@ -6,6 +6,7 @@ use crate::decider::Decider;
 use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::handling::Handling;
+use crate::outbound::LONGEST_SILENCE;
 use crate::proof::Proof;
 use crate::registrant::Registrant;
 use crate::registration_log::Sender;
@@ -89,11 +90,14 @@ impl Engine {
         status: UpdateStatus,
         changed: Changed,
     ) {
-        let Changed { lines, pings, changes, keeping, .. } = changed;
+        let Changed { lines, pings, timed_until, changes, keeping, .. } = changed;
         let request = handling.request;
         self.sinks.has_asked_cache |= keeping.answers() > 0;
         if pings && self.pings.note_new(handling.now, self.shard.number, &self.shared.pings_awake) {
             self.effects.push(Effect::WakePings);
+        }
+        if let (Some(until), Some(flow)) = (timed_until, request.arrival.flow) {
+            self.effects.push(Effect::LimitSilence { flow, longest: LONGEST_SILENCE, until });
         }
         let needs_cache = self.policy.config.auth.credential_cache_required;
         let mut has_failed = false;

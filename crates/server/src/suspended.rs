@@ -32,7 +32,7 @@ impl Engine {
         // The user agent sends the CANCEL of a far INVITE once.
         if !arrival.is_loopback() && (is_full || !has_room(self)) {
             self.counters().held_dropped.one();
-            return self.shed(arrival, bytes, out);
+            return self.shed(now, arrival, bytes, out);
         }
         self.begins_to_wait(arrival, bytes.len());
         let held = Held { bytes: bytes.to_vec(), arrival: *arrival, policy: Some(self.policy.clone()) };

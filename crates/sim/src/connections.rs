@@ -145,7 +145,8 @@ impl Connections {
         if slot == places.len() {
             places.push((0, false));
         }
-        places[slot].0 += 1;
+        // Even: the connection of no load balancer.
+        places[slot].0 += 2;
         places[slot].1 = true;
         Flow { node, process, shard, slot: slot as u32, generation: places[slot].0 }
     }

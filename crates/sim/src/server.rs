@@ -373,7 +373,7 @@ impl ServerHost {
                 }
                 // No configuration of the simulation has media.
                 Effect::Media { .. } => (),
-                Effect::SourceVerified(_) | Effect::GiveBack => (),
+                Effect::LimitSilence { .. } | Effect::SourceVerified(_) | Effect::GiveBack => (),
                 effect @ (Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. }) => {
                     self.keep(now, effect)
                 }

@@ -57,7 +57,8 @@ fn standard_input() -> Result<(Config, Report), Report> {
 
 /// Reports settings that do not fit this machine and this database; returns the number of warnings.
 pub(crate) fn environment(config: &Config, file: &str) -> usize {
-    let foreign = [preflight::foreign_listeners(config), preflight::unwritable(config)].concat();
+    let (foreign, unwritable) = (preflight::foreign_listeners(config), preflight::unwritable(config));
+    let foreign = [foreign, unwritable, preflight::kernel_limits(config)].concat();
     output::report(&Report::new(file, "", foreign.clone()));
     foreign.len() + realm::check(config, file)
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use strowger_config::Config;
+use strowger_config::{Config, Report};
 use strowger_net::{ListenSocket, descriptors};
 use strowger_node::control::{Done, Fault, Reload, Reply, Request, Wrong};
 use strowger_node::{Claim, Leases, PolicyThread, Program, Refusal, Server, preflight, supervisor};
@@ -44,6 +44,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<CommandOutcome> 
             logging::start(&config.log)?;
             choice.log();
             logging::report(&warnings);
+            logging::report(&Report::new(warnings.file(), "", preflight::kernel_limits(&config)));
             config
         }
         Err(report) => {

@@ -28,6 +28,10 @@ const TESTS: &[(&str, &[&str])] = &[
         &["crates/server/tests/policy/relaying.rs::a_domain_may_bear_a_dot_at_its_end_and_a_port_that_we_are_known_by"],
     ),
     ("listener.network", &["tests/tests/keys/forwarding.rs::a_call_from_one_network_to_another_has_a_route_for_each"]),
+    (
+        "listener.proxy_protocol_from",
+        &["tests/tests/balancers.rs::the_address_in_a_header_is_the_source_over_every_transport"],
+    ),
     ("listener.algorithms", &["tests/tests/algorithms.rs::a_listener_offers_its_own_algorithms_and_accepts_no_others"]),
     (
         "listener.certificate",

@@ -1,7 +1,7 @@
 //! Connections: their number, memory and ends.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use super::{SOON, Stage, code, send};
@@ -19,6 +19,7 @@ pub(super) const SCENES: &[(&str, fn())] = &[
     ("too many connections", too_many),
     ("too much memory", too_much_memory),
     ("failed handshakes", failed_handshakes),
+    ("headers of load balancers", headers),
     ("resumed sessions", resumed),
     ("broken and unfinished messages", broken),
     ("a silent connection", idle),
@@ -198,6 +199,43 @@ fn failed_handshakes() {
             ("handshakes_failed_total", By(1)),
             ("connections_accepted_total", By(1)),
             ("tls_handshakes_total", By(0)),
+            ("frames_broken_total", By(0)),
+        ]);
+    }
+    stage.end();
+}
+
+fn headers() {
+    let address = port::free_address();
+    let (ip, port) = (address.ip(), address.port());
+    let table = format!(
+        "[[listener]]\ntransport = \"tcp\"\naddress = \"{ip}\"\nport = {port}\nproxy_protocol_from = [\"127.0.0.1\"]"
+    );
+    let mut stage = Stage::start(Setup::tables(&[(Tcp, address)]).open_registrar().with(&table));
+    let header = b"PROXY TCP4 192.0.2.9 192.0.2.1 4711 5060\r\n";
+    let mut wire = Wire::connect_behind(header, Tcp, address, None).expect("the server listens");
+    let request = options(&wire, "sip:example.org");
+    assert_eq!(code(&mut wire, &request), 200);
+    stage.shows(&[("proxy_headers_total", By(1)), ("connections_accepted_total", By(1))]);
+    let long = format!("PROXY UNKNOWN {}", "x".repeat(100));
+    for (bytes, reason) in [
+        ("OPTIONS sip:example.org SIP/2.0\r\n", "malformed"),
+        (&long, "long"),
+        ("PROXY TCP4", "cut"),
+        // The header has 10 s to arrive.
+        ("PROXY TCP4", "late"),
+    ] {
+        let mut stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_read_timeout(Some(2 * SOON)).expect("a socket takes a time-out");
+        stream.write_all(bytes.as_bytes()).expect("the server reads");
+        if reason == "cut" {
+            stream.shutdown(Shutdown::Write).expect("it is open");
+        }
+        let _ = stream.read_to_end(&mut Vec::new());
+        stage.shows(&[
+            (&format!("proxy_headers_refused_total{{reason=\"{reason}\"}}"), By(1)),
+            ("proxy_headers_total", By(0)),
+            ("handshakes_failed_total", By(0)),
             ("frames_broken_total", By(0)),
         ]);
     }

@@ -202,12 +202,11 @@ impl Dialog {
         self.local_cseq
     }
 
-    /// Skips `count` CSeqs of our requests, which an earlier process may have used after it wrote this state. Does nothing if this side has sent
-    /// no request yet: its first CSeq is not chosen.
-    pub fn skip_cseqs(&mut self, count: u32) {
-        if self.local_cseq > 0 {
-            self.local_cseq = self.local_cseq.saturating_add(count);
-        }
+    /// Skips `count` CSeqs of our requests, which an earlier process may have used after it wrote this state. If this side had sent no request
+    /// then, that process may have begun with any CSeq up to `first`, so these are skipped too.
+    pub fn skip_cseqs(&mut self, first: u32, count: u32) {
+        let last = if self.local_cseq == 0 { first } else { self.local_cseq };
+        self.local_cseq = last.saturating_add(count);
     }
 
     /// Tells whether these tags, as seen from our side, identify this dialog (section 12.2.2).

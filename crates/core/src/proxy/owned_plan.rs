@@ -111,9 +111,10 @@ impl OwnedPlan {
         Some(plan.asks.clone()).filter(|asks| !asks.is_empty())
     }
 
-    /// Tells whether the same candidate is tried at its next address after this status.
-    pub(super) fn tries_next_address(&self, status: u16) -> bool {
-        self.try_next.as_ref().map_or(status == 503, |statuses| statuses.contains(&status))
+    /// Tells whether the same candidate is tried at its next address after this status. `again`: whether another of its targets has sent a
+    /// 503 too; then only a plan that names 503 goes on.
+    pub(super) fn tries_next_address(&self, status: u16, again: bool) -> bool {
+        self.try_next.as_ref().map_or(status == 503 && !again, |statuses| statuses.contains(&status))
     }
 
     /// Tells whether no further candidate is tried after this status.

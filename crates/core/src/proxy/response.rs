@@ -1,6 +1,6 @@
 //! Forwarding of responses upstream (RFC 3261 section 16.7).
 
-use super::response_context::{BestResponse, Branch};
+use super::response_context::{BestResponse, Branch, ResponseContext};
 use super::upstream_response::{SenderFacts, challenge_lines, without_extras};
 use super::{Proxy, best};
 use crate::notice::NoticeEvent;
@@ -107,8 +107,10 @@ impl Proxy {
             let lines = Arc::from(format!("Reason: SIP;cause={status};text=\"{text}\"\r\n").into_bytes());
             self.cancel_others(round, id, &lines);
         } else if !was_given_up {
+            let again = status == 503 && context.is_unavailable_again(client);
             let plan = context.pending.as_ref().map(|pending| &pending.plan);
-            let (next, ends) = plan.map_or((false, false), |p| (p.tries_next_address(status), p.ends_search(status)));
+            let (next, ends) =
+                plan.map_or((false, false), |p| (p.tries_next_address(status, again), p.ends_search(status)));
             if ends {
                 context.end_search();
             } else if next && self.next_address(round, id, client) {
@@ -400,6 +402,16 @@ impl Proxy {
         if context.others.is_some() {
             self.cancel_branches(round, id, Some(lines));
         }
+    }
+}
+
+impl ResponseContext {
+    /// Notes a 503 of a target. Returns whether another target of the same candidate has sent a 503 before. Its further targets probably
+    /// carry the same load, and a request that was tried at all of them would multiply the load.
+    fn is_unavailable_again(&mut self, client: ClientId) -> bool {
+        let Some(at) = self.branch_of(client).map(|branch| usize::from(branch.candidate)) else { return false };
+        let candidate = self.pending.as_mut().and_then(|pending| pending.candidates.get_mut(at));
+        candidate.is_some_and(|candidate| std::mem::replace(&mut candidate.unavailable, true))
     }
 }
 

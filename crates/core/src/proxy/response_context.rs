@@ -153,7 +153,7 @@ pub struct Candidate<'a> {
     pub uris: &'a [(Target, &'a [u8])],
     /// Route values to put on top: Path of a binding, as received (RFC 3327).
     pub path: &'a [u8],
-    /// Addresses in order of trial: the next one after a failure or a 503 (RFC 3263 section 4.3).
+    /// Addresses in order of trial: the next one after a failure or the first 503 (RFC 3263 section 4.3).
     pub targets: &'a [Target],
     /// Preference, 0 to 1000. Candidates of equal q are tried together, higher ones first.
     pub q: u16,
@@ -217,6 +217,9 @@ pub(super) struct OwnedCandidate {
     pub(super) asks: Box<[u8]>,
     /// Number of targets tried.
     pub(super) tried: usize,
+    /// Set after a 503 of a target. Not in the record.
+    #[serde(skip)]
+    pub(super) unavailable: bool,
 }
 
 impl Candidate<'_> {
@@ -266,6 +269,7 @@ impl OwnedCandidate {
             rerouting: candidate.rerouting,
             asks: candidate.asks.into(),
             tried: 0,
+            unavailable: false,
         }
     }
 

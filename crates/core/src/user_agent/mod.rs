@@ -25,6 +25,7 @@ mod content;
 mod dialog_name;
 mod endpoint;
 mod event;
+mod hang_up;
 mod moves;
 mod next_hop;
 mod registration;

@@ -28,6 +28,9 @@ pub struct AgentRecord {
 /// Number of CSeqs that a process skips in each dialog that it takes over: the process before may have used some after its last record.
 const SKIPPED_CSEQS: u32 = 1_000;
 
+/// Highest CSeq of the first request of a callee.
+pub(super) const HIGHEST_FIRST_CSEQ: u32 = 0x1_0000;
+
 /// Remaining milliseconds of the timers of a call.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Left {
@@ -172,7 +175,7 @@ impl UserAgent {
     pub fn keep(&self, now: Now, calls: &[CallKey]) -> Option<AgentRecord> {
         let kept = calls.iter().map(|key| {
             let mut call = self.calls.get(key.0).filter(|call| call.is_at_rest())?.clone();
-            call.legs.iter_mut().for_each(|leg| leg.dialog.skip_cseqs(SKIPPED_CSEQS));
+            call.legs.iter_mut().for_each(|leg| leg.dialog.skip_cseqs(HIGHEST_FIRST_CSEQ, SKIPPED_CSEQS));
             let [refresh, expiry] = call.session.lefts(now);
             // The timers themselves stay here.
             (call.session.refresh, call.session.expiry) = (Stamp::NONE, Stamp::NONE);

@@ -1,6 +1,4 @@
-//! Established call: change, use and end (RFC 3261 sections 14 and 15, RFC 3311).
-
-use std::sync::Arc;
+//! Established call: change and use (RFC 3261 section 14, RFC 3311).
 
 use strowger_message::header::RetryAfter;
 use strowger_message::{Method, Name};
@@ -43,86 +41,6 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl UserAgent {
-    /// Ends a call in any state: CANCEL, 480 or BYE. [`Event::Ended`] follows (or [`Event::Failed`], if a refusal was on the way).
-    pub fn hang_up(&mut self, round: &mut Round<'_>, call: CallKey) {
-        self.hang_up_with(round, call, b"");
-    }
-
-    /// Ends a call as [`UserAgent::hang_up`] does, with further header lines, each with its CRLF: a Reason.
-    pub fn hang_up_with(&mut self, round: &mut Round<'_>, call: CallKey, headers: &[u8]) {
-        if let Some(call) = self.calls.get_mut(call.0) {
-            call.last_lines = headers.to_vec();
-        }
-        self.end(round, call.0, Ending::Local);
-    }
-
-    pub(super) fn end(&mut self, round: &mut Round<'_>, id: Id, by: Ending) {
-        let Some(call) = self.calls.get_mut(id) else { return };
-        match call.stage {
-            Stage::Inviting => {
-                call.stage = Stage::Cancelling;
-                if let Some(client) = call.inviting.and_then(|r| self.requests.get(r)?.client) {
-                    let lines = std::mem::take(&mut call.last_lines);
-                    let lines = (!lines.is_empty()).then(|| Arc::from(lines));
-                    round.tx.cancel(round.now, client, lines.as_ref(), round.out);
-                }
-            }
-            Stage::Incoming => self.refuse_call(round, id, 480, Ending::Local),
-            // The ACK without an answer ends the exchange of offer and answer, and the BYE ends the call.
-            Stage::AnswerDue => {
-                call.stage = Stage::Established;
-                self.acknowledge_now(round, id);
-                self.send_bye(round, id, by);
-            }
-            // A callee may not send a BYE before the ACK (section 15), and neither side may send one while a re-INVITE
-            // is open: ours is cancelled, which ends it in 64*T1 at the latest.
-            Stage::Established if call.accepted.is_some() || call.inviting.is_some() => {
-                call.hang_up = call.hang_up.or(Some(by));
-                if let Some(client) = call.inviting.and_then(|r| self.requests.get(r)?.client) {
-                    round.tx.cancel(round.now, client, None, round.out);
-                }
-            }
-            Stage::Established => self.send_bye(round, id, by),
-            Stage::Cancelling | Stage::Terminating => (),
-        }
-    }
-
-    /// Sends a BYE that had to wait.
-    pub(super) fn hang_up_if_due(&mut self, round: &mut Round<'_>, id: Id) {
-        let Some(call) = self.calls.get_mut(id) else { return };
-        if call.stage == Stage::Established
-            && call.accepted.is_none()
-            && call.inviting.is_none()
-            && let Some(by) = call.hang_up.take()
-        {
-            self.send_bye(round, id, by);
-        }
-    }
-
-    pub(super) fn send_bye(&mut self, round: &mut Round<'_>, id: Id, by: Ending) {
-        let Some(call) = self.calls.get_mut(id) else { return };
-        let lines = std::mem::take(&mut call.last_lines);
-        // The owner will not answer an open re-INVITE or UPDATE any more.
-        self.refuse_call(round, id, 487, by);
-        self.reject_updates(round, id);
-        self.stop_timers(id);
-        let Some(call) = self.calls.get_mut(id) else { return };
-        call.session.stop(&mut self.timers);
-        call.stage = Stage::Terminating;
-        call.ended_by = by;
-        call.accepted = None;
-        call.kept = Vec::new();
-        if by != Ending::Local {
-            self.events.push(Event::Ending { call: CallKey(id), by });
-        }
-        let content = Content { headers: &lines, ..Content::default() };
-        let outgoing = Outgoing { kind: ClientRequestKind::Bye, method: Method::Bye.text(), content };
-        if self.send_in_dialog(round, id, None, outgoing).is_none() {
-            self.remove_call(round, id);
-            self.events.push(Event::Ended { call: CallKey(id), by });
-        }
-    }
-
     /// Offers another session (a re-INVITE, section 14.1); an empty offer asks the peer for one.
     ///
     /// # Errors
@@ -249,7 +167,7 @@ impl UserAgent {
         let Outgoing { kind, method, content } = outgoing;
         let Content { headers, body, .. } = content;
         let branch = self.branch();
-        let first = 1 + (self.entropy.u64() as u32 & 0xffff);
+        let first = 1 + self.entropy.u64() as u32 % super::moves::HIGHEST_FIRST_CSEQ;
         let call = self.calls.get_mut(id)?;
         let at = call.position(number)?;
         let Leg { dialog, number, .. } = &mut call.legs[at];
@@ -318,9 +236,13 @@ impl UserAgent {
                 if offered {
                     call.session.close_offer(true);
                 }
-                let hang_up = call.hang_up;
+                let (hang_up, is_over) = (call.hang_up, call.stage == Stage::Terminating);
                 let Some(dialog) = call.dialog() else { return };
                 dialog.refresh(message);
+                if is_over {
+                    // The BYE did not wait for it.
+                    return self.acknowledge_now(round, id);
+                }
                 let description =
                     if has_description(message) { dialog.exchange.receive_response(offered) } else { None };
                 self.report_name(id, 0);
@@ -343,7 +265,9 @@ impl UserAgent {
             }
             _ => {
                 call.inviting = None;
-                self.unchanged(round, response, 0);
+                if call.stage != Stage::Terminating {
+                    self.unchanged(round, response, 0);
+                }
             }
         }
     }

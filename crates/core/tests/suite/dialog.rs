@@ -156,6 +156,16 @@ fn a_peer_without_tag_is_served() {
     assert!(request(&dialog, Method::Bye, 1).contains("\nTo: Alice <sip:alice@atlanta.example.com>\n"));
 }
 
+/// The process that wrote the state may have sent its first request after it.
+#[test]
+fn the_next_process_skips_cseqs_that_may_be_used() {
+    for (mut dialog, used) in [(caller(), 1), (callee(), 0)] {
+        dialog.skip_cseqs(500, 20);
+        let expected = if used == 0 { 521 } else { used + 21 };
+        assert_eq!(dialog.next_cseq(77), expected);
+    }
+}
+
 #[test]
 fn a_dialog_is_written_down_and_read_back() {
     for mut dialog in [caller(), callee()] {

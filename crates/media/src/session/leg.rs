@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::arrivals::Arrivals;
 use super::latch::{Latch, LatchedSource};
 use super::{DropReason, PayloadFormat, SessionOutput, StreamPeer, StreamReport};
 use crate::Moment;
@@ -29,10 +30,7 @@ pub(super) struct Leg {
     unread: u64,
     /// Packets towards the peer.
     sent: u64,
-    /// Packets of other sources and of unknown payload types, and those that an echo does not send back.
-    dropped: u64,
-    /// Source of the last datagram at the port of RTP.
-    seen: Option<SocketAddr>,
+    arrivals: Arrivals,
     is_heard: bool,
     /// Time of the last accepted packet, or of the order since which one is expected, in microseconds.
     last: u64,
@@ -62,8 +60,7 @@ impl Leg {
             sent_stream: SentStream::new(clock_rate),
             unread: 0,
             sent: 0,
-            dropped: 0,
-            seen: None,
+            arrivals: Arrivals::default(),
             is_heard: false,
             last: now,
             report_at: now.saturating_add(report_interval(random(), true)),
@@ -146,8 +143,14 @@ impl Leg {
 
     /// Counts a dropped packet of the peer's ports.
     pub(super) const fn drop_packet(&mut self, reason: DropReason, out: &mut SessionOutput) {
-        self.dropped += 1;
+        self.arrivals.dropped += 1;
         out.count_dropped(reason);
+    }
+
+    /// Counts a dropped packet of a source that may not send.
+    const fn refuse(&mut self, from: SocketAddr, out: &mut SessionOutput) {
+        self.arrivals.refuse(from);
+        out.count_dropped(DropReason::Source);
     }
 
     /// Returns the SSRC of the packets to this peer.
@@ -174,13 +177,13 @@ impl Leg {
         datagram: &'a [u8],
         out: &mut SessionOutput,
     ) -> Option<Accepted<'a>> {
-        self.seen = Some(from);
+        self.arrivals.seen = Some(from);
         let Some(packet) = Packet::read(datagram) else {
             self.drop_packet(DropReason::Unreadable, out);
             return None;
         };
         if !self.rtp.accept(now, from) {
-            self.drop_packet(DropReason::Source, out);
+            self.refuse(from, out);
             return None;
         }
         self.end_silence(now, from);
@@ -189,7 +192,7 @@ impl Leg {
             self.drop_packet(DropReason::Format, out);
             return None;
         };
-        self.is_heard = true;
+        (self.is_heard, self.arrivals.heard_at) = (true, Some(now));
         if !format.is_event {
             self.received.set_clock_rate(format.clock_rate);
             self.received.note_encoding(format.encoding);
@@ -213,16 +216,18 @@ impl Leg {
         out: &mut SessionOutput,
     ) -> bool {
         if !is_rtcp_port {
-            self.seen = Some(from);
+            self.arrivals.seen = Some(from);
         }
         let is_multiplexed = self.is_multiplexed();
         let latch = if is_rtcp_port { &mut self.rtcp } else { &mut self.rtp };
         if is_rtcp_port && is_multiplexed || !latch.accept(now, from) {
-            self.drop_packet(DropReason::Source, out);
+            self.refuse(from, out);
             return false;
         }
         self.end_silence(now, from);
-        self.is_heard |= !is_rtcp;
+        if !is_rtcp {
+            (self.is_heard, self.arrivals.heard_at) = (true, Some(now));
+        }
         self.unread += 1;
         // A peer that only receives may send RTCP, too.
         let goes_on = self.peer.sends || is_rtcp;
@@ -363,7 +368,7 @@ impl Leg {
         out: &mut SessionOutput,
     ) -> bool {
         if !is_rtcp_port {
-            self.seen = Some(from);
+            self.arrivals.seen = Some(from);
         }
         let is_multiplexed = self.is_multiplexed();
         if is_rtcp_port == is_multiplexed || !is_rtcp(datagram) {
@@ -372,7 +377,7 @@ impl Leg {
         }
         let latch = if is_rtcp_port { &mut self.rtcp } else { &mut self.rtp };
         if !latch.accept(now, from) {
-            self.drop_packet(DropReason::Source, out);
+            self.refuse(from, out);
             return false;
         }
         self.end_silence(now, from);
@@ -449,14 +454,19 @@ impl Leg {
 
     /// Returns the report about the peer's packets so far.
     pub(super) fn stream_report(&self) -> StreamReport {
+        let Arrivals { dropped, refused, refused_from, seen, heard_at } = self.arrivals;
         StreamReport {
             figures: self.received.figures(),
-            dropped: self.dropped,
+            dropped,
+            refused,
             unread: self.unread,
             sent: self.sent,
             expected: self.peer.rtp,
-            seen: self.seen,
+            seen,
+            refused_from,
+            heard_at,
             round_trip: self.sent_stream.round_trip(),
+            is_expected: self.is_expected(),
         }
     }
 }

@@ -15,6 +15,7 @@
 //! The sound of a playback obeys the law of a relay: it begins once its peer may be sent to, and stands still while the peer does not receive.
 //! A recording begins after its tone, or at once if the peer does not receive. It takes no more packets than the rate of an echo.
 
+mod arrivals;
 mod feedback;
 mod latch;
 mod leg;

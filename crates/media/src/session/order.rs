@@ -174,6 +174,8 @@ pub struct StreamReport {
     pub figures: Figures,
     /// Packets that were dropped: from addresses that may not send, of unknown payload types, or beyond the rate of an echo.
     pub dropped: u64,
+    /// Packets that were dropped because of the address that they came from.
+    pub refused: u64,
     /// Datagrams that were taken unread; they are not in the statistics.
     pub unread: u64,
     /// Packets sent to this peer.
@@ -182,8 +184,14 @@ pub struct StreamReport {
     pub expected: Option<SocketAddr>,
     /// Address of the last packet, also of a dropped one.
     pub seen: Option<SocketAddr>,
+    /// Address of the last packet that was dropped because of it.
+    pub refused_from: Option<SocketAddr>,
+    /// Time of the last accepted packet, in microseconds of the clock of the session; RTCP is left out.
+    pub heard_at: Option<u64>,
     /// Round-trip time by RTCP in microseconds.
     pub round_trip: Option<u64>,
+    /// Set if the peer should send: it has an address, and the stream is on hold in neither direction.
+    pub is_expected: bool,
 }
 
 impl StreamReport {

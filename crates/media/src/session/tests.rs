@@ -224,7 +224,14 @@ fn strangers_are_counted_and_get_nothing() {
     let report = call.near();
     assert_eq!((report.dropped, report.figures.packets), (4, 0));
     assert_eq!((report.expected, report.seen), (Some(at(NEAR)), Some(at(STRANGER))));
+    assert_eq!((report.refused, report.refused_from, report.heard_at), (4, Some(at(STRANGER)), None));
     assert_eq!(call.hear(9_010, Side::Far, FAR, &rtp(112, 8, 1))[0].to, at(NEAR));
+    // A packet of the peer hides no other source, and one of an unknown format is not counted as such.
+    call.hear(9_020, Side::Near, NEAR, &rtp(97, 7, 2));
+    call.hear(9_040, Side::Near, NEAR, &rtp(0, 7, 3));
+    let report = call.near();
+    assert_eq!((report.dropped, report.refused, report.seen), (5, 4, Some(at(NEAR))));
+    assert_eq!((report.refused_from, report.heard_at), (Some(at(STRANGER)), Some(9_020_000)));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::connection::Phase;
 use crate::{Ending, Unsent, clock};
 use std::cmp::Reverse;
 use strowger_core::shown::brief;
-use strowger_core::{Now, Target, Transport};
+use strowger_core::{Flow, Now, Target, Transport};
 
 /// Reason of a regular end.
 const HAS_ALL: &str = "the peer has its answers and wants nothing more";
@@ -39,6 +39,10 @@ impl Streams {
             let finished = connection.half_closed;
             match phase {
                 Phase::Dialling => self.close(slot, &"it was not made in time"),
+                Phase::Header => {
+                    self.counters.proxy_late.add(1);
+                    self.close(slot, &"no PROXY header in time");
+                }
                 Phase::Tls | Phase::Ws => self.close(slot, &"the handshake took too long"),
                 Phase::Open if leaving => self.close(slot, &"the peer did not end it"),
                 Phase::Open if finished => self.close(slot, &"the peer had said that nothing would follow"),
@@ -46,6 +50,7 @@ impl Streams {
                     self.counters.partial_closed.add(1);
                     self.close(slot, &"the rest of a message did not come");
                 }
+                Phase::Open if self.spare_unread(slot, now) => (),
                 Phase::Open => {
                     self.counters.idle_closed.add(1);
                     self.close(slot, &"it was silent for too long");
@@ -79,9 +84,9 @@ impl Streams {
     }
 
     /// Keeps a response to a peer that has ended its side. If the peer has closed the connection, its system resets it, and the response is sent
-    /// again to the peer's listening address (RFC 3261 section 18.2.2).
+    /// again to the peer's listening address (RFC 3261 section 18.2.2). A peer behind a balancer has no such address.
     pub(super) fn remember_response(&mut self, slot: u32, target: &Target, message: &[u8], now: Now) {
-        let Some(connection) = self.connection(slot).filter(|c| c.half_closed) else { return };
+        let Some(connection) = self.connection(slot).filter(|c| c.half_closed && !c.is_balanced()) else { return };
         connection.unacknowledged.push((target.without_flow(), message.into()));
         connection.checked_at = now.mono;
         if self.charge_source(slot) {
@@ -124,6 +129,23 @@ impl Streams {
         true
     }
 
+    /// Limits the silence of the peer of a connection until this time; 0: no longer.
+    pub(crate) fn limit_silence(&mut self, flow: Flow, longest: u64, until: u64) {
+        if let Some(connection) = self.same(flow.slot, flow.generation) {
+            connection.peer.limit(longest, until);
+            self.schedule(flow.slot);
+        }
+    }
+
+    /// Prolongs a connection whose silence is too long if its peer has sent bytes that are not yet read: this process may
+    /// have stood still. Returns whether there are such bytes.
+    pub(super) fn spare_unread(&mut self, slot: u32, now: Now) -> bool {
+        let Some(connection) = self.connection(slot).filter(|connection| connection.has_unread()) else { return false };
+        connection.peer.last_read = now.mono;
+        self.schedule(slot);
+        true
+    }
+
     /// Removes a connection from the directory, and reports its unanswered messages.
     fn unlink(&mut self, slot: u32) {
         let flow = self.flow(slot);
@@ -163,16 +185,17 @@ impl Streams {
             self.resend.append(&mut connection.unacknowledged);
         }
         let network = &self.network;
-        network.sources.release(connection.accepted.then(|| connection.remote.ip()));
+        let source = connection.charged_source();
+        network.sources.release(source.filter(|_| connection.is_accepted()));
         if connection.charged > 0 {
-            network.sources.refund(connection.remote.ip(), connection.charged as usize);
+            network.sources.refund(source, connection.charged as usize);
             self.counters.connection_bytes.less(u64::from(connection.charged));
         }
         if let Some(layer) = &connection.layer {
             self.counters.stream_bytes_waiting.less((layer.pending.len() + layer.fallback_bytes()) as u64);
             self.counters.streams_lost.add(layer.pending_messages.into());
             let cause = match connection.phase {
-                Phase::Dialling => Unsent::Connection,
+                Phase::Dialling | Phase::Header => Unsent::Connection,
                 Phase::Tls => Unsent::TlsHandshake,
                 Phase::Ws => Unsent::WebSocketHandshake,
                 Phase::Open => Unsent::Here,
@@ -192,8 +215,16 @@ impl Streams {
         } else {
             let shakes_hands = matches!(connection.phase, Phase::Tls | Phase::Ws);
             self.counters.handshakes_failed.add(u64::from(shakes_hands));
-            if self.may_log(connection.remote) {
-                let event = if shakes_hands { "handshake failed" } else { "connection not made" };
+            let is_cut = connection.phase == Phase::Header && ending != Ending::Ours;
+            // A balancer that connects and says nothing checks whether the server lives.
+            let is_probe = is_cut && connection.partial.is_empty();
+            self.counters.proxy_cut.add(u64::from(is_cut && !is_probe));
+            if !is_probe && self.may_log(connection.remote) {
+                let event = match connection.phase {
+                    Phase::Header => "connection of a balancer refused",
+                    Phase::Tls | Phase::Ws => "handshake failed",
+                    Phase::Dialling | Phase::Open => "connection not made",
+                };
                 let transport = connection.transport.text();
                 tracing::info!(remote = %connection.remote, %transport, reason = %brief(&reason), "{event}");
             }

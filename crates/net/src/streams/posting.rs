@@ -44,8 +44,8 @@ impl Streams {
                     return Post::Done;
                 }
             }
-            // A browser cannot be called back.
-            if matches!(target.transport, Transport::Ws | Transport::Wss) {
+            // A browser cannot be called back, nor a peer behind a balancer.
+            if matches!(target.transport, Transport::Ws | Transport::Wss) || flow.is_balanced() {
                 self.fail_message(origin, token);
                 return Post::Done;
             }

@@ -42,10 +42,10 @@ impl Streams {
         if connection.phase == Phase::Open && connection.layer.is_none() {
             return self.write_plain(pieces, bytes);
         }
-        let masked = !connection.accepted;
+        let masked = !connection.is_accepted();
         let open = connection.phase == Phase::Open;
         let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
-        let mut clear = std::mem::take(&mut self.clear);
+        let mut clear = std::mem::take(&mut self.encryption.clear);
         clear.clear();
         for piece in pieces {
             let message = &bytes[piece.range.clone()];
@@ -71,7 +71,7 @@ impl Streams {
                 self.charge_source(slot);
             }
         }
-        self.clear = clear;
+        self.encryption.clear = clear;
     }
 
     /// Writes without a copy, unless the socket is full.
@@ -118,7 +118,7 @@ impl Streams {
 
     /// Sends a WebSocket control frame.
     pub(crate) fn transmit_frame(&mut self, slot: u32, code: u8, payload: &[u8]) {
-        let Some(masked) = self.connection(slot).map(|c| !c.accepted) else { return };
+        let Some(masked) = self.connection(slot).map(|c| !c.is_accepted()) else { return };
         let mut frame = Vec::with_capacity(payload.len() + 8);
         self.frames += 1;
         ws::write(code, payload, masked.then(|| ws::key(self.frames)), &mut frame);
@@ -127,7 +127,7 @@ impl Streams {
 
     /// Sends the pending output of the TLS session.
     pub(crate) fn flush_tls(&mut self, slot: u32) {
-        let mut wire = std::mem::take(&mut self.wire);
+        let mut wire = std::mem::take(&mut self.encryption.wire);
         wire.clear();
         if let Some(tls) = self.connection(slot).and_then(|c| c.layer.as_mut()).and_then(|l| l.tls.as_mut()) {
             while tls.wants_write() && tls.write_tls(&mut wire).is_ok() {}
@@ -135,7 +135,7 @@ impl Streams {
         if !wire.is_empty() {
             self.send(slot, &wire);
         }
-        self.wire = wire;
+        self.encryption.wire = wire;
     }
 
     /// Sends bytes unchanged.

@@ -64,7 +64,7 @@ fn a_panic_ends_all_shards_and_is_reported_to_the_threads_that_wait() {
 #[test]
 fn a_panic_beside_the_shards_ends_them() {
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
-    let node = Net::bind(settings(1), vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    let node = Net::bind(settings(1), vec![listener]).unwrap().spawn(|_, _| Slow::default()).unwrap();
     node.handle().spawn("a task of a test", async { panic!("as planted") });
     assert_eq!(node.join().unwrap_err().to_string(), "a task of a test panicked");
 }
@@ -72,7 +72,7 @@ fn a_panic_beside_the_shards_ends_them() {
 #[test]
 fn shards_that_were_asked_to_end_have_not_failed() {
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
-    let node = Net::bind(settings(3), vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    let node = Net::bind(settings(3), vec![listener]).unwrap().spawn(|_, _| Slow::default()).unwrap();
     node.handle().stop();
     node.join().unwrap();
 }
@@ -84,7 +84,7 @@ fn what_shards_are_made_from_ends_with_them() {
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
     let factory = move |_, _| {
         let _ = &kept;
-        Slow
+        Slow::default()
     };
     let node = Net::bind(settings(2), vec![listener]).unwrap().spawn(factory).unwrap();
     let handle = node.handle().clone();

@@ -1,6 +1,7 @@
 //! Tests of running shards over real sockets on loopback.
 
 mod authority;
+mod balancers;
 mod bounds;
 mod certificates;
 mod dedicated;
@@ -8,6 +9,7 @@ mod echo;
 mod end;
 mod given;
 mod identities;
+mod keep_alive;
 mod moves;
 mod noise;
 mod relay;

@@ -1,12 +1,22 @@
 //! A service that relays messages: "TO tcp 127.0.0.1:5060 ..." goes to that address ("tls@a.test": to a server that proves this name), and messages
-//! back for the same call go to its sender; "FLOW 0 3 1 tcp 127.0.0.1:5060 ..." does so over a flow of this shard, slot and generation. "LATER 100
-//! ..." is answered with 200 after that many milliseconds. Every other message goes back to its source.
+//! back for the same call go to its sender; "FLOW 0 3 2 tcp 127.0.0.1:5060 ..." does so over a flow of this shard, slot and generation. "LATER 100
+//! ..." is answered with 200 after that many milliseconds. "SILENCE 300 60000 ..." limits the silence of its connection to 300 ms, for a minute.
+//! "REPORTED" is answered with the number of reported keep-alives; "STALL" stops the shard while [`GATE`] is locked. Every other message goes back
+//! to its source.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Release};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::scan;
 use strowger_net::{Handle, Listener, Net, NetSettings, Node, Service};
+
+/// Lock of a test that stops a shard.
+pub(crate) static GATE: Mutex<()> = Mutex::new(());
+
+/// True once a shard has stopped at [`GATE`].
+pub(crate) static STOPPED: AtomicBool = AtomicBool::new(false);
 
 pub(crate) struct Relay {
     index: usize,
@@ -14,6 +24,8 @@ pub(crate) struct Relay {
     waiting: HashMap<Vec<u8>, Arrival>,
     tokens: HashMap<u64, Arrival>,
     next: u64,
+    /// Flows of the reported keep-alives.
+    kept_alive: Vec<Flow>,
 }
 
 impl Relay {
@@ -28,7 +40,7 @@ impl Service for Relay {
     type ShardMessage = (Arrival, Vec<u8>);
     type Record = ();
 
-    fn receive(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
+    fn receive(&mut self, now: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         let call = scan::call_id(bytes).map(|range| bytes[range].to_vec()).unwrap_or_default();
         let text = String::from_utf8_lossy(bytes);
         let word: Vec<&str> = text.split(' ').collect();
@@ -60,6 +72,21 @@ impl Service for Relay {
                 Self::send(arrival.reply(), bytes, 0, out);
             }
             "CLOSE" => self.handle.close(arrival.flow.unwrap()),
+            "SILENCE" => {
+                let [longest, during] = [word[1], word[2]].map(|time| time.parse::<u64>().unwrap());
+                let until = if during == 0 { 0 } else { now.mono + during };
+                self.handle.limit_silence(arrival.flow.unwrap(), longest, until);
+                Self::send(arrival.reply(), bytes, 0, out);
+            }
+            "STALL" => {
+                STOPPED.store(true, Release);
+                drop(GATE.lock());
+            }
+            "REPORTED" => {
+                let of_it = self.kept_alive.iter().filter(|flow| Some(**flow) == arrival.flow).count();
+                let text = format!("{of_it} of {}\r\nContent-Length: 0\r\n\r\n", self.kept_alive.len());
+                Self::send(arrival.reply(), text.as_bytes(), 0, out);
+            }
             "LATER" => {
                 let (after, mailbox) = (word[1].parse().unwrap(), self.handle.mailbox(self.index));
                 let (arrival, bytes) = (*arrival, bytes.to_vec());
@@ -94,6 +121,9 @@ impl Service for Relay {
     fn answered(&mut self, _: Now, (to, bytes): (Arrival, Vec<u8>), out: &mut Outbox) {
         Self::send(to.reply(), &[b"SIP/2.0 200 OK\r\n", &bytes[..]].concat(), 0, out);
     }
+    fn kept_alive(&mut self, _: Now, flow: Flow) {
+        self.kept_alive.push(flow);
+    }
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
     fn export(&mut self, _: Now, _: u8) -> Vec<()> {
         Vec::new()
@@ -102,7 +132,14 @@ impl Service for Relay {
 }
 
 pub(crate) fn start(settings: NetSettings, listeners: Vec<Listener>) -> Node<Relay> {
-    let make = |index, handle| Relay { index, handle, waiting: HashMap::new(), tokens: HashMap::new(), next: 0 };
+    let make = |index, handle| Relay {
+        index,
+        handle,
+        waiting: HashMap::new(),
+        tokens: HashMap::new(),
+        next: 0,
+        kept_alive: Vec::new(),
+    };
     Net::bind(settings, listeners).unwrap().spawn(make).unwrap()
 }
 

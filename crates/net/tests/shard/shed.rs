@@ -3,12 +3,18 @@
 use crate::echo::settings;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_net::{Listener, Net, NetSettings, Service, UdpSettings};
+use strowger_net::{Listener, Net, NetSettings, Node, Service, UdpSettings};
 
 /// Takes time for each message, then reports it; also reports messages that it could not pass on.
-pub(crate) struct Slow;
+#[derive(Clone, Default)]
+pub(crate) struct Slow {
+    /// Longest and last wait that the shard has reported, in microseconds.
+    waits: Arc<[AtomicU64; 2]>,
+}
 
 impl Service for Slow {
     type ShardMessage = ();
@@ -23,6 +29,12 @@ impl Service for Slow {
     fn shed(&mut self, _: Now, arrival: &Arrival, bytes: &[u8], out: &mut Outbox) {
         assert!(bytes.starts_with(b"MESSAGE "));
         say(arrival, b"shed", out);
+    }
+
+    fn waited(&mut self, _: Now, datagrams: u64, connections: u64) {
+        let ([longest, last], wait) = (&*self.waits, datagrams.max(connections));
+        longest.fetch_max(wait, Relaxed);
+        last.store(wait, Relaxed);
     }
 
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
@@ -50,7 +62,10 @@ fn the_age_of_the_oldest_unread_datagram_is_known() {
     const COUNT: usize = 400;
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
     let settings = NetSettings { udp: UdpSettings { batch: 8, ..UdpSettings::default() }, ..settings(1) };
-    let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    let slow = Slow::default();
+    let waits = slow.waits.clone();
+    let [longest, last] = &*waits;
+    let node = Net::bind(settings, vec![listener]).unwrap().spawn(move |_, _| slow.clone()).unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(node.handle().addresses()[0]).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -71,9 +86,74 @@ fn the_age_of_the_oldest_unread_datagram_is_known() {
         }
     }
     assert!(oldest > Duration::from_millis(100), "{oldest:?}");
+    assert!(Duration::from_micros(longest.load(Relaxed)) >= oldest, "the service is told");
     socket.send(b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\n\r\n").unwrap();
     socket.recv(&mut answer).expect("an answer");
     assert_eq!(node.handle().oldest_datagram(0), Duration::ZERO);
+    assert_eq!(last.load(Relaxed), 0);
+}
+
+/// Starts a shard that takes 2 ms for each message of a connection. Returns it with the longest and the last wait that it reports.
+fn slow_shard() -> (Node<Slow>, Arc<[AtomicU64; 2]>) {
+    let listener = Listener::new(Transport::Tcp, "127.0.0.1:0".parse().unwrap());
+    let slow = Slow::default();
+    let waits = slow.waits.clone();
+    let node = Net::bind(settings(1), vec![listener]).unwrap().spawn(move |_, _| slow.clone()).unwrap();
+    (node, waits)
+}
+
+/// Sends this number of messages over a connection.
+fn send(mut connection: &TcpStream, count: usize) {
+    connection.write_all(&b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\nContent-Length: 0\r\n\r\n".repeat(count)).unwrap();
+}
+
+/// Receives the answers to this number of messages.
+fn receive(mut connection: &TcpStream, count: usize) {
+    connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    connection.read_exact(&mut vec![0; count * b"served".len()]).unwrap();
+}
+
+/// Checks that no wait is reported when all messages are served.
+fn rests(connection: &TcpStream, waits: &[AtomicU64; 2]) {
+    for _ in 0..2 {
+        send(connection, 1);
+        receive(connection, 1);
+    }
+    assert_eq!(waits[1].load(Relaxed), 0);
+}
+
+#[test]
+fn many_connections_wait_for_each_other() {
+    const COUNT: usize = 150;
+    let (node, waits) = slow_shard();
+    let address = node.handle().addresses()[0];
+    let connections: Vec<TcpStream> = (0..COUNT).map(|_| TcpStream::connect(address).unwrap()).collect();
+    rests(&connections[0], &waits);
+    // The probe is woken when half of the connections have been served at most.
+    for _ in 0..3 {
+        connections.iter().for_each(|connection| send(connection, 1));
+        connections.iter().for_each(|connection| receive(connection, 1));
+    }
+    let longest = waits[0].load(Relaxed);
+    assert!(longest >= 50_000, "{longest} us");
+    rests(&connections[0], &waits);
+}
+
+#[test]
+fn a_connection_with_many_messages_waits() {
+    let (node, waits) = slow_shard();
+    let connection = TcpStream::connect(node.handle().addresses()[0]).unwrap();
+    // The kernel is asked for time stamps after the first full turn, and provides them a little later.
+    for _ in 0..10 {
+        send(&connection, 200);
+        receive(&connection, 200);
+        if waits[0].load(Relaxed) >= 100_000 {
+            break;
+        }
+    }
+    let longest = waits[0].load(Relaxed);
+    assert!(longest >= 100_000, "{longest} us");
+    rests(&connection, &waits);
 }
 
 #[test]
@@ -82,7 +162,7 @@ fn what_a_full_ring_takes_no_more_is_answered_by_the_shard_that_read_it() {
     let listener = Listener::new(Transport::Udp, "127.0.0.1:0".parse().unwrap());
     let settings =
         NetSettings { ring: 2, udp: UdpSettings { kernel_steering: false, ..UdpSettings::default() }, ..settings(2) };
-    let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow::default()).unwrap();
     // The datagrams come from several ports, so that both shards read some of them.
     let sockets: Vec<UdpSocket> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for n in 0..COUNT {
@@ -120,7 +200,7 @@ fn lost_answers() -> usize {
     const COUNT: usize = 400;
     let listener = Listener::new(Transport::Tcp, "127.0.0.1:0".parse().unwrap());
     let settings = NetSettings { ring: 2, ..settings(2) };
-    let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow).unwrap();
+    let node = Net::bind(settings, vec![listener]).unwrap().spawn(|_, _| Slow::default()).unwrap();
     let connect = |_| TcpStream::connect(node.handle().addresses()[0]).unwrap();
     let mut connections: Vec<TcpStream> = (0..8).map(connect).collect();
     for n in 0..COUNT {

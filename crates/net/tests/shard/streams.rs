@@ -229,7 +229,7 @@ fn a_flow_that_never_was_leads_to_the_address() {
         });
         let socket = udp(node.handle().addresses()[0]);
         for (shard, slot, generation) in
-            [(200, 0, 1), (255, u32::MAX, u32::MAX), (63, 1, 1), (1, 7, 1), (0, u32::MAX / 2, 0), (2, 1 << 31, 1)]
+            [(200, 0, 2), (255, u32::MAX, u32::MAX - 1), (63, 1, 2), (1, 7, 2), (0, u32::MAX / 2, 0), (2, 1 << 31, 2)]
         {
             let text = message(&format!("FLOW {shard} {slot} {generation} tcp {target}"), &format!("{shard}"), 0);
             let answer = ask(&socket, &text);
@@ -253,21 +253,21 @@ fn a_flow_is_used_for_its_own_address_and_transport_alone() {
         // All possible connections.
         for shard in 0..shards {
             for (transport, to) in [("tcp", closed), ("tls", own), ("ws", own)] {
-                let text = message(&format!("FLOW {shard} 0 1 {transport} {to}"), &format!("{shard} {to}"), 0);
+                let text = message(&format!("FLOW {shard} 0 2 {transport} {to}"), &format!("{shard} {to}"), 0);
                 let answer = ask(&socket, &text);
                 assert!(answer.starts_with("FAILED"), "{transport} {to}: {answer}");
             }
         }
         for shard in 0..shards {
             socket
-                .send(message(&format!("FLOW {shard} 0 1 tcp {own}"), &format!("own {shard}"), 0).as_bytes())
+                .send(message(&format!("FLOW {shard} 0 2 tcp {own}"), &format!("own {shard}"), 0).as_bytes())
                 .unwrap();
         }
         // The first message that arrives is the one with its own flow.
         let mut came = [0; 300];
         let n = bystander.read(&mut came).unwrap();
         let text = String::from_utf8_lossy(&came[..n]);
-        assert!(text.starts_with(&format!("AT 0 1 tcp {own}")) || text.contains(&format!("0 1 tcp {own}")), "{text}");
+        assert!(text.starts_with(&format!("AT 0 2 tcp {own}")) || text.contains(&format!("0 2 tcp {own}")), "{text}");
     }
 }
 

@@ -64,6 +64,25 @@ pub struct CallMedia {
     pub rating: Option<f64>,
     /// Mean opinion score of the rating, 1 to 4.5.
     pub mos: Option<f64>,
+    /// Way of the packets; null: the session has ended.
+    pub path: Option<MediaPath>,
+}
+
+/// Way of the packets between this server and a party: why the party is not heard, or does not hear.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MediaPath {
+    /// Address and port in the description of the party; null: it has none, on hold.
+    pub expected: Option<String>,
+    /// Packets that came from another address, and were dropped for that.
+    pub refused: u64,
+    /// Address and port from which the last one of them came.
+    pub refused_from: Option<String>,
+    /// All packets that were dropped: refused ones, those of formats that were not agreed, and those above a rate.
+    pub dropped: u64,
+    /// Packets that this server has sent to the party.
+    pub sent: u64,
+    /// Time since the last packet of the party; null: it has sent none.
+    pub silent_seconds: Option<f64>,
 }
 
 /// A dialog of a call.

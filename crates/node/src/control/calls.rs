@@ -1,6 +1,6 @@
 //! Orders about tracked calls: each shard is asked for its own calls, page by page.
 
-use super::{Call, CallList, CallMedia, Controlled, Dialog, Done, Reply};
+use super::{Call, CallList, CallMedia, Controlled, Dialog, Done, MediaPath, Reply};
 use crate::shard::{CallOrder, Input};
 use std::time::Duration;
 use strowger_calls::{CallView, DialogView};
@@ -129,13 +129,19 @@ impl From<CallView> for Call {
             seconds: seconds(view.age),
             answered_seconds: view.answered.map(seconds),
             dialogs: view.dialogs.into_iter().map(Dialog::from).collect(),
-            media: ["caller", "callee"].into_iter().zip(view.media).filter_map(media).collect(),
+            media: ["caller", "callee"]
+                .into_iter()
+                .zip(view.media.into_iter().zip(view.paths))
+                .filter_map(media)
+                .collect(),
         }
     }
 }
 
 /// Returns the media of a party, if this server has a figure of them.
-fn media((party, quality): (&str, Option<MediaQuality>)) -> Option<CallMedia> {
+fn media(
+    (party, (quality, path)): (&str, (Option<MediaQuality>, Option<strowger_calls::MediaPath>)),
+) -> Option<CallMedia> {
     let MediaQuality { packets, lost, reordered, doubled, jitter, max_jitter, max_delay, rating, score } = quality?;
     let milliseconds = |microseconds: u64| microseconds as f64 / 1_000.0;
     let whole = |hundredths: u64| hundredths as f64 / 100.0;
@@ -150,7 +156,22 @@ fn media((party, quality): (&str, Option<MediaQuality>)) -> Option<CallMedia> {
         max_delay_ms: milliseconds(max_delay),
         rating: rating.map(whole),
         mos: score.map(whole),
+        path: path.map(MediaPath::from),
     })
+}
+
+impl From<strowger_calls::MediaPath> for MediaPath {
+    fn from(path: strowger_calls::MediaPath) -> Self {
+        let strowger_calls::MediaPath { expected, refused, refused_from, dropped, sent, silence } = path;
+        Self {
+            expected: expected.map(|address| address.to_string()),
+            refused,
+            refused_from: refused_from.map(|address| address.to_string()),
+            dropped,
+            sent,
+            silent_seconds: silence.map(seconds),
+        }
+    }
 }
 
 impl From<DialogView> for Dialog {

@@ -42,7 +42,7 @@ use tokio::time::timeout;
 pub use crate::program::Request;
 pub use accounting_state::{AccountingError, AccountingState, QuarantineState, SpoolState};
 pub use cache_list::{CacheEntry, CacheList, CacheSummary, CachedUser, KeptAnswer, SubscriberCache};
-pub use call_list::{Call, CallList, CallMedia, Dialog};
+pub use call_list::{Call, CallList, CallMedia, Dialog, MediaPath};
 pub use client::{Client, Unreachable};
 pub use limit_list::{Limit, LimitKey, LimitList};
 pub use next_hops::NextHopAside;

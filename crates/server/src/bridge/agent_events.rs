@@ -68,6 +68,8 @@ impl Engine {
                 BridgeEvent::Answered { pair } => {
                     if let Some(call) = self.anchored.bridges.calls.get_mut(&pair) {
                         call.is_answered = true;
+                        let session = call.session.key;
+                        self.anchored.check_media_soon(now, session);
                     }
                 }
                 // The proxy follows redirections by the rules of the call: this one has no rule.
@@ -150,8 +152,8 @@ impl Engine {
         match &answer.event {
             NoticeEvent::Answered { bytes, .. } if !is_answered => {
                 let status = match self.anchored.bridges.bridge.ending(pair) {
-                    Some(BridgeEnd::Refused(status)) => status,
-                    Some(BridgeEnd::TimedOut) => 408,
+                    Some(BridgeEnd::Refused(status, _)) => status,
+                    Some(BridgeEnd::TimedOut(_)) => 408,
                     Some(BridgeEnd::Owner | BridgeEnd::Side(_)) => 487,
                     Some(BridgeEnd::Torn) | None => 500,
                 };
@@ -164,16 +166,18 @@ impl Engine {
 
     /// Logs the end of a call that no party and no order has ended. A call that was refused before its far INVITE is logged as every refused one.
     fn log_end(&self, now: Now, pair: PairKey, by: BridgeEnd) {
-        let reason = match by {
-            BridgeEnd::TimedOut => "no answer in time to an INVITE, a re-INVITE or an UPDATE",
-            BridgeEnd::Refused(_) => "a description of one party does not suit the other one",
-            BridgeEnd::Torn => "the dialog of one party was lost",
+        let (reason, side) = match by {
+            BridgeEnd::TimedOut(side) => ("no answer in time to an INVITE, a re-INVITE or an UPDATE", Some(side)),
+            BridgeEnd::Refused(_, side) => ("a description of one party does not suit the other one", Some(side)),
+            BridgeEnd::Torn => ("the dialog of one party was lost", None),
             BridgeEnd::Owner | BridgeEnd::Side(_) => return,
         };
         let Some(call) = self.anchored.bridges.calls.get(&pair).filter(|call| call.key.is_some()) else { return };
         let source = call.near.source.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |source| source.address);
         if self.shared.log_limiter.allow(LogSubject::Forwarding, source, now.mono) {
-            tracing::info!(far_call_id = %shown(&call.far_call_id), reason, "bridged call ended");
+            let side = side.map(|side| call.party_of(side).text());
+            let (call_id, far_call_id) = (shown(call.session.call_id()), shown(&call.far_call_id));
+            tracing::info!(%call_id, %far_call_id, side, reason, "bridged call ended");
         }
     }
 

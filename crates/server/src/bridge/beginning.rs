@@ -6,6 +6,7 @@ use crate::engine::{Anchored, Engine, status_code};
 use crate::far_leg::FarLeg;
 use crate::handling::Handling;
 use crate::media_sessions::{MediaSession, is_of_family, local_stream, offer_of};
+use crate::refused_offer::Offered;
 use crate::reply::{Reply, Why};
 use std::sync::Arc;
 use strowger_core::b2bua::bridge::{self, LegMedia};
@@ -72,7 +73,7 @@ impl Engine {
             None => status,
         };
         if let Some(status) = refusal {
-            let why = why_refused(status);
+            let why = why_refused(status, offer_of(&request.message));
             self.decider().log_refusal(handling, status, why);
             self.account_refusal(handling, status, why);
         }
@@ -174,8 +175,8 @@ impl Engine {
 }
 
 /// Returns the reason for a refusal by the user agent or the bridge.
-const fn why_refused(status: u16) -> Why {
-    if status == 488 { Why::Text("no stream or codec of the offer may pass") } else { Why::Status }
+fn why_refused(status: u16, offer: Option<&[u8]>) -> Why {
+    if status == 488 { Why::Text(Offered::Bridge.reason(offer)) } else { Why::Status }
 }
 
 /// Returns the media of a leg; `None` without a place.

@@ -94,9 +94,10 @@ impl Engine {
         }
         let from = out.start();
         self.stack.with_agent(now, out, |agent, round| agent.answer(round, call, &text));
-        let bytes = from..out.bytes.len();
+        let (bytes, media) = (from..out.bytes.len(), session.needs_caller().then_some(session.media.key));
         let entry = EndpointCall { context, key, bye: None, question: None, is_ending: false, is_kept: false, session };
         self.anchored.endpoints.insert(call, entry);
+        media.into_iter().for_each(|media| self.anchored.check_media_soon(now, media));
         let event = NoticeEvent::Answered { status: 200, first: true, bytes, after: None };
         self.take_notice(now, &Notice { context, event }, out);
     }

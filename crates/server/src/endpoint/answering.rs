@@ -5,6 +5,7 @@ use super::{Beginning, EndpointSound};
 use crate::engine::{Engine, status_code};
 use crate::handling::Handling;
 use crate::media_sessions::{MediaSession, SessionPorts, is_of_family, offer_of};
+use crate::refused_offer::Offered;
 use crate::reply::{Counted, Reply};
 use strowger_calls::{Context, Legs, LimitedTargets};
 use strowger_core::b2bua::negotiation::LegState;
@@ -105,7 +106,7 @@ impl Engine {
             Ok(description) => Ok((session, description)),
             Err(refusal) => {
                 self.close_session(session.media.close());
-                Err(Reply::refused(refusal.status()).because("no stream of the offer suits an endpoint"))
+                Err(Reply::refused(refusal.status()).because(Offered::Endpoint.reason(offer_of(&request.message))))
             }
         }
     }

@@ -51,6 +51,11 @@ impl EndpointSession {
         Self { media, sound, leg, has_offered: false, agreed: (Vec::new(), None), is_unproven: false }
     }
 
+    /// Tells whether the call has a use only if the caller is heard.
+    pub(super) const fn needs_caller(&self) -> bool {
+        !matches!(self.sound, EndpointSound::Tone | EndpointSound::Announcement { .. })
+    }
+
     /// Notes that the caller has proved nothing. An echo needs no proof: it answers the caller's packets.
     pub(super) const fn doubt(&mut self) {
         self.is_unproven = !matches!(self.sound, EndpointSound::Echo);

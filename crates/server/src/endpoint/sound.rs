@@ -121,7 +121,7 @@ impl EndpointSound {
     }
 
     /// Returns the formats that the endpoint takes, the preferred one first.
-    pub(super) const fn codecs(&self) -> &'static [Codec<'static>] {
+    pub(crate) const fn codecs(&self) -> &'static [Codec<'static>] {
         match self {
             Self::Echo => &ECHOED,
             Self::Tone | Self::Announcement { .. } | Self::Recording { .. } => &PLAYED,

@@ -139,7 +139,7 @@ impl Engine {
 
     /// Tells whether a request is of a dialog of the user agent. The tag of the agent proves the sender, since only the
     /// peer of the dialog knows it.
-    fn is_of_agent(&self, request: &Request<'_>) -> bool {
+    pub(super) fn is_of_agent(&self, request: &Request<'_>) -> bool {
         let agent = &self.stack.agent;
         agent.calls() > 0 && !request.to_tag.is_empty() && agent.owns(request.call_id, request.to_tag, request.from_tag)
     }

@@ -5,6 +5,7 @@ use crate::process_state::ProcessState;
 use strowger_config::{Config, KEPT_MEMORY};
 use strowger_core::call::BucketSet;
 use strowger_core::entropy::Entropy;
+use strowger_core::overload::OverloadControl;
 use strowger_core::proxy::{ContextRecord, Proxy};
 use strowger_core::registrar::Registrar;
 use strowger_core::stack::{Reading, Stack as Core};
@@ -22,6 +23,9 @@ pub(crate) struct Stack {
     pub(crate) agent: UserAgent,
     pub(crate) registrar: Registrar,
     pub(crate) entropy: Entropy,
+    pub(crate) overload: OverloadControl,
+    /// Last reported wait of datagrams, in microseconds.
+    pub(crate) datagram_wait: u64,
     /// Number of shards at the last division of the memory bounds.
     divided_among: usize,
 }
@@ -51,6 +55,8 @@ impl Stack {
             agent,
             registrar: Registrar::default(),
             entropy,
+            overload: OverloadControl::new(words(b"overload")),
+            datagram_wait: 0,
             divided_among: 0,
         }
     }

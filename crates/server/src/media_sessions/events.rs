@@ -1,7 +1,7 @@
 //! Events of media sessions, and their log lines.
 
-use super::quality::{count_streams, party_media};
-use super::{ClosingSession, SILENT};
+use super::quality::{SessionReport, count_streams, party_media};
+use super::{ClosingSession, SILENT, side_names};
 use crate::bridge::HeardStream;
 use crate::effect::Effect;
 use crate::endpoint::{PLAYED, UNRECORDED};
@@ -36,17 +36,21 @@ impl Engine {
                 Some(call) => self.end_endpoint(now, call, &UNRECORDED, out),
                 None => self.close_if_unknown(key),
             },
-            SessionEvent::Reported { key, streams } => self.anchored.media.report(now, key, party_media(&streams)),
+            SessionEvent::Reported { key, streams } => {
+                self.log_unheard(now, key, &streams);
+                self.anchored.media.report(now, key, SessionReport::new(now, &streams));
+            }
             SessionEvent::Closed { key, streams } => {
-                if let Some(ClosingSession { ports, call, is_turned, call_id, .. }) =
+                if let Some(ClosingSession { ports, call, is_turned, call_id, is_logged, .. }) =
                     self.anchored.media.closing.remove(&key.0)
                 {
                     self.anchored.media.put_back(ports);
                     self.balance_ports();
-                    let [of_near, of_far] = if is_turned { ["callee", "caller"] } else { ["caller", "callee"] };
+                    let [of_near, of_far] = side_names(is_turned);
+                    let call_id = (&call_id[..], is_logged);
                     for (near, far) in &streams {
-                        self.log_stream(now, &call_id, of_near, near);
-                        far.iter().for_each(|far| self.log_stream(now, &call_id, of_far, far));
+                        self.log_stream(now, call_id, of_near, near);
+                        far.iter().for_each(|far| self.log_stream(now, call_id, of_far, far));
                     }
                     count_streams(self.counters(), &self.shared.durations[self.shard.number], &streams);
                     if let Some(call) = call {
@@ -88,8 +92,8 @@ impl Engine {
         self.effects.extend((0..self.shard.media_threads.running).map(close));
     }
 
-    /// Logs the figures of the packets of one side, whose stream has ended; one without any packet is reported.
-    fn log_stream(&self, now: Now, call_id: &[u8], side: &str, report: &StreamReport) {
+    /// Logs the figures of the packets of one side, whose stream has ended; one without any packet is reported, unless it was before.
+    fn log_stream(&self, now: Now, (call_id, is_logged): (&[u8], bool), side: &str, report: &StreamReport) {
         let StreamReport { figures, dropped, sent, expected, seen, .. } = report;
         // A refused stream, or one that was on hold to its end, has no address.
         let Some(expected) = expected else { return };
@@ -105,7 +109,10 @@ impl Engine {
             sent,
             "stream ended"
         );
-        if report.is_silent() && self.shared.log_limiter.allow(LogSubject::Request, expected.ip(), now.mono) {
+        if report.is_silent()
+            && !is_logged
+            && self.shared.log_limiter.allow(LogSubject::Request, expected.ip(), now.mono)
+        {
             tracing::info!(%call_id, side, %expected, seen, dropped, "one-way audio");
         }
     }

@@ -1,6 +1,8 @@
-//! Quality of the streams of ended sessions, for the records of calls and for the metrics.
+//! Quality of the streams of sessions, for the records of calls and for the metrics; and the way of their packets, for operators.
 
 use crate::counters::{Counters, Durations};
+use strowger_calls::MediaPath;
+use strowger_core::Now;
 use strowger_media::session::StreamReport;
 use strowger_store::accounting::{MediaQuality, PartyMedia};
 
@@ -9,6 +11,30 @@ type Reports = [(StreamReport, Option<StreamReport>)];
 
 /// Mean opinion score in hundredths below which many users are dissatisfied (ITU-T G.109, R below 70).
 const POOR: u64 = 360;
+
+/// Report about a session that goes on, of its near and its far side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionReport {
+    pub(crate) media: PartyMedia,
+    pub(crate) paths: [Option<MediaPath>; 2],
+}
+
+impl SessionReport {
+    /// Creates the report of this moment.
+    pub(super) fn new(now: Now, reports: &Reports) -> Self {
+        let near = reports.iter().find_map(|(near, _)| path(now, near));
+        let far = reports.iter().find_map(|(_, far)| path(now, far.as_ref()?));
+        Self { media: party_media(reports), paths: [near, far] }
+    }
+}
+
+/// Returns the way of the packets of a stream whose quality is known.
+fn path(now: Now, report: &StreamReport) -> Option<MediaPath> {
+    quality(report)?;
+    let StreamReport { dropped, refused, sent, expected, refused_from, heard_at, .. } = *report;
+    let silence = heard_at.map(|at| now.mono.saturating_sub(at / 1_000));
+    Some(MediaPath { expected, refused, refused_from, dropped, sent, silence })
+}
 
 /// Returns the quality of the media of caller and callee. The first agreed stream of each side determines it.
 pub(super) fn party_media(reports: &Reports) -> PartyMedia {
@@ -91,6 +117,24 @@ mod tests {
         // A peer on hold to the end has sent before.
         let held = StreamReport { expected: None, ..report(5, 0) };
         assert!(party_media(&[(held, None)])[0].is_some());
+    }
+
+    #[test]
+    fn the_way_of_the_packets_is_that_of_the_stream_of_the_record() {
+        let refused = (StreamReport::default(), Some(StreamReport::default()));
+        let stranger = "203.0.113.3:4000".parse().ok();
+        let near = StreamReport { heard_at: Some(4_999_000), sent: 3, ..report(99, 1) };
+        let far = StreamReport { dropped: 8, refused: 7, refused_from: stranger, ..report(0, 0) };
+        let now = Now { mono: 6_000, wall: 0 };
+        let SessionReport { media, paths: [Some(near), Some(far)] } =
+            SessionReport::new(now, &[refused, (near, Some(far))])
+        else {
+            panic!("both sides have a stream")
+        };
+        assert_eq!(media.map(|media| media.map(|media| media.packets)), [Some(99), Some(0)]);
+        assert_eq!((near.expected, near.sent, near.silence), ("192.0.2.1:4000".parse().ok(), 3, Some(1_001)));
+        assert_eq!((far.dropped, far.refused, far.refused_from, far.silence), (8, 7, stranger, None));
+        assert_eq!(SessionReport::new(now, &[refused]).paths, [None; 2]);
     }
 
     #[test]

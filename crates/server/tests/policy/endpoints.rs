@@ -213,6 +213,8 @@ fn a_call_without_a_common_codec_or_a_free_port_is_refused() {
     let video = sdp(4_000, 1, "").replace("m=audio", "m=video");
     assert_eq!(say(&phone, &call, &video).status(), 488);
     site.log_with("no stream of the offer suits an endpoint");
+    site.log_with("allowed=\"audio RTP/AVP PCMA PCMU G722 opus telephone-event");
+    site.log_with("offered=\"video RTP/AVP ");
     let calls: Vec<_> = (0..4).map(|_| answered(&site)).collect();
     let got = say(&phone, &phone.call("INVITE", "sip:echo@example.org"), &sdp(4_000, 1, ""));
     assert_eq!((got.status(), got.all("Retry-After").len()), (503, 1), "{}", got.0);

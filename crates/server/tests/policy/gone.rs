@@ -42,6 +42,25 @@ fn who_cannot_be_reached_any_more_is_not_available() {
     }
 }
 
+/// Checks a request within a call whose party has lost its connection (RFC 5626 section 5.3.1).
+#[test]
+fn the_flow_of_a_party_that_is_gone_has_failed() {
+    let site = start("", &["alice", "bob"]);
+    let (alice, bob) = (site.phone("alice"), Phone::new(site.connect(Transport::Tcp), "sip:bob@example.org"));
+    bob.register();
+    let call = alice.call("INVITE", "sip:bob@example.org");
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    alice.send(&alice.text(&call));
+    bob.respond_as(&bob.next(), 200, "10.44.44.44:5060");
+    let ok = alice.answer();
+    assert_eq!(ok.status(), 200, "{}", ok.0);
+    hang_up(&site, bob);
+    let got = alice.ask(&call.within(&ok, "INFO", call.cseq + 1));
+    assert_eq!(got.status(), 430, "{}", got.0);
+    let got = alice.ask_as(&alice.call("MESSAGE", "sip:bob@example.org"), "alice");
+    assert_eq!(got.status(), 480, "{}", got.0);
+}
+
 #[test]
 fn the_other_phone_of_the_user_rings() {
     let site = start("registrar.authenticate = false", &[]);

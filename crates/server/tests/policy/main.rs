@@ -8,6 +8,7 @@ mod calls;
 mod endpoints;
 mod gone;
 mod media_quality;
+mod overload;
 mod pings;
 mod registrations;
 mod relaying;

@@ -70,6 +70,9 @@ fn an_operator_sees_the_quality_of_a_call_that_goes_on() {
     let media = |view: Option<CallView>| view.expect("the call goes on").media;
     let shown = site.show_call(id).expect("the call goes on");
     assert_eq!((shown.media[0].map(|media| media.lost), shown.media[1], shown.awaits_media), (Some(1), None, false));
+    let path = shown.paths[0].expect("the session is open");
+    assert_eq!((path.expected, path.refused, path.silence), ("127.0.0.1:4000".parse().ok(), 0, None));
+    assert_eq!(shown.paths[1], None);
     // A second later the media thread is asked again.
     let worse = faulty_stream();
     site.set_stream_reports(StreamReport { figures: Figures { lost: 2, ..worse.figures }, ..worse }, None);
@@ -97,14 +100,65 @@ fn the_record_of_a_bridged_call_has_the_media_of_both_parties() {
     let site = bridges::bridge("", "");
     let bob = bridges::registered(&site);
     let worse = faulty_stream();
-    let worse = StreamReport { figures: Figures { lost: 10, ..worse.figures }, ..worse };
+    let stranger = "203.0.113.3:4000".parse().ok();
+    let worse = StreamReport { figures: Figures { lost: 10, ..worse.figures }, refused_from: stranger, ..worse };
     site.set_stream_reports(faulty_stream(), Some(worse));
     let call = bridges::answered(&site, &bob);
     site.settle();
     let shown = site.show_call(site.calls()[0].id).expect("the call goes on");
     let lost = |media: [Option<MediaQuality>; 2]| media.map(|media| media.map(|media| media.lost));
     assert_eq!(lost(shown.media), [Some(1), Some(10)]);
+    assert_eq!(shown.paths.map(|path| path.and_then(|path| path.refused_from)), [None, stranger]);
     call.end();
     assert_eq!(lost(bridges::record(&site).media), [Some(1), Some(10)]);
     assert_eq!((site.counts().media_streams, site.counts().media_stream_lost), (2, 11));
+}
+
+#[test]
+fn a_party_that_is_not_heard_is_logged_once_ten_seconds_after_the_answer() {
+    let silent = StreamReport {
+        expected: "192.168.1.5:5000".parse().ok(),
+        seen: "203.0.113.3:4000".parse().ok(),
+        dropped: 3,
+        is_expected: true,
+        ..StreamReport::default()
+    };
+    let heard = StreamReport { is_expected: true, ..faulty_stream() };
+    let site = bridges::bridge("", "");
+    let bob = bridges::registered(&site);
+    site.set_stream_reports(heard, Some(silent));
+    let call = bridges::answered(&site, &bob);
+    site.wait(Duration::from_secs(9));
+    assert!(!site.log().contains("one-way audio"));
+    site.wait(Duration::from_secs(2));
+    let log = site.log_with("one-way audio");
+    let line = log.lines().find(|line| line.contains("one-way audio")).expect("a line");
+    for text in ["callee", "192.168.1.5:5000", "203.0.113.3:4000", "dropped=3"] {
+        assert!(line.contains(text), "{text}: {line}");
+    }
+    site.wait(Duration::from_secs(30));
+    call.end();
+    site.settle();
+    assert_eq!(site.log().matches("one-way audio").count(), 1, "{}", site.log());
+}
+
+#[test]
+fn a_party_on_hold_or_heard_meanwhile_is_not_logged() {
+    let site = echo("", "");
+    let expected = "192.0.2.1:4000".parse().ok();
+    site.set_stream_reports(StreamReport { expected, ..StreamReport::default() }, None);
+    let (phone, call, ok) = answered(&site);
+    site.wait(Duration::from_secs(11));
+    assert!(!site.log().contains("one-way audio"), "it is on hold");
+    // A call that ends before is reported at its end.
+    let silent = StreamReport { expected, is_expected: true, ..StreamReport::default() };
+    site.set_stream_reports(silent, None);
+    let (other, short, answer) = answered(&site);
+    assert_eq!(other.ask(&short.within(&answer, "BYE", 2)).status(), 200);
+    site.log_with("one-way audio");
+    site.wait(Duration::from_secs(11));
+    site.set_stream_reports(StreamReport { is_expected: true, ..faulty_stream() }, None);
+    assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
+    site.settle();
+    assert_eq!(site.log().matches("one-way audio").count(), 1, "{}", site.log());
 }

@@ -136,3 +136,116 @@ fn no_other_phone_is_pinged() {
     assert!(!bob.is_pinged_within(Duration::from_secs(60)), "its Contact says where it is");
     assert_eq!(site.counts().pings, 0);
 }
+
+/// Parameters of a Contact that is a flow (RFC 5626 section 4.2).
+const FLOW: &str = ";reg-id=1;+sip.instance=\"<urn:uuid:00000000-0000-1000-8000-000A95A0E128>\"";
+
+/// Lines of the REGISTER of a phone that supports flows.
+const OUTBOUND: &str = "Expires: 600\nSupported: path, outbound\n";
+
+/// Registers a phone with these parameters of its Contact and these lines. `device`: Via line of the phone if its edge proxy sends the REGISTER;
+/// else empty.
+fn register_with(phone: &Phone, parameters: &str, lines: &str, device: &str) -> Got {
+    let own = format!("Contact: <sip:phone@{}>", phone.address);
+    let text = phone.text(&phone.register_call(lines)).replacen(&own, &format!("{own}{parameters}"), 1);
+    phone.send(&text.replacen("Max-Forwards", &format!("{device}Max-Forwards"), 1));
+    let got = phone.answer();
+    assert_eq!(got.status(), 200, "{}", got.0);
+    got
+}
+
+/// Starts a registrar with this listener, and registers a phone of Bob as [`register_with`] does.
+fn register_alone(transport: Transport, parameters: &str, lines: &str, device: &str) -> (Site, Phone, Got) {
+    let site = Site::start(&format!(
+        "listen = [\"{}:127.0.100.1:5060\"]\nrealm = \"example.org\"\ndomains = [\"example.org\"]\n\
+         registrar.authenticate = false\nnat.ping_interval = \"10s\"\n",
+        transport.text()
+    ));
+    let phone = Phone::new(site.connect(transport), "sip:bob@example.org");
+    let got = register_with(&phone, parameters, lines, device);
+    (site, phone, got)
+}
+
+/// Checks Flow-Timer (RFC 5626 section 4.4): it goes to each phone that is not pinged for it, and to no other.
+#[test]
+fn a_phone_that_supports_outbound_is_not_pinged() {
+    let (_site, phone, got) = register_alone(Transport::Tcp, FLOW, OUTBOUND, "");
+    assert_eq!((got.all("Flow-Timer"), got.all("Require")), (vec!["120"], vec!["outbound"]), "{}", got.0);
+    assert!(!phone.is_pinged_within(Duration::from_secs(150)));
+    let (number, instance) = FLOW.split_at(FLOW.find(";+").expect("two parameters"));
+    let others = [
+        (Transport::Tcp, FLOW, "Expires: 600\nSupported: path\n"),
+        (Transport::Tcp, "", OUTBOUND),
+        (Transport::Tcp, number, OUTBOUND),
+        (Transport::Tcp, instance, OUTBOUND),
+        // A browser has no keep-alive.
+        (Transport::Ws, FLOW, OUTBOUND),
+    ];
+    for (transport, parameters, lines) in others {
+        let (_site, phone, got) = register_alone(transport, parameters, lines, "");
+        assert_eq!(got.all("Flow-Timer"), Vec::<&str>::new(), "{}", got.0);
+        assert!(phone.is_pinged_within(Duration::from_secs(15)), "{}", got.0);
+    }
+    let (_site, phone, got) = register_alone(Transport::Udp, FLOW, OUTBOUND, "");
+    assert_eq!((got.all("Flow-Timer").len(), got.all("Require").len()), (0, 0), "{}", got.0);
+    assert!(!phone.is_pinged_within(Duration::from_secs(15)), "its Contact says where it is");
+}
+
+/// Checks `ob` in the Path (RFC 5626 section 5.1): the edge proxy keeps the flows of its phones, and promises nothing
+/// about its connection to this server.
+#[test]
+fn phones_of_an_edge_proxy_that_keeps_flows_are_not_pinged() {
+    let device = "Via: SIP/2.0/TCP 192.0.2.1;branch=z9hG4bKdevice\r\n";
+    for (parameter, is_pinged) in [(";ob", false), ("", true)] {
+        let lines = format!("{OUTBOUND}Path: <sip:192.0.2.7;lr{parameter}>\n");
+        let (site, edge, got) = register_alone(Transport::Tcp, FLOW, &lines, device);
+        assert_eq!(got.all("Flow-Timer"), Vec::<&str>::new(), "{}", got.0);
+        assert_eq!(edge.is_pinged_within(Duration::from_secs(15)), is_pinged, "{}", got.0);
+        site.wait(Duration::from_secs(300));
+        assert_eq!(site.connections(), 1);
+    }
+}
+
+/// Checks the grace time (RFC 5626 section 5.4): Flow-Timer, a quarter of it, and 10 s.
+#[test]
+fn a_phone_that_does_not_keep_its_flow_open_loses_it() {
+    let (site, phone, _) = register_alone(Transport::Tcp, FLOW, OUTBOUND, "");
+    for _ in 0..3 {
+        site.wait(Duration::from_secs(100));
+        phone.send("\r\n\r\n");
+    }
+    site.wait(Duration::from_secs(159));
+    assert_eq!(site.connections(), 1);
+    site.wait(Duration::from_secs(2));
+    assert_eq!((site.connections(), site.bindings()), (0, 1), "it may connect again and refresh");
+    let caller = Phone::new(site.connect(Transport::Tcp), "sip:mallory@example.net");
+    let got = caller.ask(&caller.call("MESSAGE", "sip:bob@example.org"));
+    assert_eq!(got.status(), 480, "{}", got.0);
+}
+
+#[test]
+fn a_phone_that_is_not_registered_may_be_silent() {
+    let (site, phone, _) = register_alone(Transport::Tcp, FLOW, OUTBOUND, "");
+    let got = register_with(&phone, FLOW, "Expires: 0\nSupported: path, outbound\n", "");
+    assert_eq!((site.bindings(), got.all("Flow-Timer").len()), (0, 0), "{}", got.0);
+    site.wait(Duration::from_secs(400));
+    assert_eq!(site.connections(), 1);
+    // It may also leave its flow to the server.
+    register_with(&phone, FLOW, OUTBOUND, "");
+    register_with(&phone, FLOW, "Expires: 600\n", "");
+    assert!(phone.is_pinged_within(Duration::from_secs(15)));
+    site.wait(Duration::from_secs(400));
+    assert_eq!(site.connections(), 1);
+}
+
+/// Checks that the keep-alives of a phone without outbound stand for pings (RFC 5626 section 3.5.1).
+#[test]
+fn a_phone_that_sends_keep_alives_is_not_pinged_meanwhile() {
+    let (site, phone, _) = register_alone(Transport::Tcp, "", "Expires: 3600\n", "");
+    for _ in 0..3 {
+        phone.send("\r\n\r\n");
+        assert!(!phone.is_pinged_within(Duration::from_secs(129)));
+    }
+    assert!(phone.is_pinged_within(Duration::from_secs(15)));
+    assert_eq!(site.connections(), 1);
+}

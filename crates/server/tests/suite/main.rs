@@ -2,6 +2,7 @@
 
 mod accounting;
 mod accounts;
+mod balanced;
 mod bridge_rules;
 mod call_beginnings;
 mod call_limits;

@@ -135,7 +135,7 @@ fn a_browser_counts_as_one_of_the_world() {
 /// Receives a message of a WebSocket peer in the network of this server.
 fn by_web_peer(site: &mut Site, listener: u16, text: &str) -> Vec<(String, String)> {
     let remote = WEB_PEER.parse().expect("an address");
-    let flow = Some(Flow { node: 0, process: 1, shard: 0, slot: 3, generation: 9 });
+    let flow = Some(Flow { node: 0, process: 1, shard: 0, slot: 3, generation: 8 });
     let arrival = Arrival { transport: Transport::Ws, listener: ListenerId(listener), remote, flow };
     site.work(|engine, now, out| engine.receive(now, &arrival, text.as_bytes(), out));
     sent(site)

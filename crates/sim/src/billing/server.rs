@@ -181,7 +181,11 @@ impl Server {
                     Effect::DeleteCall { call } => self.change(now, call, OnDisk::Nothing),
                     // No configuration of the simulation has media.
                     Effect::Media { .. } => (),
-                    Effect::Alias { .. } | Effect::SourceVerified(_) | Effect::WakePings | Effect::GiveBack => (),
+                    Effect::Alias { .. }
+                    | Effect::LimitSilence { .. }
+                    | Effect::SourceVerified(_)
+                    | Effect::WakePings
+                    | Effect::GiveBack => (),
                 }
             }
         }

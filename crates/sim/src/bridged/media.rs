@@ -14,6 +14,8 @@ use strowger_media::session::{
 /// Media thread.
 pub(super) struct MediaThread {
     free: VecDeque<PortPair>,
+    /// Ports of the sessions of the process before, which wait for their claims.
+    reserved: Vec<PortPair>,
     /// Number of pairs that shards have.
     lent: usize,
     sessions: BTreeMap<SessionKey, Session>,
@@ -40,6 +42,7 @@ impl MediaThread {
         let pair = |n: usize| PortPair { thread: 0, address: 0, rtp: first + 2 * n as u16 };
         Self {
             free: (0..media.ports.pairs()).map(pair).collect(),
+            reserved: Vec::new(),
             lent: 0,
             sessions: BTreeMap::new(),
             bound: BTreeMap::new(),
@@ -49,6 +52,12 @@ impl MediaThread {
             out: SessionOutput::default(),
             problem: None,
         }
+    }
+
+    /// Keeps these ports for their claims, without those that another program has taken.
+    pub(super) fn reserve(&mut self, ports: &[PortPair], taken: &[PortPair]) {
+        self.free.retain(|pair| !ports.contains(pair) && !taken.contains(pair));
+        self.reserved.extend(ports.iter().filter(|pair| !taken.contains(pair)));
     }
 
     /// Carries out an order of a shard.
@@ -73,14 +82,19 @@ impl MediaThread {
                 self.out.events.push(SessionEvent::Lent { shard, ports });
             }
             SessionOrder::Claim { key, ports } => {
-                let is_bound = ports.iter().all(|pair| self.free.contains(pair));
-                if is_bound {
-                    self.lent += ports.len();
-                    self.free.retain(|pair| !ports.contains(pair));
+                let is_bound = ports.iter().all(|pair| self.reserved.contains(pair));
+                let own: Vec<PortPair> = self.reserved.extract_if(.., |pair| ports.contains(pair)).collect();
+                match is_bound {
+                    true => self.lent += own.len(),
+                    false => self.free.extend(own),
                 }
                 self.out.events.push(SessionEvent::Claimed { key, ports, is_bound });
             }
             SessionOrder::Return(ports) => {
+                let (unclaimed, ports): (Vec<_>, Vec<_>) =
+                    ports.into_iter().partition(|pair| self.reserved.contains(pair));
+                self.reserved.retain(|pair| !unclaimed.contains(pair));
+                self.free.extend(unclaimed);
                 if self.lent < ports.len() {
                     self.problem.get_or_insert_with(|| format!("more ports come back than were lent: {ports:?}"));
                 }

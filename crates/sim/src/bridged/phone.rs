@@ -2,10 +2,13 @@
 
 mod events;
 mod tasks;
+mod transfers;
 
 use self::tasks::Task;
+use self::transfers::Reference;
+pub(super) use self::transfers::Transfer;
 use super::sound::Sound;
-use super::{DOMAIN, Datagram, SERVER};
+use super::{DOMAIN, Datagram, PARTIES, SERVER};
 use crate::random::Random;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -46,14 +49,31 @@ struct PlannedCall {
     patience: u64,
 }
 
+/// Role of a phone in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Caller,
+    Callee,
+    /// Caller of an INVITE with Replaces. The number is the place of the call in which the phone was referred.
+    Newcomer(usize),
+}
+
+impl Role {
+    pub(super) fn is_caller(self) -> bool {
+        self != Self::Callee
+    }
+}
+
 /// Call of a phone.
 #[derive(Debug)]
 pub(super) struct PhoneCall {
     key: CallKey,
     /// Number of the call in its world, which the display name of the caller shows to the callee.
     pub(super) number: u32,
-    pub(super) is_caller: bool,
+    pub(super) role: Role,
     pub(super) call_id: Vec<u8>,
+    /// Time of its INVITE.
+    pub(super) begun: u64,
     pub(super) sound: Sound,
     /// Offer of the INVITE, until the call is answered.
     offer: Vec<u8>,
@@ -68,10 +88,10 @@ pub(super) struct PhoneCall {
     /// True once the requests and the end of the answered call are planned.
     is_up: bool,
     pub(super) ended: Option<u64>,
-    /// True if a REFER was sent or received: a transfer may last after the end of a side.
+    /// True if a REFER was sent or received in the call, or has named it: a transfer may last after the end of a side.
     pub(super) is_transferred: bool,
-    /// Packets of the other party that came.
-    pub(super) heard: u64,
+    /// Packets that came from each party.
+    pub(super) heard: [u64; PARTIES.len()],
 }
 
 /// Counts of the acts of a phone.
@@ -86,6 +106,9 @@ pub(super) struct Acts {
     pub(super) requests: u64,
     /// Provisional responses with a description.
     pub(super) early: u64,
+    /// Own REFERs with Replaces, and NOTIFYs that told of their success.
+    pub(super) referrals: u64,
+    pub(super) successes: u64,
 }
 
 /// Phone or gateway.
@@ -108,6 +131,8 @@ pub(super) struct Phone {
     /// Number of ports so far.
     ports: u16,
     plans: Vec<PlannedCall>,
+    /// References that it follows, in the order of their REFERs.
+    references: Vec<Reference>,
     pub(super) calls: Vec<PhoneCall>,
     pub(super) acts: Acts,
 }
@@ -161,6 +186,7 @@ impl Phone {
             planned: 0,
             ports: 0,
             plans: Vec::new(),
+            references: Vec::new(),
             calls: Vec::new(),
             acts: Acts::default(),
         }
@@ -173,6 +199,11 @@ impl Phone {
         let lacks_offer = self.random.chance(150);
         self.plans.push(PlannedCall { number, to: format!("sip:{user}@{DOMAIN}"), lacks_offer, patience });
         self.plan(at, Task::Call(self.plans.len() - 1));
+    }
+
+    /// Plans an attended transfer.
+    pub(super) fn plan_transfer(&mut self, at: u64, transfer: Transfer) {
+        self.plan(at, Task::Transfer(transfer));
     }
 
     fn plan(&mut self, at: u64, task: Task) {
@@ -257,14 +288,15 @@ impl Phone {
         40_000 + 2 * self.ports
     }
 
-    /// Adds a call that has begun.
-    fn begin(&mut self, key: CallKey, number: u32, is_caller: bool, call_id: Vec<u8>) -> usize {
+    /// Adds a call that begins now.
+    fn begin(&mut self, now: Now, key: CallKey, (number, role): (u32, Role), call_id: Vec<u8>) -> usize {
         let port = self.new_port();
         self.calls.push(PhoneCall {
             key,
             number,
-            is_caller,
+            role,
             call_id,
+            begun: now.mono,
             sound: Sound::new(self.label, self.address.ip(), port, &mut self.random),
             offer: Vec::new(),
             is_caller_reliable: false,
@@ -274,7 +306,7 @@ impl Phone {
             is_up: false,
             ended: None,
             is_transferred: false,
-            heard: 0,
+            heard: [0; PARTIES.len()],
         });
         self.calls.len() - 1
     }

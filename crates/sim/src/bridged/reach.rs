@@ -23,8 +23,8 @@ pub(super) struct Reach {
     owners: HashMap<SocketAddr, Owner>,
     /// Parties to which the server has shown each of its ports in the last call of the port.
     shown: HashMap<u16, Shown>,
-    /// Call-IDs of the sides to which the server has shown a port.
-    informed: HashSet<Vec<u8>>,
+    /// Parties and descriptions of the server that each side has got, by Call-ID.
+    said: HashMap<Vec<u8>, HashSet<(usize, Vec<u8>)>>,
 }
 
 impl Reach {
@@ -38,6 +38,11 @@ impl Reach {
         self.owners.entry(address).or_insert_with(|| (party, side.to_vec()));
     }
 
+    /// Forgets what each side has got: the next process has other ports, and tells the parties one after the other.
+    pub(super) fn restarted(&mut self) {
+        self.said.clear();
+    }
+
     /// Records the port that a message of the server shows to a party.
     ///
     /// # Errors
@@ -47,12 +52,15 @@ impl Reach {
         if address.ip() != SERVER.ip() {
             return Err(format!("a description of the server names {address}"));
         }
+        // A retransmission may come after the port was shown to a new party.
+        if !self.said.entry(facts.call_id.clone()).or_default().insert((party, facts.body.clone())) {
+            return Ok(());
+        }
         let shown = self.shown.entry(address.port()).or_default();
         if shown.side != facts.call_id {
             *shown = Shown { side: facts.call_id.clone(), parties: BTreeSet::new() };
         }
         shown.parties.insert(party);
-        self.informed.insert(facts.call_id.clone());
         Ok(())
     }
 
@@ -70,7 +78,7 @@ impl Reach {
         };
         let is_shown = self.shown.get(&(port & !1)).is_some_and(|shown| shown.parties.contains(party));
         // A side that has no description of the server yet may get packets: the description may wait for an acknowledgement.
-        match is_shown || !self.informed.contains(side) {
+        match is_shown || !self.said.contains_key(side) {
             true => Ok(()),
             false => Err(format!("a packet to {to} from port {port}, which was shown to another party")),
         }
@@ -93,6 +101,7 @@ mod tests {
             branch: Vec::new(),
             from_tag: Vec::new(),
             to_tag: Vec::new(),
+            refer_to: Vec::new(),
             body: body.into_bytes(),
         }
     }

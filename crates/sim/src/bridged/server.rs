@@ -8,25 +8,30 @@ use crate::written::through_bytes;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use strowger_calls::{anchor_of, read_kept};
 use strowger_config::{Config, Source};
 use strowger_core::call::BUCKETS;
 use strowger_core::log_limiter::LogLimiter;
 use strowger_core::routing::{Identity, ListenerAddress};
 use strowger_core::{Arrival, ListenerId, Now, Outbox, Transport};
-use strowger_media::session::SessionEvent;
+use strowger_media::session::{PortPair, SessionEvent};
 use strowger_message::scan;
+use strowger_server::anchored_calls::kept_ports;
 use strowger_server::bounds::EngineBounds;
 use strowger_server::engine::{AnchoredCounts, Effect, Engine, EngineInput, ProcessStatus};
 use strowger_server::local_address::OneWay;
 use strowger_server::media_sessions::bucket_of;
 use strowger_server::peer_names::NoNames;
-use strowger_server::process_state::{ProcessContext, ProcessState};
+use strowger_server::process_state::{CALL_SEED, ProcessContext, ProcessState};
 use strowger_server::question::Resolved;
 use strowger_store::accounting::{Cdr, Row};
 use strowger_store::location::LocationTable;
 
 /// Key of the hash that names the bucket of a call.
 const CALL_SECRET: u32 = 7;
+
+/// Milliseconds for which a Call-ID stays known after the end of its call, because of late messages.
+const PASSING: u64 = 240_000;
 
 /// The server across all of its processes.
 pub(super) struct Server {
@@ -46,10 +51,20 @@ pub(super) struct Server {
     /// Longest delay of an event of the media thread, and the time of the last event: a ring keeps their order.
     lag: u64,
     last_event: u64,
-    /// Records of calls that this and earlier processes have written.
-    pub(super) records: Vec<Cdr>,
+    pub(super) disk: Disk,
     /// Datagrams that the network has not taken yet.
     sent: Vec<Datagram>,
+}
+
+/// Files that all processes write.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    /// Records of calls.
+    pub(super) records: Vec<Cdr>,
+    /// States of kept calls.
+    kept: BTreeMap<u64, Box<[u8]>>,
+    /// Calls that a process has taken over: the time, and the Call-ID of the caller.
+    pub(super) continued: Vec<(u64, Vec<u8>)>,
 }
 
 /// Shard that gets an answer.
@@ -78,21 +93,46 @@ impl Server {
             planned: 0,
             lag,
             last_event: 0,
-            records: Vec::new(),
+            disk: Disk::default(),
             sent: Vec::new(),
         };
         server.start(now);
         server
     }
 
-    /// Starts the next process, with new media ports and without the calls of the process before.
-    pub(super) fn start(&mut self, now: Now) {
+    /// Starts the next process. Returns whether another program has taken ports of the kept calls.
+    pub(super) fn start(&mut self, now: Now) -> bool {
         let config = read(&self.config);
         self.process += 1;
         self.media = MediaThread::new(&config.media, Random::new(self.random.u64()));
         self.answers.clear();
         self.engines = engines(now, config, (self.shards, self.process), &self.location, &mut self.random);
+        let has_lost_ports = self.take_over(now);
         (0..self.shards).for_each(|shard| self.carry_out(now, shard));
+        has_lost_ports
+    }
+
+    /// Continues the kept calls of the process before. Returns whether another program has taken some of their ports.
+    fn take_over(&mut self, now: Now) -> bool {
+        let policy = self.engines[0].shared.policy();
+        let states: Vec<(u64, Box<[u8]>)> = self.disk.kept.iter().map(|(key, state)| (*key, state.clone())).collect();
+        let ports = |state: &[u8]| kept_ports(policy.identity(), &policy.config.media, anchor_of(state));
+        let ports: Vec<PortPair> = states.iter().flat_map(|(_, state)| ports(state)).collect();
+        let are_in_use = self.random.chance(300);
+        let taken: Vec<PortPair> = ports.iter().copied().filter(|_| are_in_use && self.random.chance(300)).collect();
+        self.media.reserve(&ports, &taken);
+        for (key, state) in states {
+            let call = read_kept(now, &state).expect("this program has written the state");
+            let anchor = anchor_of(&state);
+            if !anchor.is_empty() {
+                self.disk.continued.push((now.mono, call.call_id().to_vec()));
+            }
+            let engine = &mut self.engines[self.owners[usize::from(call.bucket())]];
+            assert_eq!(engine.take_over(now, vec![call]), 0, "the process has the secret of the one before");
+            let unreadable = engine.take_over_media(now, vec![(key, anchor.into())]);
+            assert!(unreadable.is_none(), "this program has written the state");
+        }
+        !taken.is_empty()
     }
 
     /// Takes a datagram that arrives at a port of the server.
@@ -174,7 +214,7 @@ impl Server {
                 Effect::Media { order, .. } => self.media.carry_out(now, order),
                 Effect::Account(row) => {
                     if let Row::Cdr(cdr) = *row {
-                        self.records.push(cdr);
+                        self.disk.records.push(cdr);
                     }
                 }
                 // No name can be resolved.
@@ -182,9 +222,13 @@ impl Server {
                     let answer = EngineInput::Resolved { ticket, name, to: Resolved::default() };
                     self.plan(now.mono, Receiver::Shard(shard), answer);
                 }
-                // The configurations of these worlds keep no calls.
-                Effect::PersistCall { .. } | Effect::FinishCall { .. } | Effect::DeleteCall { .. } => (),
-                Effect::Alias { .. } | Effect::SourceVerified(_) | Effect::WakePings | Effect::GiveBack => (),
+                Effect::PersistCall { call, state } => _ = self.disk.kept.insert(call, state),
+                Effect::FinishCall { call, .. } | Effect::DeleteCall { call } => _ = self.disk.kept.remove(&call),
+                Effect::Alias { .. }
+                | Effect::LimitSilence { .. }
+                | Effect::SourceVerified(_)
+                | Effect::WakePings
+                | Effect::GiveBack => (),
             }
         }
         self.take_media(now);
@@ -235,7 +279,7 @@ impl Server {
     ///
     /// # Errors
     /// The remaining state.
-    pub(super) fn leftovers(&self) -> Result<(), String> {
+    pub(super) fn leftovers(&self, now: Now) -> Result<(), String> {
         let mut free = 0;
         for engine in &self.engines {
             engine.show_gauges();
@@ -247,6 +291,15 @@ impl Server {
             free += anchored.free_ports;
         }
         self.media.leftovers(free)?;
+        if !self.disk.kept.is_empty() {
+            return Err(format!("{} calls are kept for the next process", self.disk.kept.len()));
+        }
+        let shared = &self.engines[0].shared;
+        shared.tidy(Now { mono: now.mono + PASSING, ..now });
+        let named = shared.bridged_call_ids();
+        if named > 0 {
+            return Err(format!("{named} Call-IDs of bridged calls are known"));
+        }
         let counts = self.engines[0].shared.counts();
         let calls = [counts.calls_tracked, counts.calls_logged, counts.calls_bridged, u64::from(self.listed())];
         let dialogs = [counts.dialogs_early, counts.dialogs_confirmed];
@@ -280,6 +333,8 @@ fn engines(
     };
     let mut seed = [0; 32];
     seed.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random.u64().to_le_bytes()));
+    // The keys of kept calls are those of the process before.
+    seed[CALL_SEED].fill(1);
     let surroundings = ProcessContext {
         identity: Identity::new(vec![address], config.domain_names(), &[]),
         secret: b"the secret of these worlds, of all processes".to_vec(),

@@ -1,6 +1,7 @@
 //! Facts of a SIP message that the laws compare.
 
-use strowger_message::{Index, Limits, Message, Method};
+use strowger_message::uri::sip::unescaped;
+use strowger_message::{Index, Limits, Message, Method, Name};
 
 /// Facts of a message.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Facts {
     /// Tags of From and To; empty if there is none.
     pub(super) from_tag: Vec<u8>,
     pub(super) to_tag: Vec<u8>,
+    /// Refer-To of a request, without escapes.
+    pub(super) refer_to: Vec<u8>,
     pub(super) body: Vec<u8>,
 }
 
@@ -33,6 +36,7 @@ impl Facts {
         let via = message.via().map_err(|error| error.to_string())?;
         let from_tag = message.from().ok().and_then(|from| from.tag).unwrap_or_default().to_vec();
         let to_tag = message.to().ok().and_then(|to| to.tag).unwrap_or_default().to_vec();
+        let refer_to = message.header(Name::ReferTo).filter(|_| message.status().is_none());
         Ok(Self {
             status: message.status(),
             method: cseq.method,
@@ -41,6 +45,7 @@ impl Facts {
             branch: via.branch.unwrap_or_default().to_vec(),
             from_tag,
             to_tag,
+            refer_to: refer_to.map(|value| unescaped(value).collect()).unwrap_or_default(),
             body: message.body().to_vec(),
         })
     }

@@ -2,10 +2,11 @@
 //!
 //! A side is all messages with one Call-ID. Its identifiers are that Call-ID, the tags of its parties and of the server, and the branches of its
 //! requests. Of a party also the address, the name of its software, and origin and name of its descriptions are secret. All bytes of a message are
-//! compared, bodies included. An attended transfer would be an exception: these worlds have none.
+//! compared, bodies included. Refer-To is an exception: it names a side to a party that is to take the place of another one there. It never names a
+//! side that a transferor has named, for that is a side of the transferor itself.
 
 use super::text::Facts;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use strowger_message::Method;
 
 /// Least length of an identifier: shorter words may occur anywhere.
@@ -24,6 +25,8 @@ pub(super) struct Topology {
     /// Call-ID of the side that has each identifier.
     words: HashMap<Vec<u8>, Vec<u8>>,
     secrets: Vec<Secrets>,
+    /// Sides that transferors have named in Refer-To.
+    named: HashSet<Vec<u8>>,
 }
 
 impl Topology {
@@ -35,6 +38,8 @@ impl Topology {
     /// Learns the identifiers of a message of a party.
     pub(super) fn learn_of_party(&mut self, facts: &Facts) {
         self.learn(&facts.call_id, &facts.call_id);
+        let named = words(&facts.refer_to).filter_map(|word| self.words.get(word));
+        self.named.extend(named.cloned());
         match facts.status {
             Some(101..) => self.learn(&facts.call_id, &facts.to_tag),
             Some(_) => (),
@@ -53,8 +58,12 @@ impl Topology {
     /// # Errors
     /// An identifier of another side, or a secret of another party.
     pub(super) fn sent(&mut self, party: usize, facts: &Facts, bytes: &[u8]) -> Result<(), String> {
-        for word in words(bytes) {
-            if let Some(side) = self.words.get(word).filter(|side| **side != facts.call_id) {
+        // The escapes of Refer-To hide its identifiers.
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"Refer-To:"));
+        let shown = lines.flat_map(words).map(|word| (word, false));
+        for (word, may_name) in shown.chain(words(&facts.refer_to).map(|word| (word, true))) {
+            let Some(side) = self.words.get(word).filter(|side| **side != facts.call_id) else { continue };
+            if !may_name || self.named.contains(side) {
                 let [word, side] = [word, side.as_slice()].map(String::from_utf8_lossy);
                 return Err(format!("{word} is an identifier of {side}"));
             }
@@ -115,5 +124,31 @@ mod tests {
         }
         let near = message("nearnearnear", "aaaaaaaa", "X: 198.51.100.11\r\n");
         assert_eq!(topology.sent(0, &Facts::read(&near).expect("a message"), &near), Ok(()));
+    }
+
+    #[test]
+    fn refer_to_names_no_side_of_the_transferor() {
+        let mut topology = Topology::default();
+        let learn = |topology: &mut Topology, call_id: &str, tag: &str, line: &str| {
+            topology.learn_of_party(&Facts::read(&message(call_id, tag, line)).expect("a message"));
+        };
+        for (call_id, tag) in [("transferor", "aaaaaaaa"), ("remaining", "bbbbbbbb")] {
+            learn(&mut topology, call_id, tag, "");
+        }
+        learn(
+            &mut topology,
+            "elsewhere",
+            "cccccccc",
+            "Refer-To: <sip:b@home.example?Replaces=transferor%3Bto-tag%3D1>\r\n",
+        );
+        let mut names = |named: &str| {
+            let line = format!("Refer-To: <sip:b@home.example?Replaces=1%3Bto-tag%3D{named}>\r\n");
+            let far = message("farfarfar", "dddddddd", &line);
+            topology.sent(1, &Facts::read(&far).expect("a message"), &far)
+        };
+        assert_eq!(names("bbbbbbbb"), Ok(()));
+        assert_eq!(names("remaining"), Ok(()));
+        assert!(names("aaaaaaaa").is_err());
+        assert!(names("transferor").is_err());
     }
 }

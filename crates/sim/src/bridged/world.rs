@@ -2,14 +2,15 @@
 
 use super::finals::Finals;
 use super::judge::{Bridged, Story};
-use super::phone::{Manners, Phone};
+use super::phone::{Manners, Phone, Transfer};
 use super::reach::Reach;
+use super::rising::Rising;
 use super::server::Server;
 use super::sound::{self, sender_of};
 use super::text::Facts;
 use super::topology::Topology;
 use super::translator::Translator;
-use super::{ALICE, BOBS, CAROL, DOMAIN, Datagram, GATEWAYS, PORTS, SERVER, STRANGER, TRANSLATOR};
+use super::{CAROL, DOMAIN, Datagram, GATEWAYS, PARTIES, PORTS, SERVER, STRANGER, TRANSLATOR};
 use crate::network::{Arriving, Conditions, Network};
 use crate::random::Random;
 use crate::world::START;
@@ -27,6 +28,9 @@ const BEHIND: usize = 3;
 
 /// Places of the phones that call: Alice, a phone of Bob, Carol, and a gateway.
 const CALLERS: [usize; 4] = [0, 1, BEHIND, 4];
+
+/// Users with a place of one of their phones, for attended transfers.
+const TRANSFERS: [(&str, usize); 4] = [("alice", 0), ("bob", 1), ("carol", BEHIND), ("0049", 4)];
 
 /// Incidents of a world by time, each list with the latest first.
 #[derive(Debug, Default)]
@@ -58,6 +62,9 @@ pub(super) struct World {
     finals: Finals,
     topology: Topology,
     reach: Reach,
+    rising: Rising,
+    /// Packets that were heard after a kill in calls that were answered before.
+    heard_on: u64,
     pub(super) trace: Option<Vec<String>>,
 }
 
@@ -67,9 +74,11 @@ impl World {
         let random = &mut random;
         let conditions = conditions(random);
         let is_quiet = random.chance(250);
-        let incidents = if is_quiet { Incidents::default() } else { Incidents::of(random) };
+        let keeps = random.chance(500);
+        let incidents = if is_quiet { Incidents::default() } else { Incidents::of(random, keeps) };
         let shards = random.between(1, 3) as usize;
-        let server = Server::new(START, config(random), shards, Random::new(random.u64()));
+        let transfers = if random.chance(500) { random.between(1, 2) as u32 } else { 0 };
+        let server = Server::new(START, config(random, transfers > 0, keeps), shards, Random::new(random.u64()));
         let (mut phones, mut topology) = (Vec::new(), Topology::default());
         for (place, (user, label, address)) in PARTIES.into_iter().enumerate() {
             let manners = Manners {
@@ -84,7 +93,8 @@ impl World {
             phones.push(Phone::new((user, label), place as u8, address, manners, Random::new(random.u64())));
             topology.hide(place, secrets(label, address));
         }
-        for number in 1..=random.between(2, 6) as u32 {
+        let calls = random.between(2, 6) as u32;
+        for number in 1..=calls {
             let caller = *random.pick(&CALLERS);
             let to = match (random.between(0, 5), caller) {
                 (0 | 1, 0 | 3 | 4) => "bob",
@@ -96,6 +106,7 @@ impl World {
             };
             phones[caller].plan_call(START.mono + random.between(3_000, 40_000), number, to);
         }
+        (0..transfers).for_each(|transfer| plan_transfer(random, &mut phones, calls + 1 + 2 * transfer));
         let is_calm = is_quiet && conditions.is_perfect();
         Self {
             now: START,
@@ -111,6 +122,8 @@ impl World {
             finals: Finals::default(),
             topology,
             reach: Reach::default(),
+            rising: Rising::default(),
+            heard_on: 0,
             trace: None,
         }
     }
@@ -123,12 +136,14 @@ impl World {
         self.run().map_err(|error| format!("after {} ms: {error}", self.now.mono - START.mono))?;
         let at_the_end = |error: String| format!("at the end: {error}");
         self.phones.iter().try_for_each(Phone::leftovers).map_err(at_the_end)?;
-        self.server.leftovers().map_err(at_the_end)?;
+        self.server.leftovers(self.now).map_err(at_the_end)?;
         self.finals.at_the_end().map_err(at_the_end)?;
         let phones = self.phones.iter().map(|phone| (&phone.calls[..], phone.acts)).collect();
         let story = Story {
             phones,
-            records: &self.server.records,
+            records: &self.server.disk.records,
+            continued: &self.server.disk.continued,
+            heard_on: self.heard_on,
             kills: &self.killed,
             proven: &self.proven,
             has_moved_ports: self.translator.has_moved,
@@ -145,7 +160,7 @@ impl World {
             let passed = next.saturating_sub(self.now.mono);
             self.now = Now { mono: self.now.mono + passed, wall: self.now.wall + passed };
             if self.now.mono > START.mono + LONGEST {
-                return Err(format!("it finds no end: {:?}", self.server.leftovers()));
+                return Err(format!("it finds no end: {:?}", self.server.leftovers(self.now)));
             }
             self.step()?;
         }
@@ -186,7 +201,9 @@ impl World {
         if is_due(&mut self.incidents.kills) {
             self.note("the process is killed");
             self.killed.push(now.mono);
-            self.server.start(now);
+            if self.server.start(now) {
+                self.reach.restarted();
+            }
             self.finals.restarted();
         }
         if is_due(&mut self.incidents.ports) {
@@ -246,7 +263,10 @@ impl World {
         if sender == place || !is_party && self.killed.is_empty() {
             return Err(format!("{label} hears {} in call {number}", self.phones[sender].label));
         }
-        self.phones[place].calls[at].heard += 1;
+        let call = &mut self.phones[place].calls[at];
+        call.heard[sender] += 1;
+        let is_older = |kill: &u64| call.answered.is_some_and(|answered| answered < *kill);
+        self.heard_on += u64::from(is_party && self.killed.last().is_some_and(is_older));
         Ok(())
     }
 
@@ -292,6 +312,7 @@ impl World {
         let Some(place) = place else { return Err("a message to nobody".to_owned()) };
         self.finals.sent(&facts)?;
         self.topology.sent(place, &facts, bytes)?;
+        self.rising.sent(&facts)?;
         self.reach.shown(place, &facts)
     }
 
@@ -308,26 +329,39 @@ impl World {
 }
 
 impl Incidents {
-    fn of(random: &mut Random) -> Self {
+    /// Chooses incidents. `keeps`: whether calls outlive a kill.
+    fn of(random: &mut Random, keeps: bool) -> Self {
         let mut times = |often: u64, most: u64| {
             let count = if random.chance(often) { random.between(1, most) } else { 0 };
             let mut times: Vec<u64> = (0..count).map(|_| START.mono + random.between(4_000, 70_000)).collect();
             times.sort_unstable_by(|a, b| b.cmp(a));
             times
         };
-        Self { moves: times(600, 6), kills: times(150, 2), ports: times(300, 2), strangers: times(600, 4) }
+        Self {
+            moves: times(600, 6),
+            kills: times(if keeps { 350 } else { 150 }, 2),
+            ports: times(300, 2),
+            strangers: times(600, 4),
+        }
     }
 }
 
-/// User, name that no other party may see, and address of each party.
-const PARTIES: [(&str, &str, SocketAddr); 6] = [
-    ("alice", "phone-of-alice", ALICE),
-    ("bob", "first-of-bob", BOBS[0]),
-    ("bob", "second-of-bob", BOBS[1]),
-    ("carol", "phone-of-carol", CAROL),
-    ("0049", "first-gateway", GATEWAYS[0]),
-    ("0049", "second-gateway", GATEWAYS[1]),
-];
+/// Plans two calls of one phone, the first of which has this number, and an attended transfer between them.
+fn plan_transfer(random: &mut Random, phones: &mut [Phone], first: u32) {
+    let turn = random.between(0, 3) as usize;
+    let (one, other) = *random.pick(&[(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)]);
+    let [(own, phone), (referred, _), (user, target)] = [0, one, other].map(|step| TRANSFERS[(turn + step) % 4]);
+    let begins = START.mono + random.between(3_000, 30_000);
+    phones[phone].plan_call(begins, first, referred);
+    let (second, at) = (first + 1, begins + random.between(0, 4_000));
+    // The transferor may be the caller or the callee of the second call.
+    match random.chance(700) {
+        true => phones[phone].plan_call(at, second, user),
+        false => phones[target].plan_call(at, second, own),
+    }
+    let transfer = Transfer { numbers: [first, second], user, until: at + 40_000 };
+    phones[phone].plan_transfer(at + random.between(500, 9_000), transfer);
+}
 
 /// Returns the public address of a party.
 fn public(address: SocketAddr) -> IpAddr {
@@ -350,23 +384,25 @@ fn conditions(random: &mut Random) -> Conditions {
 }
 
 /// Returns the configuration of the server.
-fn config(random: &mut Random) -> String {
+fn config(random: &mut Random, has_transfers: bool, keeps: bool) -> String {
+    let kept = if keeps { "dialogs.folder = \"calls\"\nauth.secret = \"the secret of these worlds\"\n" } else { "" };
     let fork = random.pick(&["parallel", "sequence"]);
     let timeout = random.pick(&["never", "20s", "60s"]);
     let session = random.pick(&["", "", "dialogs.session_expires = \"90s\"\n"]);
     let codecs = random.pick(&["", "codecs = [\"PCMA\", \"telephone-event\"]\n"]);
-    let most = random.pick(&[1, 2, 50, 50]);
+    let most = if has_transfers { &50 } else { random.pick(&[1, 2, 50, 50]) };
+    let refer = random.pick(&["refer_from = \"everyone\"\n", "refer_from = \"everyone\"\n", ""]);
     let next = random.pick(&["try_next = [500, 503]\n", ""]);
     let [first, second] = GATEWAYS;
     format!(
         "listen = [\"udp:{SERVER}\"]\ndomains = [\"{DOMAIN}\"]\nregistrar.authenticate = false\nregistrar.durability = \"none\"\n\
          auth.calls = false\nstore.database = \"memory\"\naccounting.cdr = true\nproxy.relay_for = \"everyone\"\nproxy.fork = \"{fork}\"\n\
-         proxy.fork_timeout = \"15s\"\nnat.ping_interval = \"never\"\nlog.calls_per_minute = 0\ndialogs.lifetime = \"600s\"\n{session}\
+         proxy.fork_timeout = \"15s\"\nnat.ping_interval = \"never\"\nlog.calls_per_minute = 0\ndialogs.lifetime = \"600s\"\n{kept}{session}\
          media.addresses = [\"{}\"]\nmedia.ports = \"{}-{}\"\nmedia.timeout = \"{timeout}\"\n\
          [[call_limit]]\nname = \"all\"\nmost = {most}\nstatus = 486\n\
          [[rule]]\nname = \"out\"\nwhen = \"request.user == '0049'\"\nto = [\"sip:{first}\", \"sip:{second}\"]\n{next}\
-         b2bua = true\n{codecs}call_limits = [\"all\"]\n\
-         [[rule]]\nname = \"home\"\nb2bua = true\n{codecs}call_limits = [\"all\"]\n",
+         b2bua = true\n{refer}{codecs}call_limits = [\"all\"]\n\
+         [[rule]]\nname = \"home\"\nb2bua = true\n{refer}{codecs}call_limits = [\"all\"]\n",
         SERVER.ip(),
         PORTS.0,
         PORTS.1,

@@ -29,7 +29,7 @@ pub(super) fn missed(agents: &[&Agent], may_fail: bool) -> Result<(), String> {
         }
     }
     for agent in agents {
-        for bye in agent.hung_up().filter(|bye| bye.outcome == SentOutcome::Failed(480)) {
+        for bye in agent.hung_up().filter(|bye| matches!(bye.outcome, SentOutcome::Failed(430 | 480))) {
             let is_here = |other: &&&Agent| {
                 other.is_party(bye.call_id, bye.remote_tag) && other.presence().is_reachable(bye.started, bye.finished)
             };

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::json;
-use strowger_node::control::{Call, CallList, CallMedia, ControlOrder, Done, Reply};
+use strowger_node::control::{Call, CallList, CallMedia, ControlOrder, Done, MediaPath, Reply};
 
 use super::arguments::{CallArguments, CallsArguments, CallsCommand, ListCallsArguments};
 use super::{List, PAGE, as_json, ask, duration, printable, reach, unexpected};
@@ -81,6 +81,9 @@ fn table(call: &Call) -> String {
     }
     for media in &call.media {
         row("media", &quality(media));
+        if let Some(path) = &media.path {
+            row("", &way(path));
+        }
     }
     text
 }
@@ -102,10 +105,56 @@ fn quality(media: &CallMedia) -> String {
     text
 }
 
+/// Describes the way of the packets of a party: why it is not heard, or does not hear.
+fn way(path: &MediaPath) -> String {
+    let MediaPath { expected, refused, refused_from, dropped, sent, silent_seconds } = path;
+    let expected = expected.as_deref().unwrap_or("no address: it is on hold");
+    let mut text = format!("expected from {expected}");
+    // Writing to a String cannot fail.
+    if let Some(seconds) = silent_seconds {
+        let _ = write!(text, ", the last one {seconds:.1} s ago");
+    }
+    let _ = write!(text, "; {sent} packets sent to it");
+    if let Some(from) = refused_from {
+        let _ = write!(text, "; {refused} refused from other addresses, the last one from {from}");
+    }
+    let others = dropped.saturating_sub(*refused);
+    if others > 0 {
+        let _ = write!(text, "; {others} dropped for their format or rate");
+    }
+    text
+}
+
 fn end(arguments: &CallArguments) -> anyhow::Result<CommandOutcome> {
     reach(&arguments.server, |client| match ask(client, &ControlOrder::EndCall { id: arguments.id.clone() })? {
         Reply::Done(Done::Ended { id }) if arguments.server.json => output::print(&as_json(&json!({"ended": id}))?),
         Reply::Done(Done::Ended { id }) => output::print(&format!("call {id} ends\n")),
         other => unexpected(&other),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_party_that_is_not_heard_has_its_reason() {
+        let silent = MediaPath {
+            expected: Some("192.168.1.5:4000".to_owned()),
+            refused: 42,
+            refused_from: Some("203.0.113.3:61000".to_owned()),
+            dropped: 45,
+            sent: 950,
+            silent_seconds: None,
+        };
+        assert_eq!(
+            way(&silent),
+            "expected from 192.168.1.5:4000; 950 packets sent to it; 42 refused from other addresses, the last one from \
+             203.0.113.3:61000; 3 dropped for their format or rate"
+        );
+        let heard = MediaPath { refused: 0, refused_from: None, dropped: 0, silent_seconds: Some(0.02), ..silent };
+        assert_eq!(way(&heard), "expected from 192.168.1.5:4000, the last one 0.0 s ago; 950 packets sent to it");
+        let held = MediaPath { expected: None, sent: 0, ..heard };
+        assert_eq!(way(&held), "expected from no address: it is on hold, the last one 0.0 s ago; 0 packets sent to it");
+    }
 }

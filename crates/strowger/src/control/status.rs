@@ -8,7 +8,7 @@ use strowger_node::control::{NextHopAside, Status};
 use super::duration;
 
 /// Rows of the output: a title, and metrics with their words.
-const ROWS: [(&str, &[(&str, &str)]); 12] = [
+const ROWS: [(&str, &[(&str, &str)]); 13] = [
     ("registrations", &[("strowger_bindings", ""), ("strowger_registered_users", "users")]),
     (
         "calls",
@@ -30,8 +30,16 @@ const ROWS: [(&str, &[(&str, &str)]); 12] = [
         "refused",
         &[
             ("strowger_requests_overloaded_total", "by a bound (503)"),
+            ("strowger_overload_refused_total", "in an overload (503)"),
             ("strowger_failed_authentications_total", "failed authentications"),
             ("strowger_messages_banned_total", "messages of banned sources"),
+        ],
+    ),
+    (
+        "overload",
+        &[
+            ("strowger_shards_overloaded", "shards overloaded"),
+            ("strowger_overload_refused_percent", "% of the work of new requests refused"),
         ],
     ),
     (

@@ -103,10 +103,10 @@ pub enum BridgeEnd {
     Owner,
     /// The call of this side ended first: by BYE, CANCEL, a refusal or a failure.
     Side(Side),
-    /// The far side did not answer the INVITE, or a side did not answer a change of the session, in time.
-    TimedOut,
+    /// This side did not answer the INVITE or a change of the session in time.
+    TimedOut(Side),
     /// Only one of the two calls moved with the pair.
     Torn,
-    /// The bridge refused the INVITE or an offer with this status; a side that was up got BYE.
-    Refused(u16),
+    /// The bridge refused the INVITE or a description of this side with this status; a side that was up got BYE.
+    Refused(u16, Side),
 }

@@ -313,10 +313,10 @@ impl Pair {
             Reply::Prack(leg) => {
                 let key = LegKey { call, leg: Some(leg) };
                 if cx.agent.hang_up_leg(cx.round, key, headers).is_err() {
-                    self.release(cx, BridgeEnd::Refused(status), status, headers);
+                    self.release(cx, BridgeEnd::Refused(status, to), status, headers);
                 }
             }
-            Reply::Acknowledge => self.release(cx, BridgeEnd::Refused(status), status, headers),
+            Reply::Acknowledge => self.release(cx, BridgeEnd::Refused(status, to), status, headers),
             Reply::Nothing(_) | Reply::Renewal => (),
         }
     }

@@ -405,12 +405,23 @@ impl Pair {
             return;
         }
         let (by, status) = match self.stage {
-            Stage::Redirected { .. } => (BridgeEnd::TimedOut, 480),
+            Stage::Redirected { .. } => (BridgeEnd::TimedOut(Side::Far), 480),
             Stage::Torn => (BridgeEnd::Torn, 500),
             Stage::Alone { by, .. } => (BridgeEnd::Side(by), 480),
-            Stage::Inviting { .. } | Stage::Up | Stage::Ending(_) => (BridgeEnd::TimedOut, 408),
+            Stage::Inviting { .. } | Stage::Up | Stage::Ending(_) => (BridgeEnd::TimedOut(self.late_side(now)), 408),
         };
         self.release(cx, by, status, b"Reason: SIP;cause=408\r\n");
+    }
+
+    /// Returns the side that has not answered in time.
+    const fn late_side(&self, now: u64) -> Side {
+        match self.exchange {
+            _ if matches!(self.stage, Stage::Inviting { until } if until <= now) => Side::Far,
+            Some(Exchange::Asked { by, .. } | Exchange::Offered { from: by, .. } | Exchange::Withdrawn { by, .. }) => {
+                by.other()
+            }
+            None => Side::Far,
+        }
     }
 
     /// Tells the owner the streams, if they have changed.

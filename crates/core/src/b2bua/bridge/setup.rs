@@ -40,7 +40,7 @@ impl Pair {
         self.invite.until = cx.round.now.mono + cx.settings.setup;
         if invite.has_replaces {
             // RFC 3891 section 3: the owner has found no dialog.
-            return self.release(cx, BridgeEnd::Refused(481), 481, b"");
+            return self.release(cx, BridgeEnd::Refused(481, Side::Near), 481, b"");
         }
         let description = if self.invite.has_offer { self.offer(Side::Near, offer) } else { Ok(Vec::new()) };
         match description {
@@ -48,7 +48,7 @@ impl Pair {
                 self.forks.base = self.far.media.state.clone();
                 self.call_far(cx, far, &description);
             }
-            Err(status) => self.release(cx, BridgeEnd::Refused(status), status, b""),
+            Err(status) => self.release(cx, BridgeEnd::Refused(status, Side::Near), status, b""),
         }
     }
 
@@ -80,7 +80,7 @@ impl Pair {
                 cx.index.calls.insert(call, (cx.id, Side::Far));
                 self.ring_on(cx);
             }
-            Err(_) => self.release(cx, BridgeEnd::Refused(500), 500, b""),
+            Err(_) => self.release(cx, BridgeEnd::Refused(500, Side::Near), 500, b""),
         }
     }
 
@@ -210,13 +210,13 @@ impl Pair {
                         self.exchange = Some(Exchange::Offered { from, reply, until });
                         description = offer;
                     }
-                    Err(status) => return self.release(cx, BridgeEnd::Refused(status), status, b""),
+                    Err(status) => return self.release(cx, BridgeEnd::Refused(status, Side::Far), status, b""),
                 }
             } else {
                 self.waiting.push_back(WaitingOffer { reply: Reply::Acknowledge, text: body.to_vec(), until });
             }
         } else if !self.invite.has_offer && self.forks.described.is_none() {
-            return self.release(cx, BridgeEnd::Refused(502), 502, b"");
+            return self.release(cx, BridgeEnd::Refused(502, Side::Far), 502, b"");
         } else if self.invite.has_offer {
             let has_answer = !body.is_empty() && facts.has_description();
             let is_news = has_answer && self.is_news(number, body);
@@ -227,7 +227,7 @@ impl Pair {
                         self.forks.described = Some(number);
                         description = answer;
                     }
-                    Err(status) => return self.release(cx, BridgeEnd::Refused(status), status, b""),
+                    Err(status) => return self.release(cx, BridgeEnd::Refused(status, Side::Far), status, b""),
                 }
             } else {
                 if is_news {

@@ -3,7 +3,7 @@
 
 use super::rig::*;
 use std::sync::Arc;
-use strowger_core::proxy::{FailedTarget, ProxySettings, TargetFailure, UdpOnly};
+use strowger_core::proxy::{FailedTarget, Plan, ProxySettings, TargetFailure, TryNext, UdpOnly};
 use strowger_core::{Target, Transport};
 
 fn two() -> Vec<Try> {
@@ -24,6 +24,37 @@ fn a_503_leads_to_the_next_address_and_at_last_to_500() {
     let mut rig = Rig::new();
     let first = only(rig.request(&alice("INVITE", "sip:bob@example.net", ""), udp(ALICE), &two()));
     assert_eq!(words(&rig.answer(&first, 486, "")), ["ACK", "486"]);
+    rig.end();
+}
+
+/// Checks that a request is no further load for a cluster whose members are overloaded. Other failures than a 503 do not count.
+#[test]
+fn a_503_is_tried_at_one_other_address_at_most() {
+    let four = || {
+        let addresses = ["10.3.3.1:5060", "10.3.3.2:5060", "10.3.3.3:5060", "10.3.3.4:5060"];
+        vec![Try { at: addresses.map(at).to_vec(), q: 1000, ..Try::default() }]
+    };
+    let mut rig = Rig::new();
+    let first = only(rig.request(&alice("MESSAGE", "sip:bob@example.net", ""), udp(ALICE), &four()));
+    let second = only(rig.answer(&first, 503, ""));
+    assert_eq!(second.to(), "10.3.3.2:5060");
+    assert_eq!(words(&rig.answer(&second, 503, "")), ["500"]);
+    rig.end();
+    let mut rig = Rig::new();
+    let first = only(rig.request(&alice("MESSAGE", "sip:bob@example.net", ""), udp(ALICE), &four()));
+    let second = only(rig.fail(&first));
+    let third = only(rig.answer(&second, 503, ""));
+    assert_eq!(third.to(), "10.3.3.3:5060");
+    assert_eq!(words(&rig.answer(&third, 503, "")), ["500"]);
+    rig.end();
+    // A plan that names 503 goes on.
+    let mut rig = Rig::new();
+    rig.plan = Plan { try_next: TryNext::On(&[503]), ..Plan::default() };
+    let mut sent = only(rig.request(&alice("MESSAGE", "sip:bob@example.net", ""), udp(ALICE), &four()));
+    for to in ["10.3.3.2:5060", "10.3.3.3:5060", "10.3.3.4:5060"] {
+        sent = only(rig.answer(&sent, 503, ""));
+        assert_eq!(sent.to(), to);
+    }
     rig.end();
 }
 

@@ -102,6 +102,25 @@ fn a_hang_up_cancels_our_re_invite() {
     }
 }
 
+/// Section 15.1.1: before the process ends, the BYE does not wait for the end of the re-INVITE.
+#[test]
+fn a_process_that_ends_sends_the_bye_after_the_cancel_at_once() {
+    let mut net = Net::new([quiet(), UserAgentSettings::default()]);
+    let (caller, callee) = net.up();
+    net.with(0, |agent, round| agent.hang_up_at_once(round));
+    net.with(0, |agent, round| agent.reinvite(round, caller, OFFER)).unwrap();
+    net.run(50);
+    net.with(0, |agent, round| agent.hang_up_at_once(round));
+    assert_eq!(net.log, ["0>1 INVITE", "1>0 100 INVITE"], "only calls that are being ended");
+    net.with(0, |agent, round| agent.hang_up(round, caller));
+    net.with(0, |agent, round| agent.hang_up_at_once(round));
+    assert_eq!(net.log, ["0>1 INVITE", "1>0 100 INVITE", "0>1 CANCEL", "0>1 BYE"]);
+    net.run(100);
+    assert_eq!(net.last(1).event, Event::Ended { call: callee, by: Ending::Remote });
+    assert_eq!(net.last(0).event, Event::Ended { call: caller, by: Ending::Local });
+    net.is_clean();
+}
+
 /// Section 15.1.2: a peer that sends a BYE still answers our re-INVITE. One that does not holds no transaction for ever.
 #[test]
 fn a_re_invite_without_an_answer_ends_after_its_call() {

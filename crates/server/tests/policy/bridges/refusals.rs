@@ -21,6 +21,25 @@ fn a_call_that_the_bridge_refuses_has_a_record_and_a_log_line() {
     }
 }
 
+/// The operator sees whether the phone or the rule has to change.
+#[test]
+fn a_refused_offer_is_logged_with_what_may_pass() {
+    let encrypted = sdp(4_000, 1, "").replace("RTP/AVP", "RTP/SAVP");
+    let other = sdp(4_000, 1, "").replace("m=audio", "m=video");
+    for (description, texts) in [
+        (
+            encrypted,
+            ["only encrypted RTP (SRTP)", "offered=\"audio RTP/SAVP ", "allowed=\"audio RTP/AVP PCMA telephone-event"],
+        ),
+        (other, ["no stream or codec", "offered=\"video RTP/AVP ", "allowed=\"audio RTP/AVP PCMA telephone-event"]),
+    ] {
+        let site = bridge("", "codecs = [\"PCMA\", \"telephone-event\"]\n");
+        let phone = site.foreign_phone();
+        assert_eq!(refused(&phone, &description).status(), 488);
+        texts.into_iter().for_each(|text| drop(site.log_with(text)));
+    }
+}
+
 /// An operator knows the Call-ID of the caller, and no other one.
 #[test]
 fn a_call_that_leads_nowhere_is_logged_with_its_call_id() {
@@ -39,12 +58,14 @@ fn a_call_that_leads_nowhere_is_logged_with_its_call_id() {
 fn a_call_that_ends_for_its_descriptions_has_a_log_line() {
     let site = bridge("", "");
     let bob = registered(&site);
-    let (alice, bob, _, far) = invited(&site, &bob);
+    let (alice, bob, call, far) = invited(&site, &bob);
     respond(bob, &far, 200, "");
     gets(bob, "ACK");
     assert_eq!(alice.answer().status(), 502);
     bob.respond(&gets(bob, "BYE"), 200, "");
-    site.log_with("a description of one party does not suit the other one");
+    let log = site.log_with("a description of one party does not suit the other one");
+    let line = log.lines().find(|line| line.contains("bridged call ended")).expect("a line");
+    assert!(line.contains(&call.call_id) && line.contains(far.one("Call-ID")) && line.contains("callee"), "{line}");
     let record = record(&site);
     assert_eq!((&*record.outcome, &*record.ended_by, record.status), ("failed", "server", 502));
     assert_eq!(record.answer, None, "the caller got no 200");

@@ -346,6 +346,21 @@ fn parties_that_have_lost_the_call_end_it() {
     assert_eq!((&*record(&site).outcome, site.kept_calls().len()), ("answered", 0));
 }
 
+/// RFC 3261 section 15.1.1: the process does not wait for the end of the re-INVITE.
+#[test]
+fn a_party_with_an_open_re_invite_gets_bye_before_the_process_ends() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    site.settle();
+    say(&call.alice, &call.of_alice("INVITE", 1), &sdp(4_000, 2, "a=sendonly\r\n"));
+    gets(call.bob, "INVITE");
+    site.end_unkept();
+    let bye = gets(call.bob, "BYE");
+    assert_eq!(bye.one("Reason"), "Q.850;cause=31");
+    call.bob.respond(&bye, 200, "");
+}
+
 #[test]
 fn calls_that_are_not_kept_end_with_the_process() {
     for (keys, ends) in [("", true), (KEPT, false)] {

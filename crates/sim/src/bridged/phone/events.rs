@@ -1,7 +1,8 @@
 //! Events of the user agent of a phone.
 
 use super::tasks::{Answer, Task};
-use super::{FALLBACK, Phone};
+use super::transfers::{FAILURE, SUCCESS};
+use super::{FALLBACK, Phone, Role};
 use strowger_core::user_agent::{CallKey, Event, LegKey, Span, auto_answer};
 use strowger_core::{Now, Outbox};
 use strowger_message::{Method, scan};
@@ -43,6 +44,10 @@ impl Phone {
             Event::Failed { call, .. } | Event::Redirected { call, .. } | Event::Ended { call, .. } => {
                 if let Some(at) = self.call_of(call) {
                     self.calls[at].ended.get_or_insert(now.mono);
+                    // A newcomer with an answer has reported its success.
+                    if self.calls[at].answered.is_none() {
+                        self.report(now, at, FAILURE);
+                    }
                 }
             }
             Event::Request { .. } => self.asked(now, &event, out),
@@ -78,7 +83,7 @@ impl Phone {
         let call_id = scan::call_id(message).map(|at| message[at].to_vec()).unwrap_or_default();
         let is_reliable = message.windows(6).any(|part| part == b"100rel");
         let (number, offer) = (number_in(&self.text(from)), self.text(offer));
-        let at = self.begin(key, number, false, call_id);
+        let at = self.begin(now, key, (number, Role::Callee), call_id);
         (self.calls[at].offer, self.calls[at].is_caller_reliable) = (offer, is_reliable);
         for chance in [600, 300] {
             let rings = now.mono + self.random.between(0, 2_000);
@@ -135,17 +140,24 @@ impl Phone {
         if self.agent(now, out, |agent, round| auto_answer(agent, round, event)) {
             return;
         }
-        let Event::Request { request, call, method, .. } = *event else { return };
+        let Event::Request { request, call, method, body } = *event else { return };
         let at = call.and_then(|call| self.call_of(call));
-        let status = match (method, at) {
-            (Method::Refer, Some(at)) if self.random.chance(600) => {
+        let reference = at.filter(|_| method == Method::Refer).and_then(|at| self.reference(at));
+        let status = match (method, at, reference) {
+            (Method::Refer, Some(_), Some(reference)) => self.referred(now, reference),
+            (Method::Refer, Some(at), None) if self.random.chance(600) => {
                 self.calls[at].is_transferred = true;
                 let told = now.mono + self.random.between(0, 3_000);
-                self.plan(told, Task::Notify(at));
+                self.plan(told, Task::Notify(at, FAILURE));
                 202
             }
-            (Method::Refer, _) => 603,
-            (Method::Notify, Some(_)) => 200,
+            (Method::Refer, ..) => 603,
+            (Method::Notify, Some(at), _) => {
+                if self.text(body).starts_with(SUCCESS.as_bytes()) {
+                    self.has_transferred(now, at);
+                }
+                200
+            }
             _ => 501,
         };
         self.agent(now, out, |agent, round| agent.respond(round, request, status, b"", b""));
@@ -153,7 +165,7 @@ impl Phone {
 }
 
 /// Returns the number of a call in the display name of its caller.
-fn number_in(from: &[u8]) -> u32 {
+pub(super) fn number_in(from: &[u8]) -> u32 {
     let text = String::from_utf8_lossy(from);
     let digits = text.split_once("call").map_or("", |(_, rest)| rest);
     let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();

@@ -1,6 +1,7 @@
 //! Timed tasks of a phone.
 
-use super::{FALLBACK, Phone, server};
+use super::transfers::SUCCESS;
+use super::{FALLBACK, Phone, Role, Transfer, server};
 use crate::bridged::DOMAIN;
 use crate::bridged::sound::{PACE, Wish};
 use strowger_core::user_agent::{CallKey, Invite};
@@ -18,8 +19,12 @@ pub(super) enum Task {
     Answer(usize, Answer),
     /// Makes a request within the call.
     Act(usize),
-    /// Sends the outcome of a transfer.
-    Notify(usize),
+    /// Sends the outcome of a transfer, a status line.
+    Notify(usize, &'static str),
+    /// Refers the peer of a call to that of another one.
+    Transfer(Transfer),
+    /// Follows the reference of this number.
+    Follow(usize),
     /// Sends a packet of sound.
     Talk(usize),
     HangUp(usize),
@@ -39,10 +44,12 @@ impl Phone {
             Task::Ring(at) => self.ring(now, at, out),
             Task::Answer(at, answer) => self.answer(now, at, answer, out),
             Task::Act(at) => self.act(now, at, out),
-            Task::Notify(at) => {
+            Task::Transfer(transfer) => self.transfer(now, transfer, out),
+            Task::Follow(reference) => self.follow(now, reference, out),
+            Task::Notify(at, outcome) => {
                 let lines = b"Event: refer\r\nSubscription-State: terminated;reason=noresource\r\n\
                               Content-Type: message/sipfrag\r\n";
-                self.ask(now, at, b"NOTIFY", (lines, b"SIP/2.0 603 Decline\r\n"), out);
+                self.ask(now, at, b"NOTIFY", (lines, outcome.as_bytes()), out);
             }
             // `wake` does this.
             Task::Talk(_) => (),
@@ -53,13 +60,18 @@ impl Phone {
         }
     }
 
+    /// Returns a Call-ID that no other call has.
+    pub(super) fn new_call_id(&mut self) -> Vec<u8> {
+        format!("{:016x}-{:08x}", self.random.u64(), self.random.u64() as u32).into_bytes()
+    }
+
     /// Makes a planned call.
     fn call(&mut self, now: Now, plan: usize, out: &mut Outbox) {
         let plan = self.plans[plan].clone();
-        let call_id = format!("{:016x}-{:08x}", self.random.u64(), self.random.u64() as u32).into_bytes();
+        let call_id = self.new_call_id();
         let from = format!("\"call{}\" <sip:{}@{DOMAIN}>", plan.number, self.user);
         // The key of a call is known once its INVITE is written.
-        let at = self.begin(CallKey::from_u64(0), plan.number, true, call_id.clone());
+        let at = self.begin(now, CallKey::from_u64(0), (plan.number, Role::Caller), call_id.clone());
         let offer = if plan.lacks_offer { Vec::new() } else { self.calls[at].sound.offer() };
         let invite = Invite { call_id: &call_id, ..Invite::new(from.as_bytes(), plan.to.as_bytes(), server(), &offer) };
         let key = self.agent(now, out, |agent, round| agent.invite(round, &invite)).expect("both addresses are right");
@@ -129,7 +141,8 @@ impl Phone {
         if std::mem::replace(&mut self.calls[at].is_up, true) {
             return;
         }
-        let hangs_up = self.calls[at].is_caller == self.calls[at].number.is_multiple_of(2);
+        self.report(now, at, SUCCESS);
+        let hangs_up = self.calls[at].role.is_caller() == self.calls[at].number.is_multiple_of(2);
         let lasts = self.random.between(500, self.manners.lasts);
         self.plan(now.mono + if hangs_up { lasts } else { FALLBACK }, Task::HangUp(at));
         for _ in 0..self.random.between(0, self.manners.busy) {
@@ -187,7 +200,7 @@ impl Phone {
     }
 
     /// Sends another request within a call, with these header lines and this body.
-    fn ask(&mut self, now: Now, at: usize, method: &[u8], (lines, body): (&[u8], &[u8]), out: &mut Outbox) {
+    pub(super) fn ask(&mut self, now: Now, at: usize, method: &[u8], (lines, body): (&[u8], &[u8]), out: &mut Outbox) {
         let key = self.calls[at].key;
         let asked = self.agent(now, out, |agent, round| agent.request_within_named(round, key, method, lines, body));
         self.acts.requests += u64::from(asked.is_ok());
