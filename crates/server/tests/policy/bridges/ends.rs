@@ -171,3 +171,19 @@ fn a_server_that_is_about_to_end_serves_the_calls_that_it_has() {
     call.end();
     assert_eq!(&*record(&site).outcome, "answered");
 }
+
+/// RFC 3261 section 12.1.1: a response without Contact names no target. The PRACK goes to the phone that has sent it.
+#[test]
+fn a_prack_without_a_contact_goes_to_the_phone_that_rings() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let (alice, bob, _, far) = invited(&site, &bob);
+    bob.send(&with_body(&bob.response(&far, 183, "Require: 100rel\nRSeq: 7\n"), &sdp(5_000, 1, "")));
+    let prack = gets(bob, "PRACK");
+    let uri = prack.0.split(' ').nth(1).expect("a URI");
+    assert!(uri.starts_with("sip:") && uri.contains(&bob.address.to_string()), "{}", prack.0);
+    bob.send(&bob.response(&prack, 200, ""));
+    assert_eq!(alice.answer().status(), 183);
+    bob.send(&bob.response(&far, 486, ""));
+    assert_eq!(alice.answer().status(), 486);
+}
