@@ -204,7 +204,7 @@ impl StreamReport {
 /// Cause of the end of a session that its shard did not order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// No packet from a peer that may send, within the time limit.
+    /// No packet from a peer that may send, within the time limit; or no open stream for as long, which counts as silence of the near side.
     Silence(Side),
 }
 

@@ -62,6 +62,26 @@ fn a_call_without_media_of_a_side_is_ended() {
     }
 }
 
+/// A callee that refuses the only stream (RFC 3264 section 6): the media thread knows the session, and tells that it has no stream for too long.
+#[test]
+fn a_call_without_an_open_stream_has_a_session_that_ends_it() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let (alice, bob, call, far) = invited(&site, &bob);
+    respond(bob, &far, 200, &sdp(0, 1, ""));
+    gets(bob, "ACK");
+    let ok = alice.answer();
+    assert!(ok.status() == 200 && body(&ok).contains("m=audio 0 "), "{}", ok.0);
+    alice.send(&alice.text(&call.within(&ok, "ACK", call.cseq)));
+    let orders = site.media_orders();
+    let [SessionOrder::Set { key, streams }] = &orders[..] else { panic!("{orders:?}") };
+    assert!(streams.iter().all(Option::is_none), "{streams:?}");
+    site.media_event(silence(*key, Side::Near));
+    let call = Bridged { alice, bob, call, far, ok };
+    assert_eq!(call.hung_up(), [(); 2].map(|()| "Q.850;cause=41;text=\"no media\"".to_owned()));
+    assert_eq!(site.media_orders(), [SessionOrder::Close { key: *key }]);
+}
+
 /// RFC 3261 section 13.3.1.4: the callee does not wait for the response to the BYE of the caller.
 #[test]
 fn a_caller_that_sends_no_ack_ends_the_call_of_the_callee_at_once() {
