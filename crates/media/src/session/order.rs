@@ -136,6 +136,9 @@ pub enum SessionOrder {
     Set {
         /// Session.
         key: SessionKey,
+        /// Number of this order about the session, from 1. The thread ignores an order with a lower number than that of the last one: after a move
+        /// of the call to another shard, an order of the shard before may come late.
+        version: u32,
         /// Streams, in the order of the descriptions. A refused stream (port 0) is `None`.
         streams: Vec<Option<StreamOrder>>,
     },
