@@ -247,7 +247,7 @@ fn an_early_offer_that_crosses_the_2xx_has_its_own_answer() {
     net.is_clean();
 }
 
-/// RFC 3261 section 12.1.1: the response should have a Contact. Without one the remote target is the Request-URI of the INVITE, until a Contact comes.
+/// RFC 3261 section 12.1.1: the response should have a Contact. Without one the remote target is the Request-URI of the INVITE, until one comes.
 #[test]
 fn a_prack_without_a_contact_goes_to_the_uri_of_the_invite() {
     for has_contact in [false, true] {
