@@ -170,6 +170,7 @@ impl Streams {
         let flow = self.flow(slot);
         self.unlink(slot);
         let Some(mut connection) = self.slots[slot as usize].connection.take() else { return };
+        self.wait.ended((slot, flow.generation));
         tracing::debug!(
             remote = %connection.remote, transport = connection.transport.text(), reason = %brief(&reason), "connection ends"
         );
