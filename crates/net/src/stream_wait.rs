@@ -48,6 +48,8 @@ pub(crate) struct StreamWait {
     /// Connection that is measured by time stamps, and the time of its last turn.
     connection: Option<(Name, u64)>,
     delay: QueueDelay,
+    /// Wait of the connection that was measured before. It stands for that of this one in its first turn: the shard is not idle.
+    before: u64,
     /// Last time stamp of its data; `None` in its first turn.
     stamp: Option<i64>,
     /// True if its last turn left data.
@@ -108,8 +110,14 @@ impl StreamWait {
         let waits = self.woken.map(|woken| now.saturating_sub(woken) * 1_000);
         let waited = (now.saturating_sub(self.ended) <= VALID).then_some(self.wait);
         let in_connection =
-            self.connection.filter(|(_, at)| now.saturating_sub(*at) <= LONGEST_ROUND).map(|_| self.delay.age());
+            self.connection.filter(|(_, at)| now.saturating_sub(*at) <= LONGEST_ROUND).map(|_| self.age());
         waits.max(waited).filter(|_| is_busy).max(in_connection)
+    }
+
+    /// Returns the wait of the measured connection.
+    fn age(&self) -> u64 {
+        let is_first_turn = self.stamp.is_none() && self.is_full;
+        if is_first_turn { self.before } else { self.delay.age() }
     }
 
     /// Tells whether the data of this connection have time stamps.
@@ -137,6 +145,7 @@ impl StreamWait {
             if !full || !is_free {
                 return;
             }
+            self.before = if is_lost { 0 } else { self.age() };
             (self.delay, self.stamp) = (QueueDelay::new(false), None);
         }
         self.connection = Some((name, now));
@@ -240,7 +249,11 @@ mod tests {
             let stamp = Some(now_stamp + 3_600_000_000_000).filter(|_| wait.is_of((slot, 1)));
             wait.turn_ended((slot, 1), sockets[slot as usize].as_fd(), true, stamp, now);
         }
-        assert!(wait.is_of((1, 1)));
+        // Its wait is not known yet.
+        wait.before = 3_000;
+        assert!(wait.is_of((1, 1)) && wait.round(30) == Some(3_000));
+        wait.turn_ended((1, 1), sockets[1].as_fd(), false, None, 40);
+        assert_eq!(wait.round(40), Some(0));
     }
 
     #[test]
