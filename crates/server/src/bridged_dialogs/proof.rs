@@ -7,8 +7,8 @@ use strowger_message::header::Replaces;
 use strowger_message::{Message, Method, Name};
 
 impl BridgedDialogs {
-    /// Tells whether an INVITE is to replace a party of a bridged call: its Replaces names the dialog by Call-ID and both tags, which only the parties
-    /// and those whom they tell know (RFC 3891 section 3).
+    /// Tells whether an INVITE is to replace a party of a bridged call: its Replaces names the dialog by Call-ID and both tags, which only the
+    /// parties and those whom they tell know (RFC 3891 section 3).
     pub(crate) fn are_named_by(&self, message: &Message<'_>) -> bool {
         if self.all.load(Acquire) == 0 || message.method() != Some(Method::Invite) {
             return false;
