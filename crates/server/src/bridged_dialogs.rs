@@ -10,6 +10,8 @@
 //!
 //! The table names buckets, not shards, so moves of buckets do not change it. The next process enters the dialogs of the calls that it takes over.
 
+mod proof;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
