@@ -64,7 +64,8 @@ impl PeerActivity {
     pub(crate) fn due(&self, bounds: &Bounds) -> u64 {
         let idle = self.last_read.saturating_add(bounds.idle_timeout.as_millis() as u64);
         let limit = self.last_read.saturating_add(self.longest_silence);
-        if limit <= self.limited_until { limit } else { idle.max(self.limited_until) }
+        let is_limited = self.longest_silence > 0 && limit <= self.limited_until;
+        if is_limited { limit } else { idle.max(self.limited_until) }
     }
 
     /// Notes a keep-alive of the peer. Returns whether the service must learn of it: of the first one, then at most of
@@ -123,6 +124,7 @@ mod tests {
         peer.limit(160_000, 0);
         peer.last_read = 2_000;
         assert_eq!((peer.due(&hour), peer.due(&short)), (3_602_000, 32_000));
+        assert_eq!(PeerActivity::new(0).due(&hour), 3_600_000, "the process has just begun");
     }
 
     #[test]
