@@ -376,7 +376,7 @@ impl Server {
     /// Asserts that the server still answers: OPTIONS to the server itself by this transport gets a 200.
     ///
     /// Reconnects if the server closes the connection: connections just closed from the same source may still count
-    /// against it.
+    /// against it. Sends again what an overload control refuses: the overload of an attack outlasts it by a second.
     ///
     /// # Panics
     /// The server does not answer within five seconds.
@@ -390,7 +390,8 @@ impl Server {
             let wire = open.as_mut()?;
             let request = crate::text::Request::new("OPTIONS", &uri, transport.name(), wire.local());
             wire.send(&request.bytes()).ok()?;
-            wire.final_response(Duration::from_secs(1))
+            let answer = wire.final_response(Duration::from_secs(1))?;
+            (crate::text::status(&answer) != Some(503)).then_some(answer)
         });
         let status = answer.as_deref().and_then(crate::text::status);
         let ended = self.process().ended();
