@@ -92,7 +92,7 @@ section! {
         /// Number of media threads; "auto": one, and a further one when all are more than 70 % busy for three seconds, up to the number of
         /// processors.
         pub threads: Option<u16> = None, Rule::number(1, 64).or("auto").fixed();
-        /// Time without a packet from a peer that may send, after which the call is ended; "never": the call goes on.
+        /// Time without a packet from a peer that may send, or without an open stream, after which the call is ended; "never": the call goes on.
         pub timeout: Option<Duration> = Some(Duration::from_secs(60)), Rule::time(Duration::from_secs(5), Duration::from_secs(86_400)).or("never").fixed();
     }
 }

@@ -13,7 +13,7 @@ use std::hash::Hash;
 use std::num::NonZeroU32;
 
 /// Version of the format, the only one written and read. Bump on every change.
-pub const VERSION: u8 = 18;
+pub const VERSION: u8 = 19;
 
 /// Type that a record can hold.
 pub trait Recorded: Serialize + DeserializeOwned {

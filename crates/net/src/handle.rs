@@ -182,7 +182,8 @@ impl<S: Service + 'static> Handle<S> {
 
     /// Ends a connection after `longest` milliseconds without a byte of its peer, if they are over by `until`, in milliseconds of
     /// [`Now::mono`](strowger_core::Now::mono): its peer has promised keep-alives (RFC 5626 section 4.4). This replaces an
-    /// earlier limit of the connection; `until` = 0 removes it. [`Bounds::idle_timeout`] applies too.
+    /// earlier limit of the connection; `until` = 0 removes it. Until then it also replaces
+    /// [`Bounds::idle_timeout`], even a shorter one.
     pub fn limit_silence(&self, flow: Flow, longest: u64, until: u64) {
         self.order(flow, ConnectionOrder::LimitSilence { longest, until });
     }

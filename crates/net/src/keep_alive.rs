@@ -59,11 +59,13 @@ impl PeerActivity {
         self.limited_until = until;
     }
 
-    /// Returns the time at which the silence of the peer ends the connection.
+    /// Returns the time at which the silence of the peer ends the connection. While a limit of the service lasts, it replaces the idle
+    /// time-out, even a shorter one: the peer sends nothing before its keep-alive is due.
     pub(crate) fn due(&self, bounds: &Bounds) -> u64 {
         let idle = self.last_read.saturating_add(bounds.idle_timeout.as_millis() as u64);
         let limit = self.last_read.saturating_add(self.longest_silence);
-        if limit <= self.limited_until { limit.min(idle) } else { idle }
+        let is_limited = self.longest_silence > 0 && limit <= self.limited_until;
+        if is_limited { limit } else { idle.max(self.limited_until) }
     }
 
     /// Notes a keep-alive of the peer. Returns whether the service must learn of it: of the first one, then at most of
@@ -111,14 +113,18 @@ mod tests {
         peer.limit(160_000, 600_000);
         assert_eq!(peer.due(&hour), 161_000);
         let short = Bounds { idle_timeout: Duration::from_secs(30), ..Bounds::default() };
-        assert_eq!(peer.due(&short), 31_000, "the shorter time counts");
+        assert_eq!(peer.due(&short), 161_000, "the peer need not send before");
         peer.last_read = 440_000;
         assert_eq!(peer.due(&hour), 600_000);
         peer.last_read = 440_001;
         assert_eq!(peer.due(&hour), 4_040_001, "the registration ends before");
+        assert_eq!(peer.due(&short), 600_000, "the registration has not ended");
+        peer.last_read = 590_000;
+        assert_eq!(peer.due(&short), 620_000);
         peer.limit(160_000, 0);
         peer.last_read = 2_000;
-        assert_eq!(peer.due(&hour), 3_602_000);
+        assert_eq!((peer.due(&hour), peer.due(&short)), (3_602_000, 32_000));
+        assert_eq!(PeerActivity::new(0).due(&hour), 3_600_000, "the process has just begun");
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             X::begin(&mut self.dispatcher.service, now);
             self.dispatcher.links.count_arrived();
             let mut more = self.read_udp(now, cx);
-            self.report_wait(now, stream_wait);
+            self.report_wait(now, stream_wait, 0);
             more |= self.read_unreachable(now);
             more |= self.read_dedicated(now, cx);
             let empty = !more;
@@ -308,15 +308,26 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     }
 
     /// Reports to the service how long messages wait, while this is measured, and at its end that none waits. `connections`: wait of
-    /// messages of connections.
+    /// messages of connections; `since`: time since the datagrams were measured. Both are in microseconds.
     #[inline]
-    fn report_wait(&mut self, now: Now, connections: Option<u64>) {
+    fn report_wait(&mut self, now: Now, connections: Option<u64>, since: u64) {
         let measured = self.udp.iter().filter(|udp| udp.delay.is_measured());
-        let datagrams = measured.map(|udp| udp.delay.age()).max();
+        let older = |age: u64| if age > 0 { age + since } else { 0 };
+        let datagrams = measured.map(|udp| older(udp.delay.age())).max();
         if datagrams.is_some() || connections.is_some() || self.has_waited {
             let (datagrams, connections) = (datagrams.unwrap_or(0), connections.unwrap_or(0));
             self.has_waited = datagrams.max(connections) > 0;
             self.dispatcher.service.waited(now, datagrams, connections);
+        }
+    }
+
+    /// Notes that a connection was read. Within a round that takes long the wait is reported meanwhile: between two reports the
+    /// service would take it for a standstill, and it must not wait for its next step.
+    #[inline]
+    fn note_read(&mut self, now: Now) {
+        self.streams.wait.read(now.mono);
+        if let Some((connections, since)) = self.streams.wait.within_round(now.mono) {
+            self.report_wait(now, Some(connections), since);
         }
     }
 
@@ -429,8 +440,11 @@ impl<S: Service + 'static, X: Extension<S>> Future for ReadTask<S, X> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let shard = &mut *self.shard.borrow_mut();
         let now = clock::now();
-        let read = caught(|| shard.streams.read(self.slot, self.generation, cx, now, &mut shard.dispatcher));
-        shard.streams.wait.read(now.mono);
+        let read = caught(|| {
+            let progress = shard.streams.read(self.slot, self.generation, cx, now, &mut shard.dispatcher);
+            shard.note_read(now);
+            progress
+        });
         let progress =
             read.unwrap_or_else(|panic| shard.dispatcher.process.panicked("a task that reads a connection", panic));
         match progress {

@@ -134,7 +134,7 @@ fn relay(caller: SocketAddr, callee: SocketAddr) -> (MediaThreads, SocketAddr, S
     };
     let (near, far) = (peer(ports[0], caller), Some(peer(ports[1], callee)));
     let streams = vec![Some(StreamOrder { kind: StreamKind::Relay, near, far })];
-    handles[0].order(0, SessionOrder::Set { key: SessionKey(1), streams }).unwrap();
+    handles[0].order(0, SessionOrder::Set { key: SessionKey(1), version: 1, streams }).unwrap();
     // Orders are obeyed one after another.
     lend(&mut handles[0], &woken, 0);
     (threads, SocketAddr::new(address, ports[0].rtp), SocketAddr::new(address, ports[1].rtp))

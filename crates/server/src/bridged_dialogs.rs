@@ -10,6 +10,8 @@
 //!
 //! The table names buckets, not shards, so moves of buckets do not change it. The next process enters the dialogs of the calls that it takes over.
 
+mod proof;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -368,7 +370,10 @@ mod tests {
     /// Returns the bucket of a received message.
     fn bucket_of(dialogs: &BridgedDialogs, now: u64, message: &[u8]) -> u8 {
         let at = scan::call_id(message).expect("a Call-ID");
-        let call_id = &message[at];
+        let (call_id, mut index) = (&message[at], Index::new());
+        index.parse(message, &Limits::UNLIMITED).expect("a message");
+        let has_replaces = Message::new(message, &index).has(Name::Replaces);
+        assert_eq!(has_replaces, names_replaces(message), "the engine asks the index");
         call::bucket(dialogs.hash_of_message(now, (call::hash(SECRET, call_id), call_id), message))
     }
 

@@ -95,8 +95,8 @@ pub(crate) struct MediaSession {
     /// Number of its [`SessionKey`].
     pub(crate) key: u64,
     pub(crate) ports: SessionPorts,
-    /// Set once the media thread knows the session.
-    is_open: bool,
+    /// Number of orders about the streams so far: version of the last one; 0: no media thread knows the session.
+    orders: u32,
     /// Set once the session is closed; the dialogs may go on until the responses to their BYEs.
     is_closed: bool,
     /// Key of the call in the table of calls, whose record has the quality of the media; `None`: it is not there.
@@ -159,7 +159,7 @@ impl MediaSession {
     /// Creates a session that no media thread knows.
     pub(crate) const fn new(key: u64, ports: SessionPorts, call_id: Vec<u8>) -> Self {
         let check = MediaCheck::Ahead;
-        Self { key, ports, is_open: false, is_closed: false, call: None, is_turned: false, call_id, check }
+        Self { key, ports, orders: 0, is_closed: false, call: None, is_turned: false, call_id, check }
     }
 
     /// Returns the order that opens or changes the session; `None` after its end, or while it has no ports.
@@ -167,8 +167,8 @@ impl MediaSession {
         if self.is_closed || self.ports.near.is_empty() {
             return None;
         }
-        self.is_open = true;
-        let order = SessionOrder::Set { key: SessionKey(self.key), streams };
+        self.orders = self.orders.saturating_add(1);
+        let order = SessionOrder::Set { key: SessionKey(self.key), version: self.orders, streams };
         Some(Effect::Media { thread: self.ports.thread(), order })
     }
 
@@ -179,7 +179,7 @@ impl MediaSession {
 
     /// Returns the key and the media thread of an open session.
     pub(crate) fn open(&self) -> Option<(SessionKey, u16)> {
-        let thread = self.ports.thread().filter(|_| self.is_open && !self.is_closed)?;
+        let thread = self.ports.thread().filter(|_| self.orders > 0 && !self.is_closed)?;
         Some((SessionKey(self.key), thread))
     }
 
@@ -196,7 +196,7 @@ impl MediaSession {
 
     /// Makes this the session of a call that an earlier process has left: a media thread of this one is asked for its ports.
     pub(crate) fn succeed(&mut self, key: u64, ports: SessionPorts) {
-        (self.key, self.ports, self.is_open, self.is_closed) = (key, ports, false, false);
+        (self.key, self.ports, self.orders, self.is_closed) = (key, ports, 0, false);
     }
 
     /// Forgets the ports, which no media thread could bind.
@@ -220,7 +220,7 @@ impl MediaSession {
             return SessionClose::Before;
         }
         let ports = std::mem::take(&mut self.ports);
-        if !self.is_open {
+        if self.orders == 0 {
             return SessionClose::Unopened(ports);
         }
         let (key, call, is_turned, call_id) = (self.key, self.call, self.is_turned, self.call_id.clone());

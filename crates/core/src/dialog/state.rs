@@ -100,7 +100,7 @@ impl Dialog {
         if remote.tag.is_none() {
             return Err(Invalid::NoTag);
         }
-        // A provisional response may lack a Contact, though section 12.1.1 requires it.
+        // A response may lack a Contact, though section 12.1.1 requires it: the owner sets a target.
         let target = contact(response)?.unwrap_or_default();
         Ok(Self {
             texts: texts(response, Role::Caller, &local, local.tag, &remote, target)?,
@@ -178,6 +178,11 @@ impl Dialog {
     /// Returns the remote target URI.
     pub fn target(&self) -> &[u8] {
         self.texts.of(Piece::Target)
+    }
+
+    /// Sets the remote target URI of a dialog whose peer has sent no Contact.
+    pub(crate) fn set_target(&mut self, uri: &[u8]) {
+        self.texts.set(Piece::Target, uri);
     }
 
     /// Returns the route set as a value of Route: name-addrs joined with commas; empty if there are none.

@@ -124,7 +124,8 @@ pub(super) struct Call {
     pub(super) ack_branch: u64,
     /// Credential lines of our INVITE and the owner's lines, for the ACK.
     pub(super) credentials: Vec<u8>,
-    /// Bytes of the peer's open INVITE, later of our 2xx until its ACK; otherwise the body of our ACK.
+    /// Request-URI of our INVITE without a 2xx, later the body of our ACK. Of the peer's INVITE its bytes while it is open, later those of our 2xx
+    /// until its ACK.
     pub(super) kept: Vec<u8>,
     /// Peer's INVITE whose 2xx, in `kept`, waits for its ACK.
     pub(super) accepted: Option<IncomingInvite>,

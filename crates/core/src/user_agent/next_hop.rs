@@ -1,10 +1,11 @@
-//! Next hop of requests in a dialog: an address, or a host name that the owner resolves (RFC 3263).
+//! Remote target and next hop of requests in a dialog. The next hop is an address, or a host name that the owner resolves (RFC 3263).
 
-use strowger_message::{SipUri, Uri};
+use strowger_message::{Message, SipUri, Uri};
 
-use super::call::{Leg, LegKey, NamedHop, Stage};
+use super::call::{Call, Leg, LegKey, NamedHop, Stage};
 use super::client_request::ClientRequestKind;
 use super::{CallKey, Event, UserAgent};
+use crate::dialog::{Dialog, Invalid};
 use crate::slots::Id;
 use crate::transaction::{ClientId, TransactionUser};
 use crate::{Round, Target, Transport};
@@ -43,6 +44,56 @@ impl UserAgent {
             Some(listener) => Target::new(transport, listener, address),
             None => *other,
         }
+    }
+
+    /// Creates the dialog of a response to our INVITE. `call`: call of the INVITE, unless it has ended. Section 12.1.1 demands a Contact of the
+    /// callee; without one the remote target is a default, until a Contact comes.
+    ///
+    /// # Errors
+    /// As [`Dialog::caller`] returns them.
+    pub(super) fn new_dialog(
+        &self,
+        request: Id,
+        call: Option<&Call>,
+        message: &Message<'_>,
+    ) -> Result<Dialog, Invalid> {
+        let secure = self.requests.get(request).is_some_and(|request| request.secure);
+        let mut dialog = Dialog::caller(message, secure)?;
+        if dialog.target().is_empty() {
+            let target = self.default_target(request, call, &dialog);
+            dialog.set_target(&target);
+        }
+        Ok(dialog)
+    }
+
+    /// Tells whether no response of this dialog of our INVITE has had a Contact.
+    pub(super) fn lacks_contact(&self, request: Id, call: &Call, at: usize) -> bool {
+        let dialog = &call.legs[at].dialog;
+        *dialog.target() == *self.default_target(request, Some(call), dialog)
+    }
+
+    /// Returns the remote target of a dialog without Contact: the Request-URI of the INVITE. That URI may name this server if another role of it has
+    /// carried the INVITE; without a route set the target is then the address of the responder.
+    fn default_target(&self, request: Id, call: Option<&Call>, dialog: &Dialog) -> Vec<u8> {
+        let is_open = |call: &&Call| matches!(call.stage, Stage::Inviting | Stage::Cancelling);
+        let uri = call.filter(is_open).map_or(&b""[..], |call| &call.kept[..]);
+        let is_carried = self.requests.get(request).is_some_and(|request| request.target.is_loopback());
+        if !uri.is_empty() && (!is_carried || !dialog.routes().is_empty()) {
+            return uri.to_vec();
+        }
+        let Target { transport, address, .. } = self.responder(request);
+        let is_secure = dialog.is_secure() && transport.is_secure();
+        let mut target = if is_secure { b"sips:".to_vec() } else { b"sip:".to_vec() };
+        if let Ok(Uri::Sip(SipUri { user: Some(user), .. })) = Uri::parse(uri) {
+            target.extend_from_slice(user);
+            target.push(b'@');
+        }
+        target.extend_from_slice(address.to_string().as_bytes());
+        if transport != Transport::Udp && !(is_secure && transport == Transport::Tls) {
+            target.extend_from_slice(b";transport=");
+            target.extend_from_slice(if is_secure { transport.uri_text() } else { transport.text() }.as_bytes());
+        }
+        target
     }
 
     /// Tells whether `client` is the transaction of our re-INVITE or UPDATE that went straight to the remote target, because the dialog has no

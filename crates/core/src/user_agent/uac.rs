@@ -75,6 +75,7 @@ impl UserAgent {
         let mut call = Call::new(Stage::Inviting, place, call_hash, target);
         call.account = invite.account;
         call.capabilities = invite.capabilities.cloned().map(Box::new);
+        call.kept = uri.to_vec();
         let id = self.insert_call(call);
         let start = round.out.start();
         let head = Head {
@@ -193,28 +194,33 @@ impl UserAgent {
     fn progressed(&mut self, round: &mut Round<'_>, response: Response<'_>, message: &Message<'_>) {
         let Response { request, call: id, status, .. } = response;
         let offered = self.requests.get(request).is_some_and(|r| r.offered);
-        let secure = self.is_secure(request);
+        let tag = message.to().ok().and_then(|to| to.tag).unwrap_or_default();
+        let is_of_dialog = status > 100 && !tag.is_empty();
+        let Some(call) = self.calls.get(id) else { return };
+        let known = call.leg_of(tag).filter(|_| is_of_dialog);
+        let lacks_contact = known.is_some_and(|at| self.lacks_contact(request, call, at));
+        let is_new = is_of_dialog && known.is_none() && call.made < MOST_LEGS;
+        let made = if is_new { self.new_dialog(request, Some(call), message).ok() } else { None };
         let Some(call) = self.calls.get_mut(id) else { return };
         let cancelling = call.stage != Stage::Inviting;
-        let tag = message.to().ok().and_then(|to| to.tag).unwrap_or_default();
         let (mut prack, mut is_offer) = (None, false);
-        if status > 100 && !tag.is_empty() {
-            let at = match call.leg_of(tag) {
-                Some(at) => at,
-                None if call.made >= MOST_LEGS => return,
-                None => match Dialog::caller(message, secure) {
-                    Ok(mut dialog) => {
-                        if offered {
-                            dialog.exchange.send();
-                        }
-                        call.add_leg(dialog)
+        if is_of_dialog {
+            let at = match (known, made) {
+                (Some(at), _) => at,
+                (None, Some(mut dialog)) => {
+                    if offered {
+                        dialog.exchange.send();
                     }
-                    Err(_) => return,
-                },
+                    call.add_leg(dialog)
+                }
+                (None, None) => return,
             };
             let leg = &mut call.legs[at];
             if leg.dialog.state() == State::Ended {
                 return;
+            }
+            if lacks_contact {
+                leg.dialog.refresh(message);
             }
             self.events.is_of_leg(leg.number);
             let reliable = message.require().flatten().any(|t| t.is(b"100rel"));
@@ -322,8 +328,7 @@ impl UserAgent {
     /// Handles a 2xx (section 13.2.2.4): the first makes the call, its copies are acknowledged again, those of other branches are ended.
     fn accepted(&mut self, round: &mut Round<'_>, response: Response<'_>, message: &Message<'_>) {
         let Response { request, call: id, after_final, .. } = response;
-        let secure = self.is_secure(request);
-        let Ok(made) = Dialog::caller(message, secure) else {
+        let Ok(made) = self.new_dialog(request, self.calls.get(id), message) else {
             // It makes no dialog, so neither ACK nor BYE has an address.
             if !after_final && self.remove_call(round, id).is_some() {
                 self.events.push(Event::Failed { call: CallKey(id), status: 502, local: true });
@@ -333,9 +338,7 @@ impl UserAgent {
         let (offered, credentials) =
             self.requests.get(request).map_or((false, Vec::new()), |r| (r.offered, credential_lines(&r.bytes)));
         let account = self.requests.get(request).and_then(|r| r.account);
-        let sent = self.requests.get(request).map(|r| r.target).filter(|target| !target.is_loopback());
-        let source = || Some(self.events.source()?.reply()).filter(|target| !target.is_loopback());
-        let target = sent.or_else(source).unwrap_or_else(|| self.any_target());
+        let target = self.responder(request);
         let call_hash = self.requests.get(request).map_or(0, |r| r.call_hash);
         let Some(call) = self.calls.get_mut(id) else {
             return self.end_fork(round, made, target, call_hash, (account, credentials));
@@ -352,7 +355,7 @@ impl UserAgent {
         let mut is_unwanted = call.stage == Stage::Cancelling;
         call.inviting = None;
         call.invite_cseq = made.local_cseq();
-        call.credentials = credentials;
+        (call.credentials, call.kept) = (credentials, Vec::new());
         let mut legs: SmallVec<[Leg; 1]> = std::mem::take(&mut call.legs);
         let mut leg = match legs.iter().position(|l| l.dialog.remote_tag() == made.remote_tag()) {
             Some(known) => {
@@ -440,13 +443,15 @@ impl UserAgent {
         self.send_bye(round, id, Ending::Local);
     }
 
-    fn is_secure(&self, request: Id) -> bool {
-        self.requests.get(request).is_some_and(|r| r.secure)
-    }
-
-    fn any_target(&self) -> Target {
-        let listener = self.identity.listener(crate::ListenerId(0));
-        Target::new(listener.transport, crate::ListenerId(0), listener.bound)
+    /// Returns the target of requests to the sender of a response: that of its INVITE, or the source of the response if another role of this
+    /// server has carried the INVITE.
+    pub(super) fn responder(&self, request: Id) -> Target {
+        let sent = self.requests.get(request).map(|r| r.target).filter(|target| !target.is_loopback());
+        let source = || Some(self.events.source()?.reply()).filter(|target| !target.is_loopback());
+        sent.or_else(source).unwrap_or_else(|| {
+            let listener = self.identity.listener(crate::ListenerId(0));
+            Target::new(listener.transport, crate::ListenerId(0), listener.bound)
+        })
     }
 }
 

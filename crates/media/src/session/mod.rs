@@ -102,6 +102,8 @@ pub struct Session {
     timeout: Option<u64>,
     /// Set once the event of a silence was made.
     is_silent: bool,
+    /// Time since which no stream is open, or of the last event about it, in microseconds; `None` if one is open.
+    streamless: Option<u64>,
 }
 
 /// Port of a leg, at which datagrams arrive.
@@ -133,7 +135,8 @@ impl Session {
         for order in orders {
             streams.push(order.map(|order| Stream::new(now, order, random)));
         }
-        Self { key, streams, names, timeout, is_silent: false }
+        let streamless = streams.iter().all(Option::is_none).then_some(now);
+        Self { key, streams, names, timeout, is_silent: false, streamless }
     }
 
     /// Returns the key.
@@ -168,6 +171,8 @@ impl Session {
         for mut stream in before.flatten() {
             stream.say_goodbye(now, &self.names, out);
         }
+        let is_streamless = self.streams.iter().all(Option::is_none);
+        self.streamless = is_streamless.then(|| self.streamless.unwrap_or(now.mono));
     }
 
     /// Takes a datagram that arrived at `now`, in microseconds. Nothing is allocated once `out` is warm.
@@ -184,7 +189,7 @@ impl Session {
         let reports = of_rtp.flat_map(Stream::legs).filter_map(|(_, leg)| leg.deadline());
         let ends = [Side::Near, Side::Far].into_iter().filter_map(|side| self.silence_ends(side));
         let sounds = self.streams.iter().flatten().filter_map(Stream::sound_due);
-        reports.chain(ends).chain(sounds).min()
+        reports.chain(ends).chain(sounds).chain(self.streamless_ends()).min()
     }
 
     /// Sends due packets of sounds and due reports, and finds silent peers.
@@ -205,11 +210,21 @@ impl Session {
                 out.events.push(SessionEvent::Silent { key: self.key, end: SessionEnd::Silence(side) });
             }
         }
+        if self.streamless_ends().is_some_and(|end| end <= now.mono) {
+            // Once in each time limit: a call that rings is not ended by it.
+            self.streamless = Some(now.mono);
+            out.events.push(SessionEvent::Silent { key: self.key, end: SessionEnd::Silence(Side::Near) });
+        }
     }
 
     /// Begins the silence of all peers again at `now`, in microseconds: for a while their packets were not read.
     pub fn begin_silence(&mut self, now: u64) {
         self.streams.iter_mut().flatten().flat_map(Stream::legs_mut).for_each(|leg| leg.begin_silence(now));
+    }
+
+    /// Returns the time at which the session has been without an open stream for too long.
+    fn streamless_ends(&self) -> Option<u64> {
+        Some(self.streamless?.saturating_add(self.timeout?))
     }
 
     /// Returns the time at which the silence of a side is too long: that of all its peers that send and receive.

@@ -136,6 +136,9 @@ pub enum SessionOrder {
     Set {
         /// Session.
         key: SessionKey,
+        /// Number of this order about the session, from 1. The thread ignores an order with a lower number than that of the last one: after a move
+        /// of the call to another shard, an order of the shard before may come late.
+        version: u32,
         /// Streams, in the order of the descriptions. A refused stream (port 0) is `None`.
         streams: Vec<Option<StreamOrder>>,
     },
@@ -207,7 +210,7 @@ impl StreamReport {
 /// Cause of the end of a session that its shard did not order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionEnd {
-    /// No packet from a peer that may send, within the time limit.
+    /// No packet from a peer that may send, within the time limit; or no open stream for as long, which counts as silence of the near side.
     Silence(Side),
 }
 

@@ -16,6 +16,8 @@ pub(super) struct Slot {
     pub(super) session: Session,
     /// Shard that gave the last order.
     pub(super) shard: usize,
+    /// Version of that order.
+    pub(super) version: u32,
     /// Places of its ports in the table of ports.
     pub(super) places: Vec<usize>,
     /// Valid timer of the session, in microseconds.

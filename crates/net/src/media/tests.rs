@@ -78,7 +78,7 @@ impl Bench {
 
     /// Opens or changes a session, and waits until it is so: orders of a shard are obeyed one after another.
     fn set(&mut self, shard: usize, key: u64, stream: StreamOrder) {
-        self.order(shard, 0, SessionOrder::Set { key: SessionKey(key), streams: vec![Some(stream)] });
+        self.order(shard, 0, SessionOrder::Set { key: SessionKey(key), version: 1, streams: vec![Some(stream)] });
         assert!(self.lend(shard, 0, 0).is_empty());
     }
 
@@ -343,12 +343,27 @@ fn a_further_thread_serves_new_sessions() {
     let mut other = Phone::new();
     let next = bench.lend(0, 1, 1)[0];
     assert_eq!(next.thread, 1);
-    let order = SessionOrder::Set { key: SessionKey(2), streams: vec![Some(echo(&other, next))] };
+    let order = SessionOrder::Set { key: SessionKey(2), version: 1, streams: vec![Some(echo(&other, next))] };
     bench.order(0, 1, order);
     assert!(bench.lend(0, 1, 0).is_empty());
     other.send(bench.at(next), b"hello");
     assert_eq!(other.hear().1, b"hello");
     assert!(bench.threads.are_running() && bench.threads.total().threads == 2);
+}
+
+#[test]
+fn a_late_order_of_the_shard_before_is_ignored() {
+    let mut bench = Bench::start(&settings(20, 20_000..=20_019));
+    let (before, mut phone) = (Phone::new(), Phone::new());
+    let ports = bench.lend(0, 0, 1)[0];
+    for (shard, version, peer) in [(0, 1, &before), (1, 3, &phone), (0, 2, &before)] {
+        let streams = vec![Some(echo(peer, ports))];
+        bench.order(shard, 0, SessionOrder::Set { key: SessionKey(1), version, streams });
+        assert!(bench.lend(shard, 0, 0).is_empty());
+    }
+    phone.send(bench.at(ports), b"hello");
+    assert_eq!(phone.hear().1, b"hello");
+    assert!(matches!(bench.event(1), SessionEvent::Heard { key: SessionKey(1), .. }));
 }
 
 #[test]
@@ -404,7 +419,7 @@ fn a_silent_peer_is_told_once() {
     let phone = Phone::new();
     let ports = bench.lend(0, 0, 1)[0];
     let before = Instant::now();
-    bench.order(0, 0, SessionOrder::Set { key: SessionKey(1), streams: vec![Some(echo(&phone, ports))] });
+    bench.order(0, 0, SessionOrder::Set { key: SessionKey(1), version: 1, streams: vec![Some(echo(&phone, ports))] });
     let silent = SessionEvent::Silent { key: SessionKey(1), end: SessionEnd::Silence(Side::Near) };
     assert_eq!(bench.event(0), silent);
     assert!(before.elapsed() >= Duration::from_millis(50));

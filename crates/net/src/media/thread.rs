@@ -282,7 +282,7 @@ impl MediaThread {
     #[cold]
     fn obey(&mut self, shard: usize, order: SessionOrder) {
         match order {
-            SessionOrder::Set { key, streams } => self.set(shard, key, streams),
+            SessionOrder::Set { key, version, streams } => self.set(shard, (key, version), streams),
             SessionOrder::Report { key } => self.report(shard, key),
             SessionOrder::Close { key } => self.close(shard, key),
             SessionOrder::Lend { shard: borrower, pairs } => self.lendings.add(shard, borrower, pairs),
@@ -314,20 +314,25 @@ impl MediaThread {
     }
 
     /// Opens or changes a session.
-    fn set(&mut self, shard: usize, key: SessionKey, streams: Vec<Option<StreamOrder>>) {
+    fn set(&mut self, shard: usize, (key, version): (SessionKey, u32), streams: Vec<Option<StreamOrder>>) {
         let now = moment();
         let (legs, file) = (self.legs(&streams), streams.iter().flatten().find_map(|order| order.kind.file().cloned()));
         let mut random = || self.random.u64() as u32;
         let number = match self.sessions.number(key) {
             Some(number) => {
                 let Some(slot) = self.sessions.get(number) else { return };
+                if version < slot.version {
+                    // The call has moved, and its new shard has given a later order.
+                    return;
+                }
                 slot.session.set(now, streams, &mut random, &mut self.out);
-                slot.shard = shard;
+                (slot.shard, slot.version) = (shard, version);
                 number
             }
             None => {
                 let session = Session::new(now.mono, key, self.timeout, streams, &mut random);
-                self.sessions.insert(Slot { session, shard, places: Vec::new(), timer: None, is_recorded: false })
+                let (places, timer, is_recorded) = (Vec::new(), None, false);
+                self.sessions.insert(Slot { session, shard, version, places, timer, is_recorded })
             }
         };
         // What the session still says leaves by the ports that it had.

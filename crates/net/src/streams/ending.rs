@@ -1,7 +1,7 @@
 //! Ends of connections: by the peer, by an error, by this side; and their reports.
 
 use super::{Streams, gauge};
-use crate::connection::Phase;
+use crate::connection::{Connection, Initiator, Phase};
 use crate::{Ending, Unsent, clock};
 use std::cmp::Reverse;
 use strowger_core::shown::brief;
@@ -170,6 +170,7 @@ impl Streams {
         let flow = self.flow(slot);
         self.unlink(slot);
         let Some(mut connection) = self.slots[slot as usize].connection.take() else { return };
+        self.wait.ended((slot, flow.generation));
         tracing::debug!(
             remote = %connection.remote, transport = connection.transport.text(), reason = %brief(&reason), "connection ends"
         );
@@ -213,13 +214,12 @@ impl Streams {
                 self.ended.push((flow, ending));
             }
         } else {
-            let shakes_hands = matches!(connection.phase, Phase::Tls | Phase::Ws);
+            let is_check = ending != Ending::Ours && is_check(&connection);
+            let shakes_hands = !is_check && matches!(connection.phase, Phase::Tls | Phase::Ws);
             self.counters.handshakes_failed.add(u64::from(shakes_hands));
             let is_cut = connection.phase == Phase::Header && ending != Ending::Ours;
-            // A balancer that connects and says nothing checks whether the server lives.
-            let is_probe = is_cut && connection.partial.is_empty();
-            self.counters.proxy_cut.add(u64::from(is_cut && !is_probe));
-            if !is_probe && self.may_log(connection.remote) {
+            self.counters.proxy_cut.add(u64::from(is_cut && !is_check));
+            if !is_check && self.may_log(connection.remote) {
                 let event = match connection.phase {
                     Phase::Header => "connection of a balancer refused",
                     Phase::Tls | Phase::Ws => "handshake failed",
@@ -237,4 +237,14 @@ impl Streams {
         }
         self.free.push(slot);
     }
+}
+
+/// Tells whether a connection that its peer has ended before it was open was a check of a balancer whether the server lives: nothing arrived,
+/// or nothing but a header that names no peer.
+fn is_check(connection: &Connection) -> bool {
+    connection.initiator == Initiator::Balancer
+        && match connection.phase {
+            Phase::Header => connection.partial.is_empty(),
+            _ => connection.peer.last_read == connection.since,
+        }
 }

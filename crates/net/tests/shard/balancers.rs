@@ -6,7 +6,7 @@ use crate::streams::{connect, counted, ends, expect, udp};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
-use strowger_core::Transport::{Tcp, Udp};
+use strowger_core::Transport::{self, Tcp, Udp, Ws};
 use strowger_core::source::Network;
 use strowger_net::{Bounds, Listener, NetSettings, Node, Snapshot};
 
@@ -14,7 +14,11 @@ const V4: &str = "127.0.0.1:0";
 
 /// Creates a TCP listener whose balancer is this machine.
 fn balanced() -> Listener {
-    Listener { balancers: vec![Network::new(Ipv4Addr::LOCALHOST.into(), 32).unwrap()], ..listener(Tcp, V4) }
+    balanced_by(Tcp)
+}
+
+fn balanced_by(transport: Transport) -> Listener {
+    Listener { balancers: vec![Network::new(Ipv4Addr::LOCALHOST.into(), 32).unwrap()], ..listener(transport, V4) }
 }
 
 fn node(bounds: Bounds) -> (Node<Relay>, SocketAddr) {
@@ -135,6 +139,28 @@ fn each_wrong_header_ends_its_connection_and_is_counted_by_its_reason() {
     counted(&node, |t| u64::from(t.accepted == 9 && t.tcp_connections == 0), 1);
     let total = node.handle().total();
     assert_eq!((reasons(total), total.handshakes_failed, total.proxy_headers), (reached, 0, 0));
+}
+
+/// Checks that a balancer which sends LOCAL and ends the connection does not count as a client whose handshake failed.
+#[test]
+fn a_check_of_a_balancer_is_no_failed_handshake() {
+    let node = start(settings(1), vec![balanced_by(Ws)]);
+    let address = node.handle().addresses()[0];
+    let peer = line("192.0.2.1:1024");
+    for (n, (header, request)) in (1..).zip([(LOCAL, ""), (LOCAL, "GET / HTTP/1.1\r\n"), (peer.as_bytes(), "")]) {
+        let mut stream = connect(address);
+        stream.write_all(header).unwrap();
+        counted(&node, |t| t.proxy_headers, n);
+        // The request comes in a later millisecond than the header.
+        std::thread::sleep(Duration::from_millis(5));
+        stream.write_all(request.as_bytes()).unwrap();
+        drop(stream);
+        counted(&node, |t| t.ws_connections, 0);
+    }
+    // All is counted before the shard accepts another connection. Who sends a part of a handshake, or is a peer, checks nothing.
+    let _next = connect(address);
+    counted(&node, |t| t.accepted, 4);
+    assert_eq!(node.handle().total().handshakes_failed, 2);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use crate::echo::settings;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
 use strowger_net::{Listener, Net, NetSettings, Node, Service, UdpSettings};
@@ -14,6 +14,8 @@ use strowger_net::{Listener, Net, NetSettings, Node, Service, UdpSettings};
 pub(crate) struct Slow {
     /// Longest and last wait that the shard has reported, in microseconds.
     waits: Arc<[AtomicU64; 2]>,
+    /// Times of the reports of a wait, in milliseconds.
+    reports: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Service for Slow {
@@ -31,10 +33,13 @@ impl Service for Slow {
         say(arrival, b"shed", out);
     }
 
-    fn waited(&mut self, _: Now, datagrams: u64, connections: u64) {
+    fn waited(&mut self, now: Now, datagrams: u64, connections: u64) {
         let ([longest, last], wait) = (&*self.waits, datagrams.max(connections));
         longest.fetch_max(wait, Relaxed);
         last.store(wait, Relaxed);
+        if wait > 0 {
+            self.reports.lock().unwrap().push(now.mono);
+        }
     }
 
     fn poll(&mut self, _: Now, _: &mut Outbox) {}
@@ -95,11 +100,13 @@ fn the_age_of_the_oldest_unread_datagram_is_known() {
 
 /// Starts a shard that takes 2 ms for each message of a connection. Returns it with the longest and the last wait that it reports.
 fn slow_shard() -> (Node<Slow>, Arc<[AtomicU64; 2]>) {
-    let listener = Listener::new(Transport::Tcp, "127.0.0.1:0".parse().unwrap());
     let slow = Slow::default();
-    let waits = slow.waits.clone();
-    let node = Net::bind(settings(1), vec![listener]).unwrap().spawn(move |_, _| slow.clone()).unwrap();
-    (node, waits)
+    (shard_of(&slow), slow.waits)
+}
+
+fn shard_of(slow: &Slow) -> Node<Slow> {
+    let (listener, slow) = (Listener::new(Transport::Tcp, "127.0.0.1:0".parse().unwrap()), slow.clone());
+    Net::bind(settings(1), vec![listener]).unwrap().spawn(move |_, _| slow.clone()).unwrap()
 }
 
 /// Sends this number of messages over a connection.
@@ -154,6 +161,49 @@ fn a_connection_with_many_messages_waits() {
     let longest = waits[0].load(Relaxed);
     assert!(longest >= 100_000, "{longest} us");
     rests(&connection, &waits);
+}
+
+/// Checks that a service can tell a round of many turns from a standstill of its shard.
+#[test]
+fn reports_of_a_long_round_follow_each_other_soon() {
+    const COUNT: usize = 250;
+    let slow = Slow::default();
+    let node = shard_of(&slow);
+    let address = node.handle().addresses()[0];
+    let connections: Vec<TcpStream> = (0..COUNT).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let are_close = || {
+        slow.reports.lock().unwrap().clear();
+        connections.iter().for_each(|connection| send(connection, 1));
+        connections.iter().for_each(|connection| receive(connection, 1));
+        let reports = slow.reports.lock().unwrap();
+        let span = reports.last().zip(reports.first()).map_or(0, |(last, first)| last - first);
+        let gap = reports.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        // A round of about 60 turns takes 120 ms.
+        span >= 200 && gap < 110
+    };
+    // Other programs may take the processor from the shard.
+    assert!((0..10).any(|_| are_close()));
+}
+
+#[test]
+fn a_full_connection_that_has_ended_waits_no_more() {
+    let (node, waits) = slow_shard();
+    let address = node.handle().addresses()[0];
+    let (full, other) = (TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap());
+    // The kernel provides time stamps a little after the first full turn.
+    send(&full, 200);
+    for _ in 0..5 {
+        receive(&full, 64);
+        send(&full, 200);
+    }
+    let patience = Instant::now() + Duration::from_secs(20);
+    while waits[1].load(Relaxed) == 0 {
+        assert!(Instant::now() < patience, "the wait is reported");
+        std::thread::yield_now();
+    }
+    // With unread answers: it is reset.
+    drop(full);
+    rests(&other, &waits);
 }
 
 #[test]

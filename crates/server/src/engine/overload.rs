@@ -5,6 +5,7 @@
 //! * responses, ACK, BYE, CANCEL and PRACK;
 //! * requests of a call in progress. A To tag alone is no proof: the request needs our route token or seal, the tag of our user agent
 //!   in a dialog that it has, or both tags of a tracked dialog. The proof is checked only if the request would be refused;
+//! * INVITEs that replace a party of a bridged call, by its Call-ID and both tags (RFC 3891);
 //! * emergency calls (RFC 5031), by their Request-URI and then by the rules of every emergency call;
 //! * retransmissions, which get the last response of their transaction, and requests that wait for a look-up.
 //!
@@ -140,6 +141,9 @@ impl Engine {
     /// it is dropped then.
     fn is_exempt(&mut self, now: Now, arrival: &Arrival, message: &Message<'_>) -> bool {
         if self.policy.bans.is_banned(arrival.remote.ip(), now.mono) {
+            return true;
+        }
+        if self.shared.bridged_dialogs.are_named_by(message) {
             return true;
         }
         let may_wait = message.method() == Some(Method::Register) && !self.waiting.is_empty();

@@ -11,7 +11,7 @@ use strowger_core::stack::{Incoming, Received, Role};
 use strowger_core::transaction::ServerId;
 use strowger_core::user_agent::LOOPED_HOST;
 use strowger_core::{Arrival, Flow, Now, Outbox};
-use strowger_message::{Host, Index, Limits, Message, Method};
+use strowger_message::{Host, Index, Limits, Message, Method, Name};
 
 impl Engine {
     /// Reads a message and hands it on: responses to the roles of their transactions, requests to their first stage
@@ -24,8 +24,12 @@ impl Engine {
         match reader.read(arrival, bytes, &self.stack.core.reading) {
             Received::Request(mut request) => {
                 self.messages().requests.one(request.method);
-                let named = (request.call_hash, request.call_id);
-                request.call_hash = self.shared.bridged_dialogs.hash_of_message(now.mono, named, bytes);
+                let (dialogs, named) = (&self.shared.bridged_dialogs, (request.call_hash, request.call_id));
+                // The index shows whether there is a Replaces, so that the bytes are not searched once more.
+                request.call_hash = match request.message.has(Name::Replaces) {
+                    true => dialogs.hash_of_message(now.mono, named, bytes),
+                    false => dialogs.placed_hash(request.call_hash, request.call_id),
+                };
                 if !has_looped_via(&request) {
                     self.enter(now, &request, out);
                 }

@@ -149,7 +149,7 @@ impl Bridged<'_> {
 /// Returns the key and the stream of the only order, which opens or changes a session.
 fn set(site: &Site) -> (SessionKey, StreamOrder) {
     let orders = site.media_orders();
-    let [SessionOrder::Set { key, streams }] = &orders[..] else { panic!("{orders:?}") };
+    let [SessionOrder::Set { key, streams, .. }] = &orders[..] else { panic!("{orders:?}") };
     let [Some(stream)] = &streams[..] else { panic!("{streams:?}") };
     (*key, stream.clone())
 }

@@ -57,7 +57,7 @@ fn version(got: &Got) -> u64 {
 /// Returns the key and the stream of the only order, which opens or changes a session.
 fn set(site: &Site) -> (SessionKey, StreamOrder) {
     let orders = site.media_orders();
-    let [SessionOrder::Set { key, streams }] = &orders[..] else { panic!("{orders:?}") };
+    let [SessionOrder::Set { key, streams, .. }] = &orders[..] else { panic!("{orders:?}") };
     let [Some(stream)] = &streams[..] else { panic!("{streams:?}") };
     (*key, stream.clone())
 }

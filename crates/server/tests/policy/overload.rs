@@ -9,7 +9,7 @@ use strowger_core::Transport;
 const OPEN: &str = "proxy.relay_for = \"everyone\"\n";
 
 /// Overloads a server: the wait grows as fast as the clock, so the server serves nothing, and admits a thousandth of all calls.
-fn overload(site: &Site) {
+pub(crate) fn overload(site: &Site) {
     for n in 1..=13 {
         site.report_wait(Duration::from_millis(10 * n));
         site.wait(Duration::from_millis(10));

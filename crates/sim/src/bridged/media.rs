@@ -63,7 +63,7 @@ impl MediaThread {
     /// Carries out an order of a shard.
     pub(super) fn carry_out(&mut self, now: Now, order: SessionOrder) {
         match order {
-            SessionOrder::Set { key, streams } => self.set(now, key, streams),
+            SessionOrder::Set { key, streams, .. } => self.set(now, key, streams),
             SessionOrder::Report { key } => {
                 let streams = self.sessions.get(&key).map(Session::reports).unwrap_or_default();
                 self.out.events.push(SessionEvent::Reported { key, streams });

@@ -22,6 +22,7 @@
 //! | the same | else | 18x without description; the 200 keeps the first answer, and a re-INVITE after the ACK offers the new one |
 //! | 2xx | offered | 200, with the answer unless a reliable 18x had it |
 //! | 2xx without an answer to the offer | offered | 502; BYE to the far side |
+//! | 2xx with a description that cannot be read, or is too large | any | 502; BYE to the far side |
 //! | reliable 18x with an offer | no offer; 100rel and UPDATE | 18x with the offer; the answer of its PRACK goes into the PRACK of the far side |
 //! | the same of a further dialog of a fork | the same | UPDATE with the offer, after the exchange before and if it changes something; a refusal ends that dialog |
 //! | any | no offer; no 100rel or no UPDATE | the far INVITE does not state 100rel, so that its offer comes in the 2xx |

@@ -6,6 +6,7 @@ use super::pair::{NO_DIALOG, Pair, Side, Stage};
 use super::passed_headers::Facts;
 use super::{BridgeEvent, Context, PairKey};
 use crate::user_agent::{Content, Invite};
+use strowger_message::sdp::Sdp;
 
 /// Header line of a request that may be sent again soon.
 pub(super) const LATER: &[u8] = b"Retry-After: 5\r\n";
@@ -31,6 +32,12 @@ pub(super) const fn passing_status(status: u16) -> u16 {
         420..=423 => 500,
         _ => status,
     }
+}
+
+/// Returns the status that refuses the near INVITE after this status has refused a description of the far side. One that cannot be read, or is too
+/// large, is a fault of the far side alone (RFC 3261 section 21.5.3).
+fn far_description_status(status: u16, description: &[u8]) -> u16 {
+    if status == 413 || Sdp::parse(description).is_err() { 502 } else { status }
 }
 
 impl Pair {
@@ -182,7 +189,7 @@ impl Pair {
                 self.exchange = Some(Exchange::Offered { from: Side::Far, reply, until });
                 self.ring(cx, status, &offer);
             }
-            Err(_) => self.refuse(cx, Side::Far, reply, 488, b""),
+            Err(status) => self.refuse(cx, Side::Far, reply, far_description_status(status, body), b""),
         }
     }
 
@@ -210,7 +217,7 @@ impl Pair {
                         self.exchange = Some(Exchange::Offered { from, reply, until });
                         description = offer;
                     }
-                    Err(status) => return self.release(cx, BridgeEnd::Refused(status, Side::Far), status, b""),
+                    Err(status) => return self.refuse_far_description(cx, status, body),
                 }
             } else {
                 self.waiting.push_back(WaitingOffer { reply: Reply::Acknowledge, text: body.to_vec(), until });
@@ -227,7 +234,7 @@ impl Pair {
                         self.forks.described = Some(number);
                         description = answer;
                     }
-                    Err(status) => return self.release(cx, BridgeEnd::Refused(status, Side::Far), status, b""),
+                    Err(status) => return self.refuse_far_description(cx, status, body),
                 }
             } else {
                 if is_news {
@@ -246,6 +253,12 @@ impl Pair {
         }
         cx.events.push_back(BridgeEvent::Answered { pair: PairKey(cx.id) });
         self.tell_streams(cx);
+    }
+
+    /// Ends a call whose far side was answered with a description that was refused with this status.
+    fn refuse_far_description(&mut self, cx: &mut Context<'_, '_>, status: u16, description: &[u8]) {
+        let status = far_description_status(status, description);
+        self.release(cx, BridgeEnd::Refused(status, Side::Far), status, b"");
     }
 
     /// Ends the exchanges with dialogs that have lost; the agent reports nothing of them any more.

@@ -218,6 +218,26 @@ fn what_cannot_be_bridged_is_refused() {
     }
 }
 
+/// RFC 3261 section 21.5.3: what the far side has answered cannot be read, which is no fault of the near side. A lack of common codecs stays 488.
+#[test]
+fn an_unreadable_answer_of_the_far_side_is_a_502() {
+    let video = text(&sdp(FAR, 1, "0", "sendrecv")).replace("m=audio", "m=video").into_bytes();
+    for (offer, answer, expected) in [
+        (sdp(NEAR, 1, "0", "sendrecv"), b"garbage".to_vec(), 502),
+        (Vec::new(), b"garbage".to_vec(), 502),
+        (Vec::new(), video, 488),
+    ] {
+        let mut b2b = Bridged::new();
+        let (_, far) = b2b.calling(&offer);
+        b2b.net.with(FAR, |agent, round| agent.answer(round, far, &answer));
+        b2b.run(100);
+        let last = b2b.net.last(NEAR).event;
+        assert!(matches!(last, Event::Failed { status, .. } if status == expected), "{last:?}");
+        assert!(matches!(b2b.net.last(FAR).event, Event::Ended { .. }), "{:?}", b2b.net.log);
+        b2b.is_clean();
+    }
+}
+
 /// A caller that disappears after the 200: both legs end.
 #[test]
 fn a_missing_ack_ends_both_legs() {

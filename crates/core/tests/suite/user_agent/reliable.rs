@@ -246,3 +246,31 @@ fn an_early_offer_that_crosses_the_2xx_has_its_own_answer() {
     net.with(0, |agent, round| agent.hang_up(round, call));
     net.is_clean();
 }
+
+/// RFC 3261 section 12.1.1: the response should have a Contact. Without one the remote target is the Request-URI of the INVITE, until one comes.
+#[test]
+fn a_prack_without_a_contact_goes_to_the_uri_of_the_invite() {
+    for has_contact in [false, true] {
+        let mut net = Net::new([quiet()]);
+        let target = net.target(1);
+        let call = net.with(0, |agent, round| agent.invite(round, &invite(target, OFFER))).unwrap();
+        let first = respond(&net.sent[0], 180, "Require: 100rel\nRSeq: 7\n");
+        net.inject(0, &first);
+        assert!(net.sent[1].starts_with("PRACK sip:bob@127.0.0.2 SIP/2.0\r\n"), "{}", net.sent[1]);
+        net.inject(0, &respond(&net.sent[1].clone(), 200, ""));
+        let contact = if has_contact { "Contact: <sip:one@127.0.0.98>\n" } else { "" };
+        let second = respond(&net.sent[0], 183, &format!("{contact}Require: 100rel\nRSeq: 8\n"));
+        net.inject(0, &second);
+        let uri = if has_contact { "sip:one@127.0.0.98" } else { "sip:bob@127.0.0.2" };
+        assert!(net.sent[2].starts_with(&format!("PRACK {uri} SIP/2.0\r\n")), "{}", net.sent[2]);
+        net.inject(0, &respond(&net.sent[2].clone(), 200, ""));
+        let ok = with_body(&respond(&net.sent[0], 200, ""), "v=0\n");
+        net.inject(0, &ok);
+        assert!(net.sent[3].starts_with(&format!("ACK {uri} SIP/2.0\r\n")), "{}", net.sent[3]);
+        assert!(net.sent[3].ends_with("\r\nContent-Length: 0\r\n\r\n"), "{}", net.sent[3]);
+        net.with(0, |agent, round| agent.hang_up(round, call));
+        assert!(net.sent[4].starts_with(&format!("BYE {uri} SIP/2.0\r\n")), "{}", net.sent[4]);
+        net.inject(0, &respond(&net.sent[4].clone(), 200, ""));
+        net.is_clean();
+    }
+}

@@ -49,3 +49,41 @@ fn a_peer_that_never_had_to_send_is_not_silent() {
     let report = call.near();
     assert_eq!((report.is_silent(), report.is_expected, report.expected_since), (true, false, Some(9_500_000)));
 }
+
+/// RFC 3264 section 8.2: peers may remove all streams, and add others later. A session in which they add none is silent.
+#[test]
+fn a_session_without_an_open_stream_is_silent() {
+    let mut call = Call::new(relay());
+    let set = |call: &mut Call, time: u64, stream: Option<StreamOrder>| {
+        call.session.set(moment(time), vec![stream], &mut call.random, &mut call.out);
+        call.take();
+    };
+    let silent = [SessionEvent::Silent { key: SessionKey(7), end: SessionEnd::Silence(Side::Near) }];
+    set(&mut call, 1_000_000, None);
+    // The same order again changes nothing.
+    set(&mut call, 9_000_000, None);
+    assert_eq!(call.session.deadline(), Some(1_000_000 + TIMEOUT));
+    call.poll(TIMEOUT);
+    assert_eq!(call.events(), []);
+    for time in [1_000_000 + TIMEOUT, 1_000_000 + 2 * TIMEOUT] {
+        call.poll(time);
+        assert_eq!(call.events(), silent, "{time}");
+    }
+    // A stream is open again.
+    let mut held = relay();
+    held.near.sends = false;
+    held.far = held.far.map(|far| StreamPeer { sends: false, ..far });
+    set(&mut call, 2_000_000 + 2 * TIMEOUT, Some(held));
+    call.poll(9 * TIMEOUT);
+    assert_eq!(call.events(), [], "a hold is no silence");
+}
+
+#[test]
+fn a_session_that_begins_without_an_open_stream_is_silent() {
+    for timeout in [Some(TIMEOUT), None] {
+        let mut call = Call::new(relay());
+        call.session = Session::new(0, SessionKey(7), timeout, vec![None, None], &mut call.random);
+        call.poll(TIMEOUT);
+        assert_eq!(call.events().len(), usize::from(timeout.is_some()));
+    }
+}

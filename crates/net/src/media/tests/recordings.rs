@@ -89,7 +89,7 @@ fn a_file_that_cannot_be_written_ends_its_recording_alone() {
     for (number, file) in (1..).zip([&*folder.path().join("missing/a.wav"), Path::new("/dev/full")]) {
         let key = SessionKey(1 + number);
         let order = recording(&phone, pairs[0], file);
-        bench.order(0, 0, SessionOrder::Set { key, streams: vec![Some(order)] });
+        bench.order(0, 0, SessionOrder::Set { key, version: 1, streams: vec![Some(order)] });
         assert_eq!(bench.event(0), SessionEvent::RecordingFailed { key });
         assert_eq!(bench.threads.total().recordings_failed, number);
         bench.order(0, 0, SessionOrder::Close { key });

@@ -30,7 +30,8 @@ fn a_call_moves_with_its_bucket() {
         respond(call.bob, &reinvite, 200, &sdp(5_000, 2, "a=recvonly\r\n"));
         gets(call.bob, "ACK");
         assert_eq!(call.alice.answer().status(), 200);
-        set(&site);
+        let orders = site.media_orders();
+        assert!(matches!(orders[..], [SessionOrder::Set { version: 2, .. }]), "{orders:?}");
         assert_eq!(call.bob.ask(&call.of_bob("BYE")).status(), 200);
         let bye = gets(&call.alice, "BYE");
         assert_eq!(site.media_orders(), [SessionOrder::Close { key }]);
@@ -60,6 +61,26 @@ fn a_call_without_media_of_a_side_is_ended() {
         let record = record(&site);
         assert_eq!((&*record.outcome, &*record.ended_by, record.cause), ("answered", ended_by, 41));
     }
+}
+
+/// A callee that refuses the only stream (RFC 3264 section 6): the media thread knows the session, and tells that it has no stream for too long.
+#[test]
+fn a_call_without_an_open_stream_has_a_session_that_ends_it() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let (alice, bob, call, far) = invited(&site, &bob);
+    respond(bob, &far, 200, &sdp(0, 1, ""));
+    gets(bob, "ACK");
+    let ok = alice.answer();
+    assert!(ok.status() == 200 && body(&ok).contains("m=audio 0 "), "{}", ok.0);
+    alice.send(&alice.text(&call.within(&ok, "ACK", call.cseq)));
+    let orders = site.media_orders();
+    let [SessionOrder::Set { key, streams, .. }] = &orders[..] else { panic!("{orders:?}") };
+    assert!(streams.iter().all(Option::is_none), "{streams:?}");
+    site.media_event(silence(*key, Side::Near));
+    let call = Bridged { alice, bob, call, far, ok };
+    assert_eq!(call.hung_up(), [(); 2].map(|()| "Q.850;cause=41;text=\"no media\"".to_owned()));
+    assert_eq!(site.media_orders(), [SessionOrder::Close { key: *key }]);
 }
 
 /// RFC 3261 section 13.3.1.4: the callee does not wait for the response to the BYE of the caller.
@@ -170,4 +191,20 @@ fn a_server_that_is_about_to_end_serves_the_calls_that_it_has() {
     assert_eq!((refusal.status(), site.calls().len()), (503, 1));
     call.end();
     assert_eq!(&*record(&site).outcome, "answered");
+}
+
+/// RFC 3261 section 12.1.1: a response without Contact names no target. The PRACK goes to the phone that has sent it.
+#[test]
+fn a_prack_without_a_contact_goes_to_the_phone_that_rings() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let (alice, bob, _, far) = invited(&site, &bob);
+    bob.send(&with_body(&bob.response(&far, 183, "Require: 100rel\nRSeq: 7\n"), &sdp(5_000, 1, "")));
+    let prack = gets(bob, "PRACK");
+    let uri = prack.0.split(' ').nth(1).expect("a URI");
+    assert!(uri.starts_with("sip:") && uri.contains(&bob.address.to_string()), "{}", prack.0);
+    bob.send(&bob.response(&prack, 200, ""));
+    assert_eq!(alice.answer().status(), 183);
+    bob.send(&bob.response(&far, 486, ""));
+    assert_eq!(alice.answer().status(), 486);
 }

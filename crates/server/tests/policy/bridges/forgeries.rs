@@ -72,6 +72,25 @@ fn an_invite_of_an_unknown_dialog_does_not_reach_the_callee() {
     assert_eq!(caller.answer().status(), 200);
 }
 
+/// RFC 3261 section 26.1.4: the tags are the proof of a party, which may come from another address than before.
+#[test]
+fn a_request_within_a_call_needs_its_tags_from_any_address() {
+    let site = bridge("", "");
+    let bob = registered(&site);
+    let call = answered(&site, &bob);
+    let elsewhere = site.foreign_phone();
+    let tag = call.ok.one("To").split(";tag=").nth(1).expect("a tag");
+    let guessed = elsewhere.text(&call.of_alice("BYE", 1)).replace(tag, "0123456789abcdef");
+    elsewhere.send(&guessed);
+    assert!(elsewhere.answer().status() >= 400);
+    call.bob.hears_nothing();
+    assert_eq!(site.calls().len(), 1);
+    elsewhere.send(&elsewhere.text(&call.of_alice("BYE", 2)));
+    let bye = gets(call.bob, "BYE");
+    call.bob.respond(&bye, 200, "");
+    assert_eq!(elsewhere.answer().status(), 200);
+}
+
 /// Returns the bytes of the responses and the number of BYEs that a caller gets who answers nothing.
 fn heard_in_vain(site: &Site, caller: &Phone) -> (usize, usize) {
     site.wait(Duration::from_secs(70));

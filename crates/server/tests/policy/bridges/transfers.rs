@@ -259,6 +259,36 @@ fn a_new_party_takes_the_place_of_the_callee() {
     }
 }
 
+/// Checks that an overloaded server lets a transfer of a call in progress end, and that a forged Replaces gains nothing.
+#[test]
+fn an_overload_does_not_refuse_a_new_party() {
+    let site = three("", "");
+    let [alice, bob, carol] = ["alice", "bob", "carol"].map(|user| phone_of(&site, user));
+    let second = talk(&alice, "alice", &carol, "carol");
+    let (to, from) = (tag(second.far.one("From")), "answer");
+    let named = |to: &str, from: &str, call_id: &str| Call {
+        lines: format!("Replaces: {};to-tag={to};from-tag={from}\n", second.far.one("Call-ID")),
+        call_id: call_id.into(),
+        ..bob.call("INVITE", "sip:alice@example.org")
+    };
+    crate::overload::overload(&site);
+    for forged in [named("forged", from, "forged-to-tag"), named(to, "forged", "forged-from-tag")] {
+        assert_eq!(bob.ask(&forged).status(), 503);
+    }
+    let invite = with_password(&bob, "bob", &named(to, from, "new-party"));
+    say(&bob, &invite, &plain(6_000, 1));
+    let change = gets(&alice, "INVITE");
+    respond(&alice, &change, 200, &plain(4_000, 2));
+    gets(&alice, "ACK");
+    let ok = bob.answer();
+    assert_eq!(ok.status(), 200, "{}", ok.0);
+    bob.send(&bob.text(&invite.within(&ok, "ACK", invite.cseq)));
+    carol.respond(&gets(&carol, "BYE"), 200, "");
+    bob.send(&bob.text(&invite.within(&ok, "BYE", invite.cseq + 1)));
+    alice.respond(&gets(&alice, "BYE"), 200, "");
+    assert_eq!(bob.answer().status(), 200);
+}
+
 /// Returns the status that refuses an INVITE with this Replaces.
 fn refusal(phone: &Phone, user: &str, replaces: &str) -> u16 {
     let invite = Call { lines: format!("Replaces: {replaces}\n"), ..phone.call("INVITE", "sip:carol@example.org") };

@@ -7,7 +7,7 @@ const KEPT: &str = "auth.secret = \"the secret of a site\"\ndialogs.folder = \"c
 /// Returns the key and the stream of the session that a process has opened at the ports of the process before.
 fn reopened(site: &Site) -> (SessionKey, StreamOrder) {
     let orders = site.media_orders();
-    let [SessionOrder::Claim { key: claimed, ports }, SessionOrder::Set { key, streams }] = &orders[..] else {
+    let [SessionOrder::Claim { key: claimed, ports }, SessionOrder::Set { key, streams, .. }] = &orders[..] else {
         panic!("{orders:?}")
     };
     let [Some(stream)] = &streams[..] else { panic!("{streams:?}") };
