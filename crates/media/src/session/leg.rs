@@ -34,6 +34,8 @@ pub(super) struct Leg {
     is_heard: bool,
     /// Time of the last accepted packet, or of the order since which one is expected, in microseconds.
     last: u64,
+    /// Time in microseconds since when the peer should send, or should have sent before the hold; `None`: it never had to.
+    expected_since: Option<u64>,
     /// Time of the next RTCP report in microseconds.
     report_at: u64,
     has_reported: bool,
@@ -63,11 +65,13 @@ impl Leg {
             arrivals: Arrivals::default(),
             is_heard: false,
             last: now,
+            expected_since: None,
             report_at: now.saturating_add(report_interval(random(), true)),
             has_reported: false,
             peer,
         };
         leg.leave_events_untimed();
+        leg.expected_since = leg.is_expected().then_some(now);
         leg
     }
 
@@ -98,6 +102,9 @@ impl Leg {
         }
         if !was_expected && self.is_expected() || !was_listening && self.is_listening() {
             self.last = now.mono;
+        }
+        if !was_expected && self.is_expected() {
+            self.expected_since = Some(now.mono);
         }
         is_other
     }
@@ -467,6 +474,8 @@ impl Leg {
             heard_at,
             round_trip: self.sent_stream.round_trip(),
             is_expected: self.is_expected(),
+            // A peer that an earlier process has heard is one that can be heard.
+            expected_since: self.expected_since.filter(|_| self.peer.heard.is_none()),
         }
     }
 }

@@ -195,12 +195,15 @@ pub struct StreamReport {
     pub round_trip: Option<u64>,
     /// Set if the peer should send: it has an address, and the stream is on hold in neither direction.
     pub is_expected: bool,
+    /// Time since when the peer should send, or should have sent before the present hold, in microseconds of the clock of the session. `None`: it
+    /// never had to, or an earlier process has heard it.
+    pub expected_since: Option<u64>,
 }
 
 impl StreamReport {
-    /// Tells whether no packet ever came from a peer that has described the stream: one-way audio, unless the peer had nothing to send.
+    /// Tells whether no packet ever came from a peer that has described the stream, and had to send: one-way audio.
     pub const fn is_silent(&self) -> bool {
-        self.expected.is_some() && self.figures.packets == 0 && self.unread == 0
+        self.expected.is_some() && self.expected_since.is_some() && self.figures.packets == 0 && self.unread == 0
     }
 }
 

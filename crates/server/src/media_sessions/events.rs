@@ -6,7 +6,6 @@ use crate::bridge::HeardStream;
 use crate::effect::Effect;
 use crate::endpoint::{PLAYED, UNRECORDED};
 use crate::engine::Engine;
-use strowger_core::log_limiter::LogSubject;
 use strowger_core::shown::shown;
 use strowger_core::{Now, Outbox};
 use strowger_media::session::{SessionEnd, SessionEvent, SessionKey, SessionOrder, StreamReport};
@@ -47,10 +46,12 @@ impl Engine {
                     self.anchored.media.put_back(ports);
                     self.balance_ports();
                     let [of_near, of_far] = side_names(is_turned);
-                    let call_id = (&call_id[..], is_logged);
                     for (near, far) in &streams {
-                        self.log_stream(now, call_id, of_near, near);
-                        far.iter().for_each(|far| self.log_stream(now, call_id, of_far, far));
+                        log_stream(&call_id, of_near, near);
+                        far.iter().for_each(|far| log_stream(&call_id, of_far, far));
+                    }
+                    if !is_logged {
+                        self.log_never_heard(now, &call_id, is_turned, &streams);
                     }
                     count_streams(self.counters(), &self.shared.durations[self.shard.number], &streams);
                     if let Some(call) = call {
@@ -91,29 +92,24 @@ impl Engine {
         let close = |thread| Effect::Media { thread: Some(thread), order: SessionOrder::Close { key } };
         self.effects.extend((0..self.shard.media_threads.running).map(close));
     }
+}
 
-    /// Logs the figures of the packets of one side, whose stream has ended; one without any packet is reported, unless it was before.
-    fn log_stream(&self, now: Now, (call_id, is_logged): (&[u8], bool), side: &str, report: &StreamReport) {
-        let StreamReport { figures, dropped, sent, expected, seen, .. } = report;
-        // A refused stream, or one that was on hold to its end, has no address.
-        let Some(expected) = expected else { return };
-        let (call_id, seen) = (shown(call_id), seen.map(tracing::field::display));
-        tracing::debug!(
-            %call_id,
-            side,
-            packets = figures.packets,
-            lost = figures.lost,
-            jitter = figures.largest_jitter,
-            gap = figures.largest_gap,
-            dropped,
-            sent,
-            "stream ended"
-        );
-        if report.is_silent()
-            && !is_logged
-            && self.shared.log_limiter.allow(LogSubject::Request, expected.ip(), now.mono)
-        {
-            tracing::info!(%call_id, side, %expected, seen, dropped, "one-way audio");
-        }
+/// Logs the figures of the packets of one side, whose stream has ended.
+fn log_stream(call_id: &[u8], side: &str, report: &StreamReport) {
+    let StreamReport { figures, dropped, sent, expected, .. } = report;
+    // A refused stream, or one that was on hold to its end, has no address.
+    if expected.is_none() {
+        return;
     }
+    tracing::debug!(
+        call_id = %shown(call_id),
+        side,
+        packets = figures.packets,
+        lost = figures.lost,
+        jitter = figures.largest_jitter,
+        gap = figures.largest_gap,
+        dropped,
+        sent,
+        "stream ended"
+    );
 }

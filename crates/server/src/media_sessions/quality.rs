@@ -7,7 +7,7 @@ use strowger_media::session::StreamReport;
 use strowger_store::accounting::{MediaQuality, PartyMedia};
 
 /// Reports of the streams of a session: of the near side, and of the far side if there is one.
-type Reports = [(StreamReport, Option<StreamReport>)];
+pub(super) type Reports = [(StreamReport, Option<StreamReport>)];
 
 /// Mean opinion score in hundredths below which many users are dissatisfied (ITU-T G.109, R below 70).
 const POOR: u64 = 360;

@@ -121,6 +121,7 @@ fn a_party_that_is_not_heard_is_logged_once_ten_seconds_after_the_answer() {
         seen: "203.0.113.3:4000".parse().ok(),
         dropped: 3,
         is_expected: true,
+        expected_since: Some(0),
         ..StreamReport::default()
     };
     let heard = StreamReport { is_expected: true, ..faulty_stream() };
@@ -145,13 +146,13 @@ fn a_party_that_is_not_heard_is_logged_once_ten_seconds_after_the_answer() {
 #[test]
 fn a_party_on_hold_or_heard_meanwhile_is_not_logged() {
     let site = echo("", "");
-    let expected = "192.0.2.1:4000".parse().ok();
-    site.set_stream_reports(StreamReport { expected, ..StreamReport::default() }, None);
+    let (expected, expected_since) = ("192.0.2.1:4000".parse().ok(), Some(0));
+    site.set_stream_reports(StreamReport { expected, expected_since, ..StreamReport::default() }, None);
     let (phone, call, ok) = answered(&site);
     site.wait(Duration::from_secs(11));
     assert!(!site.log().contains("one-way audio"), "it is on hold");
     // A call that ends before is reported at its end.
-    let silent = StreamReport { expected, is_expected: true, ..StreamReport::default() };
+    let silent = StreamReport { expected, expected_since, is_expected: true, ..StreamReport::default() };
     site.set_stream_reports(silent, None);
     let (other, short, answer) = answered(&site);
     assert_eq!(other.ask(&short.within(&answer, "BYE", 2)).status(), 200);
@@ -161,4 +162,34 @@ fn a_party_on_hold_or_heard_meanwhile_is_not_logged() {
     assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
     site.settle();
     assert_eq!(site.log().matches("one-way audio").count(), 1, "{}", site.log());
+}
+
+#[test]
+fn a_party_that_has_just_resumed_is_checked_again() {
+    let site = echo("", "");
+    let expected = "192.0.2.1:4000".parse().ok();
+    // The end of the hold is later than each check.
+    let resumed =
+        StreamReport { expected, is_expected: true, expected_since: Some(u64::MAX), ..StreamReport::default() };
+    site.set_stream_reports(resumed, None);
+    let (phone, call, ok) = answered(&site);
+    site.wait(Duration::from_secs(11));
+    assert!(!site.log().contains("one-way audio"), "{}", site.log());
+    site.set_stream_reports(StreamReport { expected_since: Some(0), ..resumed }, None);
+    site.wait(Duration::from_secs(11));
+    site.log_with("one-way audio");
+    assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
+    site.settle();
+    assert_eq!(site.log().matches("one-way audio").count(), 1, "{}", site.log());
+}
+
+#[test]
+fn a_party_that_never_had_to_send_is_not_logged_at_the_end() {
+    let site = echo("", "");
+    site.set_stream_reports(StreamReport { expected: "192.0.2.1:4000".parse().ok(), ..StreamReport::default() }, None);
+    let (phone, call, ok) = answered(&site);
+    assert_eq!(phone.ask(&call.within(&ok, "BYE", 2)).status(), 200);
+    site.settle();
+    assert_eq!(record(&site).media.map(|media| media.is_some()), [true, false]);
+    assert!(!site.log().contains("one-way audio"), "{}", site.log());
 }

@@ -11,7 +11,8 @@ type Final = (u16, Vec<u8>);
 #[derive(Debug, Default)]
 struct Invite {
     said: Option<Final>,
-    /// Set after a copy that has crossed a refusal. A refusal of a caller that has proved nothing keeps no transaction, so the copy may begin again.
+    /// Set after a copy that has crossed a refusal. A refusal of a caller that has proved nothing keeps no transaction, so the copy may begin again. That
+    /// of an INVITE with a tag in To is kept.
     is_copied: bool,
 }
 
@@ -26,7 +27,8 @@ impl Finals {
     pub(super) fn arrived(&mut self, facts: &Facts) {
         if facts.status.is_none() && facts.method == Method::Invite {
             let invite = self.invites.entry(key(facts)).or_default();
-            invite.is_copied = invite.said.as_ref().is_some_and(|(status, _)| *status >= 300);
+            let is_refused = invite.said.as_ref().is_some_and(|(status, _)| *status >= 300);
+            invite.is_copied = is_refused && facts.to_tag.is_empty();
         }
     }
 
@@ -75,4 +77,38 @@ impl Finals {
 
 fn key(facts: &Facts) -> (Vec<u8>, Vec<u8>, u32) {
     (facts.call_id.clone(), facts.branch.clone(), facts.cseq)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns an INVITE with this tag in To, or a response to it.
+    fn facts(status: Option<u16>, to_tag: &str) -> Facts {
+        Facts {
+            status,
+            method: Method::Invite,
+            cseq: 1,
+            call_id: b"a".to_vec(),
+            branch: b"z9hG4bK1".to_vec(),
+            from_tag: b"1".to_vec(),
+            to_tag: to_tag.as_bytes().to_vec(),
+            refer_to: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_the_copy_of_an_invite_outside_of_a_dialog_begins_again() {
+        for (tag, begins_again) in [("", true), ("2", false)] {
+            let mut finals = Finals::default();
+            finals.arrived(&facts(None, tag));
+            assert_eq!(finals.sent(&facts(Some(100), tag)), Ok(()));
+            assert_eq!(finals.sent(&facts(Some(486), "2")), Ok(()));
+            assert_eq!(finals.sent(&facts(Some(486), "2")), Ok(()), "a retransmission");
+            assert!(finals.sent(&facts(Some(503), "2")).is_err(), "no copy has come");
+            finals.arrived(&facts(None, tag));
+            assert_eq!(finals.sent(&facts(Some(100), tag)).is_ok(), begins_again, "{tag}");
+        }
+    }
 }

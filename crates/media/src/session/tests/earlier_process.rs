@@ -15,6 +15,7 @@ fn a_session_of_an_earlier_process_goes_on_where_its_peers_were() {
     // It says nothing in the next process, and hears the other side nevertheless.
     order.near.heard = Some(source);
     let mut next = Call::new(order.clone());
+    assert!(!next.near().is_silent() && next.far().is_silent());
     assert_eq!(next.hear(0, Side::Far, FAR, &rtp(112, 8, 1))[0].to, at(nat));
     assert!(next.hear(20, Side::Near, "203.0.113.80:61001", &rtp(97, 7, 2)).is_empty());
     assert!(next.hear(20, Side::Near, STRANGER, &rtp(97, 7, 2)).is_empty());

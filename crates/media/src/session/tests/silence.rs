@@ -34,6 +34,22 @@ fn packets_that_were_not_read_for_a_while_are_no_silence() {
     assert_eq!(call.events(), [SessionEvent::Silent { key: SessionKey(7), end: SessionEnd::Silence(Side::Near) }]);
 }
 
+#[test]
+fn a_peer_that_never_had_to_send_is_not_silent() {
+    let mut order = relay();
+    order.near.sends = false;
+    let mut call = Call::new(order.clone());
+    assert!(!call.near().is_silent() && call.far().is_silent());
+    // It resumes; a further hold does not make its silence right.
+    order.near.sends = true;
+    call.set(9_500, order.clone());
+    assert_eq!((call.near().is_silent(), call.near().expected_since), (true, Some(9_500_000)));
+    order.near.sends = false;
+    call.set(12_000, order);
+    let report = call.near();
+    assert_eq!((report.is_silent(), report.is_expected, report.expected_since), (true, false, Some(9_500_000)));
+}
+
 /// RFC 3264 section 8.2: peers may remove all streams, and add others later. A session in which they add none is silent.
 #[test]
 fn a_session_without_an_open_stream_is_silent() {
