@@ -96,7 +96,7 @@ fn is_early(now: Now, report: &StreamReport) -> bool {
 }
 
 /// Returns for near and far peer the report about its first stream that is missed, if no stream of the peer had a packet.
-fn unheard<'r>(streams: &'r Reports, is_missed: impl Fn(&StreamReport) -> bool) -> [Option<&'r StreamReport>; 2] {
+fn unheard(streams: &Reports, is_missed: impl Fn(&StreamReport) -> bool) -> [Option<&StreamReport>; 2] {
     let near = streams.iter().map(|(near, _)| near);
     let far = streams.iter().filter_map(|(_, far)| far.as_ref());
     [missed(near, &is_missed), missed(far, &is_missed)]
