@@ -97,13 +97,13 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("core", "Proxy", 10, "one step of a request or response a file"),
     ("core", "Transactions", 7, "one concern of the table a file"),
     ("core", "Pair", 10, "one kind of event of a bridged call a file"),
-    ("core", "UserAgent", 11, "one role a file: client, server, session and its timer, registration"),
+    ("core", "UserAgent", 12, "one role a file: client, server, session and its timer, registration, end at a shutdown"),
     ("load", "CallRunner", 13, "one kind of action a file"),
     ("net", "Streams", 7, "one step in the life of a connection a file"),
     ("node", "Controlled", 7, "one kind of order a file"),
     ("scenario", "Reader", 8, "one kind of element a file"),
     ("server", "Decider", 30, "decisions without change of state: one request or stage a file"),
-    ("server", "Engine", 32, "one kind of event or effect a file"),
+    ("server", "Engine", 33, "one kind of event or effect a file"),
     ("sim", "ServerHost", 7, "one effect of the engine a file"),
 ];
 

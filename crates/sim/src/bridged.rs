@@ -26,7 +26,7 @@ mod topology;
 mod translator;
 mod world;
 
-pub use self::judge::Bridged;
+pub use self::judge::{Bridged, Kills};
 
 use self::world::World;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -36,6 +36,14 @@ pub(super) struct Story<'a> {
     pub(super) is_calm: bool,
 }
 
+/// Kills of the server, the calls that have gone on after one, and the packets that their parties heard then.
+#[derive(Clone, Debug, Default)]
+pub struct Kills {
+    pub count: u64,
+    pub continued: u64,
+    pub heard: u64,
+}
+
 /// Totals of one world, or of several.
 #[derive(Clone, Debug, Default)]
 pub struct Bridged {
@@ -58,10 +66,8 @@ pub struct Bridged {
     pub referrals: u64,
     pub transfers: u64,
     pub successes: u64,
-    pub kills: u64,
-    /// Calls that have gone on after a kill, and packets that their parties heard then.
-    pub continued: u64,
-    pub heard_on: u64,
+    /// Kills of the server.
+    pub kills: Kills,
 }
 
 impl std::ops::AddAssign for Bridged {
@@ -79,9 +85,9 @@ impl std::ops::AddAssign for Bridged {
         self.referrals += other.referrals;
         self.transfers += other.transfers;
         self.successes += other.successes;
-        self.kills += other.kills;
-        self.continued += other.continued;
-        self.heard_on += other.heard_on;
+        self.kills.count += other.kills.count;
+        self.kills.continued += other.kills.continued;
+        self.kills.heard += other.kills.heard;
     }
 }
 
@@ -100,9 +106,9 @@ impl Bridged {
             && self.transfers * 40 > worlds
             && self.successes * 80 > worlds
             && self.referrals > self.transfers
-            && self.kills * 20 > worlds
-            && self.continued * 100 > worlds
-            && self.heard_on > self.continued;
+            && self.kills.count * 20 > worlds
+            && self.kills.continued * 100 > worlds
+            && self.kills.heard > self.kills.continued;
         if shows { Ok(()) } else { Err(format!("the worlds do not hold what they are for: {self:?}")) }
     }
 }
@@ -135,8 +141,7 @@ impl Story<'_> {
         }
         let mut totals = Bridged {
             calls: calls.len() as u64,
-            kills: self.kills.len() as u64,
-            heard_on: self.heard_on,
+            kills: Kills { count: self.kills.len() as u64, heard: self.heard_on, continued: 0 },
             ..Bridged::default()
         };
         for (number, sides) in &calls {
@@ -145,7 +150,7 @@ impl Story<'_> {
                 self.check_call(caller, &sides.callees).map_err(|error| format!("call {number}: {error}"))?;
             totals.answered += u64::from(is_answered);
             totals.legs += sides.callees.len() as u64;
-            totals.continued += u64::from(self.goes_on(caller, &sides.callees));
+            totals.kills.continued += u64::from(self.goes_on(caller, &sides.callees));
             for &(place, newcomer) in &sides.newcomers {
                 let is_answered = self.check_newcomer((place, newcomer), sides);
                 totals.transfers +=
