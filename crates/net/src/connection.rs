@@ -1,6 +1,7 @@
 //! State of a connection.
 
 use crate::keep_alive::PeerActivity;
+use crate::open_requests::OpenRequests;
 use crate::streams::LastSent;
 use crate::verified_certificate::VerifiedCertificate;
 use crate::{Bounds, clock};
@@ -111,8 +112,8 @@ pub(crate) struct Connection {
     pub(crate) checked_at: u64,
     /// Bytes charged to its source.
     pub(crate) charged: u32,
-    /// Received requests without a final response, judged by the first bytes of messages.
-    pub(crate) unanswered: u32,
+    /// Requests without a final response.
+    pub(crate) requests: OpenRequests,
     /// Flow of a dedicated connection, as the service knows it.
     pub(crate) dedicated: Option<Flow>,
     /// True if the service has closed the connection. It ends when everything is sent and the peer has ended it too.
@@ -200,7 +201,7 @@ impl Connection {
             unacknowledged: Vec::new(),
             checked_at: 0,
             charged: 0,
-            unanswered: 0,
+            requests: OpenRequests::default(),
             dedicated: None,
             closing: false,
         }
@@ -251,7 +252,11 @@ impl Connection {
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
             Phase::Header | Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
             Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
-            Phase::Open => return self.before_check(self.peer.due(bounds)),
+            Phase::Open => {
+                let longest = bounds.longest_silence(self.is_accepted());
+                let in_use_until = self.requests.in_use_until(bounds.lifetimes.transaction, longest);
+                return self.before_check(self.peer.due(longest, in_use_until));
+            }
         };
         self.before_check(from.saturating_add(timeout.as_millis() as u64))
     }

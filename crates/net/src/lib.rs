@@ -127,7 +127,7 @@
 //! | packet filter | `steer.rs` |
 //! | shards that are added under load | `shard_pool.rs`, `watch` |
 //! | scheduling class of a shard | `scheduling.rs` |
-//! | idle and other time-outs of a connection | `connection.rs`, `due` |
+//! | idle and other time-outs of a connection | `connection.rs`, `due`; `open_requests.rs` |
 //! | probes of the kernel; keep-alives and silence of a peer | `keep_alive.rs`, `probe`, `PeerActivity` |
 //! | messages of a connection in one turn | `stream_receive.rs`, `another_turn` |
 //! | time that a shard was kept from its work | `turns.rs`, `longest` |
@@ -189,6 +189,7 @@ mod keep_alive;
 mod links;
 mod listen_socket;
 mod network;
+mod open_requests;
 mod partition;
 mod peer_names;
 mod process;
@@ -214,7 +215,7 @@ mod unreachable;
 mod verified_certificate;
 mod ws;
 
-pub use bounds::Bounds;
+pub use bounds::{Bounds, Lifetimes};
 pub use counters::Snapshot;
 pub use dedicated::{DedicatedSocket, DedicatedSockets};
 pub use extension::ServiceWithSockets;
@@ -223,6 +224,6 @@ pub use handle::{Handle, Mailbox};
 pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
 pub use peer_names::PeerNames;
-pub use service::{Ending, Service, Unsent};
+pub use service::{ConnectionKind, Ending, Service, Unsent};
 pub use settings::{BACKLOG, Listener, NetSettings, Scheduling, Shards, UdpSettings};
 pub use shard_pool::Backlog;

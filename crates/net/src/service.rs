@@ -31,6 +31,20 @@ pub enum Unsent {
     WebSocketHandshake,
 }
 
+/// Kind of a connection, which decides how long it stays open while nothing arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionKind {
+    /// Flow of a registered phone: it stays until its registration ends, at [`Now::mono`].
+    Registered {
+        /// End of the registration, in milliseconds.
+        until: u64,
+    },
+    /// Connection of a gateway or another server: [`Bounds::idle_timeout`](crate::Bounds::idle_timeout).
+    Trunk,
+    /// Any other connection: [`Lifetimes::other`](crate::Lifetimes::other) if it was accepted.
+    Other,
+}
+
 /// State machines of one shard. The shard calls the service, which never blocks and puts messages to send into the
 /// [`Outbox`]; the shard sends the contents of the outbox at the end of the round.
 pub trait Service {
@@ -100,6 +114,12 @@ pub trait Service {
     /// connection, then at most once in 20 seconds.
     #[inline]
     fn kept_alive(&mut self, _now: Now, _flow: Flow) {}
+
+    /// Returns the kind of a silent connection to this peer, before the connection is closed.
+    #[inline]
+    fn connection_kind(&self, _now: Now, _flow: Flow, _peer: SocketAddr) -> ConnectionKind {
+        ConnectionKind::Other
+    }
 
     /// Called if a connection that this shard accepted or made has ended.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);

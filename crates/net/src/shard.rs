@@ -145,7 +145,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             }
             self.dispatcher.service.end(now, &mut self.dispatcher.out);
             if self.streams.deadline().is_some_and(|at| at <= now.mono) {
-                self.streams.expire(now);
+                let service = &self.dispatcher.service;
+                self.streams.expire(now, &|flow, peer| service.connection_kind(now, flow, peer));
             }
             if self.dispatcher.links.deadline().is_some_and(|at| at <= now.mono) {
                 self.dispatcher.links.tidy(now);

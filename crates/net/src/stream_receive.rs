@@ -459,8 +459,8 @@ impl Streams {
         let Some(connection) = self.connection(slot) else { return };
         let (transport, listener, remote) = (connection.transport, connection.listener, connection.remote);
         connection.note_whole();
-        if is_to_be_answered(message) {
-            connection.unanswered = connection.unanswered.saturating_add(1);
+        if connection.requests.note_received(message, now.mono) {
+            self.schedule(slot);
         }
         self.counters.stream_messages_in.add(1);
         dispatcher.arrive(now, &Arrival { transport, listener, remote, flow }, message);
@@ -472,11 +472,6 @@ impl Streams {
 pub(crate) fn without_line_ends(message: &[u8]) -> &[u8] {
     let first = message.iter().position(|b| !matches!(b, b'\r' | b'\n'));
     first.map_or(message, |first| &message[first..])
-}
-
-/// Tells whether this is a request other than ACK.
-fn is_to_be_answered(message: &[u8]) -> bool {
-    !message.starts_with(b"SIP/2.0 ") && !message.starts_with(b"ACK ")
 }
 
 fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {

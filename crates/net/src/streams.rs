@@ -313,8 +313,12 @@ impl Streams {
         for (origin, token) in tokens {
             self.note_sent(slot, origin, token);
         }
+        let now = clock::now().mono;
         for Fallback { origin, token, message } in fallbacks {
             self.note_sent(slot, origin, token);
+            if let Some(connection) = self.connection(slot) {
+                connection.requests.note_sent(&message, now);
+            }
             before.extend_from_slice(&message);
             messages += 1;
         }
@@ -389,7 +393,14 @@ impl Streams {
     #[cold]
     fn reschedule_some(&mut self) -> bool {
         let (from, to) = (self.unscheduled.saturating_sub(RESCHEDULED_PER_ROUND), self.unscheduled);
-        (from..to).for_each(|slot| self.schedule(slot as u32));
+        for slot in from..to {
+            let slot = slot as u32;
+            if let Some(connection) = self.connection(slot) {
+                // The service is asked again.
+                connection.peer.kept_until = 0;
+            }
+            self.schedule(slot);
+        }
         self.unscheduled = from;
         from > 0
     }

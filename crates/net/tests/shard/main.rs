@@ -10,6 +10,7 @@ mod end;
 mod given;
 mod identities;
 mod keep_alive;
+mod lifetimes;
 mod moves;
 mod noise;
 mod relay;
