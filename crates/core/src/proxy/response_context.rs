@@ -69,6 +69,8 @@ pub(super) struct Branch {
     pub(super) registered: bool,
     /// See [`Candidate::translated`].
     pub(super) translated: bool,
+    /// Set for a contact that registered here with a Path.
+    pub(super) has_path: bool,
     /// Set if the size of the request alone led to TCP, and the same target by UDP is next. Not in the record.
     #[serde(skip)]
     pub(super) enlarged: bool,

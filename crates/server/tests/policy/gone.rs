@@ -61,6 +61,40 @@ fn the_flow_of_a_party_that_is_gone_has_failed() {
     assert_eq!(got.status(), 480, "{}", got.0);
 }
 
+/// The connection ends while the party has the request.
+#[test]
+fn a_flow_that_fails_under_a_request_has_failed() {
+    let site = start("", &["alice", "bob"]);
+    let (alice, bob) = (site.phone("alice"), Phone::new(site.connect(Transport::Tcp), "sip:bob@example.org"));
+    bob.register();
+    let call = alice.call("INVITE", "sip:bob@example.org");
+    let call = alice.authorized(&call, &alice.ask(&call), "alice", "alice");
+    alice.send(&alice.text(&call));
+    bob.respond_as(&bob.next(), 200, "10.44.44.44:5060");
+    let ok = alice.answer();
+    assert_eq!(ok.status(), 200, "{}", ok.0);
+    alice.send(&alice.text(&call.within(&ok, "INFO", call.cseq + 1)));
+    assert!(bob.next().0.starts_with("INFO "));
+    hang_up(&site, bob);
+    let got = alice.answer();
+    assert_eq!(got.status(), 430, "{}", got.0);
+}
+
+/// The edge proxy of a phone says that its flow has failed, which is no answer for an endpoint (RFC 5626 section 11.5).
+#[test]
+fn a_failed_flow_at_the_edge_is_a_phone_that_is_not_available() {
+    let site = start("registrar.authenticate = false", &[]);
+    let (bob, edge, caller) = (site.phone("bob"), site.foreign_phone(), site.foreign_phone());
+    let path = format!("Path: <sip:{};lr;ob>\nSupported: path\n", edge.address);
+    let ok = bob.ask(&bob.register_call(&path));
+    assert_eq!(ok.status(), 200, "{}", ok.0);
+    for (answer, passed) in [(430, 480), (486, 486)] {
+        caller.send(&caller.text(&caller.call("MESSAGE", "sip:bob@example.org")));
+        edge.respond(&edge.next(), answer, "");
+        assert_eq!(caller.answer().status(), passed);
+    }
+}
+
 #[test]
 fn the_other_phone_of_the_user_rings() {
     let site = start("registrar.authenticate = false", &[]);
