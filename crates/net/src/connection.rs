@@ -251,7 +251,7 @@ impl Connection {
             Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
             Phase::Header | Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
-            Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
+            Phase::Open if self.is_partial() && !self.over_budget => (self.partial_since, bounds.partial_timeout),
             Phase::Open => {
                 let longest = bounds.longest_silence(self.is_accepted());
                 let in_use_until = self.requests.in_use_until(bounds.lifetimes.transaction, longest);
@@ -294,6 +294,13 @@ impl Connection {
     pub(crate) fn note_partial(&mut self) {
         if self.partial_since == 0 {
             self.partial_since = clock::now().mono.max(1);
+        }
+    }
+
+    /// Begins the time limit of the incomplete message again: this side did not read its rest.
+    pub(crate) fn begin_partial_again(&mut self, now: Now) {
+        if self.partial_since > 0 {
+            self.partial_since = now.mono.max(1);
         }
     }
 

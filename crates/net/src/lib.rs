@@ -130,6 +130,7 @@
 //! | idle and other time-outs of a connection | `connection.rs`, `due`; `open_requests.rs` |
 //! | probes of the kernel; keep-alives and silence of a peer | `keep_alive.rs`, `probe`, `PeerActivity` |
 //! | messages of a connection in one turn | `stream_receive.rs`, `another_turn` |
+//! | connections that are read less, or not for a moment | `pressure.rs`; `dispatcher.rs`, `takes` |
 //! | time that a shard was kept from its work | `turns.rs`, `longest` |
 //! | age of unread datagrams, wait of messages of connections | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram`; `stream_wait.rs`, `StreamWait` |
 //! | writing to connections, waiting for one | `streams/writing.rs`; `posting.rs`, `hold_fallback` |
@@ -186,12 +187,14 @@ mod extension;
 mod failure;
 mod gso;
 mod keep_alive;
+mod line_ends;
 mod links;
 mod listen_socket;
 mod network;
 mod open_requests;
 mod partition;
 mod peer_names;
+mod pressure;
 mod process;
 mod queue_delay;
 mod readiness;

@@ -79,6 +79,19 @@ pub trait Service {
     #[inline]
     fn waited(&mut self, _now: Now, _datagrams: u64, _connections: u64) {}
 
+    /// Tells whether the service has room for further messages of this peer. While it has none, the connections of the
+    /// peer are read less often, and their messages wait there. Called before each turn of a connection.
+    #[inline]
+    fn has_room(&self, _peer: SocketAddr) -> bool {
+        true
+    }
+
+    /// Tells whether this shard is overloaded. Then the turns of connections are shorter.
+    #[inline]
+    fn is_overloaded(&self) -> bool {
+        false
+    }
+
     /// Handles timers; called when [`Service::deadline`] has passed.
     fn poll(&mut self, now: Now, out: &mut Outbox);
 

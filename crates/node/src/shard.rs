@@ -444,6 +444,16 @@ impl Service for Shard {
         self.engine.kept_alive(now, flow);
     }
 
+    #[inline]
+    fn has_room(&self, peer: SocketAddr) -> bool {
+        self.engine.has_room(peer.ip())
+    }
+
+    #[inline]
+    fn is_overloaded(&self) -> bool {
+        self.engine.is_overloaded()
+    }
+
     fn connection_kind(&self, now: Now, flow: Flow, peer: SocketAddr) -> ConnectionKind {
         match self.engine.registered_until(now, flow) {
             Some(until) => ConnectionKind::Registered { until },

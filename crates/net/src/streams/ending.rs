@@ -17,9 +17,10 @@ impl Streams {
         self.end(slot, Ending::Ours, reason);
     }
 
-    /// Ends the connections that have timed out. `kind`: kind of a connection, by its flow and peer.
+    /// Ends the connections that have timed out, and the rests of others. `kind`: kind of a connection, by its flow and peer.
     #[inline(never)]
     pub(crate) fn expire(&mut self, now: Now, kind: &dyn Fn(Flow, SocketAddr) -> ConnectionKind) {
+        self.rests.end(now.mono);
         while let Some(&Reverse((at, slot, generation))) = self.timeouts.peek() {
             if at > now.mono {
                 return;
@@ -141,7 +142,8 @@ impl Streams {
     /// Prolongs a connection whose silence is too long if its peer has sent bytes that are not yet read: this process may
     /// have stood still. Returns whether there are such bytes.
     pub(super) fn spare_unread(&mut self, slot: u32, now: Now) -> bool {
-        let Some(connection) = self.connection(slot).filter(|connection| connection.has_unread()) else { return false };
+        let connection = self.connection(slot).filter(|connection| connection.over_budget || connection.has_unread());
+        let Some(connection) = connection else { return false };
         connection.peer.last_read = now.mono;
         self.schedule(slot);
         true

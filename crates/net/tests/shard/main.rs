@@ -13,6 +13,7 @@ mod keep_alive;
 mod lifetimes;
 mod moves;
 mod noise;
+mod pressure;
 mod relay;
 mod shed;
 mod streams;
