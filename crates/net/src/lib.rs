@@ -60,6 +60,14 @@
 //! 64 messages. No step of a round waits. Code that rarely runs is in functions of its own, because a message
 //! passes through more code than the first-level cache holds.
 //!
+//! # Connections under pressure
+//!
+//! A connection whose messages cannot be taken is not read for a moment: its write queue is half full, the service has no room for its peer, or the
+//! shard of its next message is late. The kernel and the peer hold the rest. It is read again after 20 ms, and the end of its peer's side is seen
+//! after its data. While the shard is overloaded, turns of connections are short.
+//!
+//! A silent connection ends by its kind, which the service knows ([`ConnectionKind`]), but not while a request of it has no final response.
+//!
 //! # The owner of a call
 //!
 //! A keyed hash of the Call-ID selects one of 256 buckets, and each bucket belongs to one shard. So one shard handles
