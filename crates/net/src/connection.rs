@@ -242,6 +242,11 @@ impl Connection {
         !self.partial.is_empty() || self.layer.as_ref().is_some_and(|l| l.in_pieces)
     }
 
+    /// Tells whether the rest of a message must come in time. While messages wait at this side, it may be here.
+    pub(crate) fn awaits_rest(&self) -> bool {
+        self.is_partial() && !self.over_budget
+    }
+
     /// Returns the time at which the connection must end in its present state.
     pub(crate) fn due(&self, bounds: &Bounds) -> u64 {
         let (from, timeout) = match self.phase {
@@ -251,7 +256,7 @@ impl Connection {
             Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
             Phase::Header | Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
-            Phase::Open if self.is_partial() && !self.over_budget => (self.partial_since, bounds.partial_timeout),
+            Phase::Open if self.awaits_rest() => (self.partial_since, bounds.partial_timeout),
             Phase::Open => {
                 let longest = bounds.longest_silence(self.is_accepted());
                 let in_use_until = self.requests.in_use_until(bounds.lifetimes.transaction, longest);

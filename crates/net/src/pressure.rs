@@ -44,7 +44,8 @@ impl Turn {
 
     /// Ends the turn before a message that cannot be taken.
     pub(crate) const fn refuse(&mut self) {
-        (self.budget, self.rests) = (0, true);
+        self.budget = 0;
+        self.rests = true;
     }
 
     /// Returns the length of the part of a receive buffer that a system call fills.

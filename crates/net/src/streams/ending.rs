@@ -37,7 +37,7 @@ impl Streams {
                 continue;
             }
             let Some(connection) = self.connection(slot) else { continue };
-            let (phase, partial, leaving) = (connection.phase, connection.is_partial(), connection.closing);
+            let (phase, partial, leaving) = (connection.phase, connection.awaits_rest(), connection.closing);
             let finished = connection.half_closed;
             match phase {
                 Phase::Dialling => self.close(slot, &"it was not made in time"),
