@@ -239,12 +239,18 @@ impl Connection {
     }
 
     pub(crate) fn is_partial(&self) -> bool {
-        !self.partial.is_empty() || self.layer.as_ref().is_some_and(|l| l.in_pieces)
+        !self.partial.is_empty() || self.is_in_pieces()
     }
 
-    /// Tells whether the rest of a message must come in time. While messages wait at this side, it may be here.
+    /// Tells whether the first fragments of a WebSocket message have come.
+    fn is_in_pieces(&self) -> bool {
+        self.layer.as_ref().is_some_and(|l| l.in_pieces)
+    }
+
+    /// Tells whether the rest of a message must come in time. While data wait at this side, the rest may be among them;
+    /// but further fragments do not put off the end of a message.
     pub(crate) fn awaits_rest(&self) -> bool {
-        self.is_partial() && !self.over_budget
+        self.is_in_pieces() || (!self.partial.is_empty() && !self.over_budget)
     }
 
     /// Returns the time at which the connection must end in its present state.
@@ -304,7 +310,7 @@ impl Connection {
 
     /// Begins the time limit of the incomplete message again: this side did not read its rest.
     pub(crate) fn begin_partial_again(&mut self, now: Now) {
-        if self.partial_since > 0 {
+        if self.partial_since > 0 && !self.is_in_pieces() {
             self.partial_since = now.mono.max(1);
         }
     }
