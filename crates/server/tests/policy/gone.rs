@@ -1,6 +1,7 @@
 //! Phones whose connection has ended since their registration.
 
 use crate::site::*;
+use std::time::Duration;
 use strowger_core::Transport;
 
 /// Sends a REGISTER of `user` over a connection of its own, with this Contact. Returns the response.
@@ -93,6 +94,43 @@ fn a_failed_flow_at_the_edge_is_a_phone_that_is_not_available() {
         edge.respond(&edge.next(), answer, "");
         assert_eq!(caller.answer().status(), passed);
     }
+}
+
+/// The phone has a flow through each of two edge proxies (RFC 5626 section 7).
+#[test]
+fn the_flow_through_the_other_edge_is_tried() {
+    let site = start("registrar.authenticate = false", &[]);
+    let (bob, edges, caller) = (site.phone("bob"), [site.foreign_phone(), site.foreign_phone()], site.foreign_phone());
+    let instance = "<urn:uuid:00000000-0000-1000-8000-000a95a0e128>";
+    for (n, edge) in edges.iter().enumerate() {
+        let contact = format!("Contact: <sip:flow{n}@192.0.2.1>;reg-id={};+sip.instance=\"{instance}\"\n", n + 1);
+        let lines = format!("{contact}Path: <sip:{};lr;ob>\nSupported: path, outbound\n", edge.address);
+        let own = format!("Contact: <sip:phone@{}>\r\n", bob.address);
+        let text = bob.text(&bob.register_call(&lines)).replacen(&own, "", 1);
+        let device = "Via: SIP/2.0/TCP 192.0.2.1;branch=z9hG4bKdevice\r\nMax-Forwards";
+        bob.send(&text.replacen("Max-Forwards", device, 1));
+        let ok = bob.answer();
+        assert_eq!(ok.status(), 200, "{}", ok.0);
+        // The second flow is newer.
+        site.wait(Duration::from_secs(1));
+    }
+    for (answers, passed) in [([430, 430], 480), ([430, 486], 486)] {
+        caller.send(&caller.text(&caller.call("MESSAGE", "sip:bob@example.org")));
+        for ((edge, user), answer) in edges.iter().zip(["flow0", "flow1"]).rev().zip(answers) {
+            let got = edge.next();
+            assert_eq!((got.uri(), got.one("Route")), (&*format!("sip:{user}@192.0.2.1"), &*route(edge)));
+            edge.respond(&got, answer, "");
+        }
+        assert_eq!(caller.answer().status(), passed);
+    }
+    caller.send(&caller.text(&caller.call("MESSAGE", "sip:bob@example.org")));
+    edges[1].respond(&edges[1].next(), 486, "");
+    assert_eq!(caller.answer().status(), 486, "the phone has answered");
+}
+
+/// Returns the Path of an edge proxy.
+fn route(edge: &Phone) -> String {
+    format!("<sip:{};lr;ob>", edge.address)
 }
 
 #[test]
