@@ -355,9 +355,13 @@ struct Way<'a> {
     translated: bool,
 }
 
-/// Returns the way to a target that is one of these flows; `None` if it is the way of the candidate.
+/// Returns the way to a target that is one of these flows, or its address by TCP; `None` if it is the way of the candidate.
 fn way_to<T: AsRef<[u8]>>(target: Target, flows: &[(Target, T, T)]) -> Option<Way<'_>> {
-    let (_, uri, path) = flows.iter().find(|(flow, ..)| *flow == target)?;
+    let is_enlarged = |flow: &Target| {
+        let transports = (flow.transport, target.transport);
+        transports == (Transport::Udp, Transport::Tcp) && flow.address == target.address
+    };
+    let (_, uri, path) = flows.iter().find(|(flow, ..)| *flow == target || is_enlarged(flow))?;
     let (uri, path) = (uri.as_ref(), path.as_ref());
     Some(Way { uri: Some(uri), path, translated: path.is_empty() })
 }

@@ -17,4 +17,10 @@ fn all_that_a_candidate_keeps_is_counted() {
     for branch in [owned.branch(flow, share, DialogUse::NONE), candidate.branch(flow, share, DialogUse::NONE)] {
         assert_eq!((branch.uri, branch.path, branch.registered), (Some(&other[..]), &path[..], false));
     }
+    // A large request goes the same way.
+    let mut large = owned;
+    large.enlarge(|target| Some(Target { transport: Transport::Tcp, ..target }));
+    let first = large.targets[0];
+    assert_eq!(first.transport, Transport::Tcp);
+    assert_eq!(large.branch(first, share, DialogUse::NONE).uri, Some(&other[..]));
 }
