@@ -357,11 +357,9 @@ struct Way<'a> {
 
 /// Returns the way to a target that is one of these flows, or its address by TCP; `None` if it is the way of the candidate.
 fn way_to<T: AsRef<[u8]>>(target: Target, flows: &[(Target, T, T)]) -> Option<Way<'_>> {
-    let is_enlarged = |flow: &Target| {
-        let transports = (flow.transport, target.transport);
-        transports == (Transport::Udp, Transport::Tcp) && flow.address == target.address
-    };
-    let (_, uri, path) = flows.iter().find(|(flow, ..)| *flow == target || is_enlarged(flow))?;
+    let is_udp_of = |flow: &Target| flow.transport == Transport::Udp && flow.address == target.address;
+    let is_way = |flow: &Target| *flow == target || (target.transport == Transport::Tcp && is_udp_of(flow));
+    let (_, uri, path) = flows.iter().find(|(flow, ..)| is_way(flow))?;
     let (uri, path) = (uri.as_ref(), path.as_ref());
     Some(Way { uri: Some(uri), path, translated: path.is_empty() })
 }
