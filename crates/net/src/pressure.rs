@@ -14,8 +14,9 @@ const REST: u64 = 20;
 /// Messages of a connection between two rests.
 const MESSAGES_BETWEEN_RESTS: usize = 4;
 
-/// Part of a turn that a connection has while the shard is overloaded: datagrams and other connections wait for less.
-const OVERLOADED: usize = 8;
+/// Part of a turn that a connection has while the shard is overloaded, so that datagrams and other connections wait for less,
+/// or another shard is late, so that little is held of what it does not take.
+const BUSY: usize = 8;
 
 /// Turn of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,16 +31,16 @@ pub(crate) struct Turn {
 
 impl Turn {
     /// Returns the turn of a connection with this number of bytes in its write queue. `has_room`: whether the service has
-    /// room for its peer.
-    pub(crate) fn new(bounds: &Bounds, waiting: usize, has_room: bool, is_overloaded: bool) -> Self {
+    /// room for its peer. `is_busy`: whether the shard is overloaded, or another one is late.
+    pub(crate) fn new(bounds: &Bounds, waiting: usize, has_room: bool, is_busy: bool) -> Self {
         let most = bounds.messages_per_turn.max(1);
         let rests = waiting > bounds.write_queue / 2 || !has_room;
-        let budget = match (rests, is_overloaded) {
+        let budget = match (rests, is_busy) {
             (true, _) => MESSAGES_BETWEEN_RESTS.min(most),
-            (false, true) => (most / OVERLOADED).max(1),
+            (false, true) => (most / BUSY).max(1),
             (false, false) => most,
         };
-        Self { budget, is_short: rests || is_overloaded, rests }
+        Self { budget, is_short: rests || is_busy, rests }
     }
 
     /// Ends the turn before a message that cannot be taken.
@@ -50,7 +51,7 @@ impl Turn {
 
     /// Returns the length of the part of a receive buffer that a system call fills.
     pub(crate) const fn room(self, buffer: usize) -> usize {
-        if self.is_short { buffer / OVERLOADED } else { buffer }
+        if self.is_short { buffer / BUSY } else { buffer }
     }
 }
 
@@ -95,15 +96,15 @@ mod tests {
     #[test]
     fn a_turn_is_short_under_pressure_and_never_empty() {
         let bounds = Bounds { messages_per_turn: 64, write_queue: 1_000, ..Bounds::default() };
-        let turn = |waiting, has_room, is_overloaded| Turn::new(&bounds, waiting, has_room, is_overloaded);
+        let turn = |waiting, has_room, is_busy| Turn::new(&bounds, waiting, has_room, is_busy);
         assert_eq!(turn(500, true, false), Turn { budget: 64, is_short: false, rests: false });
         assert_eq!(turn(0, true, true), Turn { budget: 8, is_short: true, rests: false });
         for pressed in [turn(501, true, false), turn(0, false, false), turn(501, false, true)] {
             assert_eq!(pressed, Turn { budget: 4, is_short: true, rests: true });
         }
         let least = Bounds { messages_per_turn: 0, ..bounds };
-        for (has_room, is_overloaded) in [(true, false), (true, true), (false, false)] {
-            assert_eq!(Turn::new(&least, 0, has_room, is_overloaded).budget, 1);
+        for (has_room, is_busy) in [(true, false), (true, true), (false, false)] {
+            assert_eq!(Turn::new(&least, 0, has_room, is_busy).budget, 1);
         }
         let mut refused = turn(0, true, false);
         refused.refuse();

@@ -39,8 +39,9 @@ impl Streams {
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
         if let Some((waiting, remote)) = self.same(slot, generation).map(|c| (c.waiting.len(), c.remote)) {
-            let service = &dispatcher.service;
-            self.turn = Turn::new(&self.bounds, waiting, service.has_room(remote), service.is_overloaded());
+            let (service, is_crowded) = (&dispatcher.service, dispatcher.is_crowded());
+            let is_busy = service.is_overloaded() || is_crowded;
+            self.turn = Turn::new(&self.bounds, waiting, service.has_room(remote), is_busy);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let progress = self.read_into(&mut scratch, slot, generation, cx, now, dispatcher);
