@@ -39,8 +39,9 @@ section! {
         /// A connection over which nothing arrived for this long, not even a keep-alive, is closed, unless a phone is registered over it or one of
         /// its requests waits for a final response (RFC 3261 section 18); "never": idle connections stay open.
         pub idle_connection_timeout: Option<Duration> = Some(Duration::from_secs(3_600)), Rule::time(Duration::from_secs(1), Duration::from_secs(7 * 86_400)).or("never");
-        /// The same for accepted connections of peers that are neither registered nor a gateway of a rule. A short time closes such a connection
-        /// after its transactions; a party of a call may then be reached only where it listens. "auto": `idle_connection_timeout`.
+        /// The same for accepted connections of peers that are neither registered nor a gateway of a rule, and have no `alias` (RFC 5923). A short
+        /// time closes such a connection after its transactions; a party of a call may then be reached only where it listens. "auto":
+        /// `idle_connection_timeout`.
         pub unregistered_connection_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(7 * 86_400)).or("auto");
     }
 }

@@ -41,7 +41,7 @@ pub enum ConnectionKind {
     },
     /// Connection of a gateway or another server: [`Bounds::idle_timeout`](crate::Bounds::idle_timeout).
     Trunk,
-    /// Any other connection: [`Lifetimes::other`](crate::Lifetimes::other) if it was accepted.
+    /// Any other connection: [`Lifetimes::other`](crate::Lifetimes::other) if it was accepted and has no alias (RFC 5923).
     Other,
 }
 

@@ -157,8 +157,9 @@ impl Streams {
         };
         let until = match kind(flow, connection.remote) {
             ConnectionKind::Registered { until } => until,
-            ConnectionKind::Trunk => connection.peer.last_read.saturating_add(idle),
-            ConnectionKind::Other => 0,
+            ConnectionKind::Other if connection.alias.is_none() => 0,
+            // A peer with an alias is a server that reuses the connection (RFC 5923).
+            ConnectionKind::Trunk | ConnectionKind::Other => connection.peer.last_read.saturating_add(idle),
         };
         if until <= now.mono {
             return false;

@@ -47,10 +47,12 @@ fn ends_after((mut stream, since): (TcpStream, Instant), time: Duration) {
 fn a_silent_connection_ends_by_its_kind() {
     let (node, _, address) = start_node(Duration::from_millis(50));
     let (registered, trunk) = (open(address, "REGISTERED 2500"), open(address, "TRUNK"));
+    let server = open(address, "ALIAS 127.0.0.1:9");
     ends_after(open(address, "A"), SHORT);
     ends_after(trunk, LONG);
+    ends_after(server, LONG);
     ends_after(registered, Duration::from_millis(2_500));
-    counted(&node, |t| t.idle_closed, 3);
+    counted(&node, |t| t.idle_closed, 4);
 }
 
 #[test]
