@@ -243,6 +243,17 @@ fn check_limits(config: &Config, reader: &mut Reader) {
         let message = "limits.connections_per_source is larger than connections, so it can never be reached";
         reader.push(Fault::warning(span, message, "make it at most connections"));
     }
+    if let (Some(others), Some(all)) = (limits.unregistered_connection_timeout, limits.idle_connection_timeout)
+        && others > all
+    {
+        let span = reader.first_of(&["limits.unregistered_connection_timeout", "limits.idle_connection_timeout"]);
+        let message = format!(
+            "limits.unregistered_connection_timeout ({}) is longer than idle_connection_timeout ({})",
+            duration_text(others),
+            duration_text(all)
+        );
+        reader.push(Fault::error(span, message, "make it the shorter of the two, or write \"auto\""));
+    }
     let cores = std::thread::available_parallelism().map_or(usize::MAX, std::num::NonZero::get);
     if config.server.shards.is_some_and(|shards| usize::from(shards) > cores) {
         let span = reader.value_of("server.shards");

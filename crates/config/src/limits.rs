@@ -36,8 +36,13 @@ section! {
         /// re-INVITE of known dialogs may use a reserve of an eighth beyond this bound, and beyond `request_memory_per_source`,
         /// `request_memory_of_all` and the bounds of look-ups; a CANCEL is not counted.
         pub transactions: usize = 1_000_000, Rule::number(16, 100_000_000);
-        /// A connection over which nothing arrived for this long, not even a keep-alive, is closed; "never": idle connections stay open. A phone that
-        /// has agreed to keep-alives (RFC 5626) has 160 s instead.
+        /// A connection over which nothing arrived for this long, not even a keep-alive, is closed, unless a phone is registered over it or one of
+        /// its requests waits for a final response (RFC 3261 section 18); "never": idle connections stay open. A phone that has agreed to keep-alives
+        /// (RFC 5626) has 160 s instead.
         pub idle_connection_timeout: Option<Duration> = Some(Duration::from_secs(3_600)), Rule::time(Duration::from_secs(1), Duration::from_secs(7 * 86_400)).or("never");
+        /// The same for accepted connections of peers that are neither registered nor a gateway of a rule, and have no `alias` (RFC 5923). A short
+        /// time closes such a connection after its transactions; a party of a call may then be reached only where it listens. "auto":
+        /// `idle_connection_timeout`.
+        pub unregistered_connection_timeout: Option<Duration> = None, Rule::time(Duration::from_secs(1), Duration::from_secs(7 * 86_400)).or("auto");
     }
 }

@@ -22,6 +22,8 @@ pub struct Bounds {
     pub connection_memory_per_source: usize,
     /// Longest silence of a connection. Default 1 hour.
     pub idle_timeout: Duration,
+    /// Lifetimes of connections by their kind and use.
+    pub lifetimes: Lifetimes,
     /// Longest time from the first byte of a message until it is complete. Default 30 s.
     pub partial_timeout: Duration,
     /// Longest time to establish a connection. Default 5 s.
@@ -54,6 +56,7 @@ impl Default for Bounds {
             connection_memory: 4 << 30,
             connection_memory_per_source: 32 << 20,
             idle_timeout: Duration::from_secs(3_600),
+            lifetimes: Lifetimes::default(),
             partial_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             handshake_timeout: Duration::from_secs(10),
@@ -65,6 +68,30 @@ impl Default for Bounds {
             datagrams_waiting: 4_096,
             names: 8_192,
         }
+    }
+}
+
+/// Lifetimes of connections by their kind ([`ConnectionKind`](crate::ConnectionKind)) and use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    /// Longest silence of an accepted connection of the kind [`Other`](crate::ConnectionKind::Other). Default `None`:
+    /// [`Bounds::idle_timeout`].
+    pub other: Option<Duration>,
+    /// Longest time between two messages of a transaction: a connection with a request without a final response is not
+    /// closed before. Default 181 s (Timer C, RFC 3261 section 16.6 step 11).
+    pub transaction: Duration,
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        Self { other: None, transaction: Duration::from_secs(181) }
+    }
+}
+
+impl Bounds {
+    /// Returns the longest silence of a connection of which the service says nothing.
+    pub(crate) fn longest_silence(&self, is_accepted: bool) -> Duration {
+        self.lifetimes.other.filter(|_| is_accepted).unwrap_or(self.idle_timeout)
     }
 }
 

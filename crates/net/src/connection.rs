@@ -1,6 +1,7 @@
 //! State of a connection.
 
 use crate::keep_alive::PeerActivity;
+use crate::open_requests::OpenRequests;
 use crate::streams::LastSent;
 use crate::verified_certificate::VerifiedCertificate;
 use crate::{Bounds, clock};
@@ -111,8 +112,8 @@ pub(crate) struct Connection {
     pub(crate) checked_at: u64,
     /// Bytes charged to its source.
     pub(crate) charged: u32,
-    /// Received requests without a final response, judged by the first bytes of messages.
-    pub(crate) unanswered: u32,
+    /// Requests without a final response.
+    pub(crate) requests: OpenRequests,
     /// Flow of a dedicated connection, as the service knows it.
     pub(crate) dedicated: Option<Flow>,
     /// True if the service has closed the connection. It ends when everything is sent and the peer has ended it too.
@@ -200,7 +201,7 @@ impl Connection {
             unacknowledged: Vec::new(),
             checked_at: 0,
             charged: 0,
-            unanswered: 0,
+            requests: OpenRequests::default(),
             dedicated: None,
             closing: false,
         }
@@ -238,7 +239,18 @@ impl Connection {
     }
 
     pub(crate) fn is_partial(&self) -> bool {
-        !self.partial.is_empty() || self.layer.as_ref().is_some_and(|l| l.in_pieces)
+        !self.partial.is_empty() || self.is_in_pieces()
+    }
+
+    /// Tells whether the first fragments of a WebSocket message have come.
+    fn is_in_pieces(&self) -> bool {
+        self.layer.as_ref().is_some_and(|l| l.in_pieces)
+    }
+
+    /// Tells whether the rest of a message must come in time. While data wait at this side, the rest may be among them;
+    /// but further fragments do not put off the end of a message.
+    pub(crate) fn awaits_rest(&self) -> bool {
+        self.is_in_pieces() || (!self.partial.is_empty() && !self.over_budget)
     }
 
     /// Returns the time at which the connection must end in its present state.
@@ -250,8 +262,12 @@ impl Connection {
             Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
             Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
             Phase::Header | Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
-            Phase::Open if self.is_partial() => (self.partial_since, bounds.partial_timeout),
-            Phase::Open => return self.before_check(self.peer.due(bounds)),
+            Phase::Open if self.awaits_rest() => (self.partial_since, bounds.partial_timeout),
+            Phase::Open => {
+                let longest = bounds.longest_silence(self.is_accepted());
+                let in_use_until = self.requests.in_use_until(bounds.lifetimes.transaction, longest);
+                return self.before_check(self.peer.due(longest, in_use_until));
+            }
         };
         self.before_check(from.saturating_add(timeout.as_millis() as u64))
     }
@@ -289,6 +305,13 @@ impl Connection {
     pub(crate) fn note_partial(&mut self) {
         if self.partial_since == 0 {
             self.partial_since = clock::now().mono.max(1);
+        }
+    }
+
+    /// Begins the time limit of the incomplete message again: this side did not read its rest.
+    pub(crate) fn begin_partial_again(&mut self, now: Now) {
+        if self.partial_since > 0 && !self.is_in_pieces() {
+            self.partial_since = now.mono.max(1);
         }
     }
 

@@ -109,6 +109,9 @@ strowger_metrics::metrics! {
     partial_closed: Counter;
     /// Connections closed because the peer did not read.
     slow_closed: Counter;
+    /// Times that a connection was not read for a moment: its write queue was half full, look-ups of its peer were full, or the shard of its
+    /// next message was late.
+    pauses: Counter as "connection_pauses";
     /// Connections closed because the stream could not be cut into messages.
     frames_broken: Counter;
     /// Messages received over streams.

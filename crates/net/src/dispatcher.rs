@@ -153,6 +153,35 @@ impl<S: Service, X: Extension<S>> Dispatcher<S, X> {
         }
     }
 
+    /// Tells whether a message of a connection can be given to its shard now. If not, it waits at the connection.
+    #[inline]
+    pub(crate) fn takes(&mut self, now: Now, bytes: &[u8]) -> bool {
+        (!self.links.is_behind() && self.held.is_empty()) || self.takes_behind(now, bytes)
+    }
+
+    #[cold]
+    fn takes_behind(&mut self, now: Now, bytes: &[u8]) -> bool {
+        let Some(range) = scan::call_id(bytes) else { return true };
+        let bucket = self.service.bucket(now, self.process.settings.secret, &bytes[range], bytes);
+        match self.buckets.placement(bucket) {
+            Placement::Here => true,
+            Placement::Hold => self.may_hold(),
+            Placement::Shard(to) => self.links.has_room(to as usize),
+        }
+    }
+
+    /// Tells whether messages for some shard wait at their connections.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        (self.links.is_behind() && self.links.peers().any(|peer| !self.links.has_room(peer))) || !self.may_hold()
+    }
+
+    /// Tells whether one more message of a connection may be held until its bucket has settled: half of the room is left
+    /// to datagrams.
+    fn may_hold(&self) -> bool {
+        self.held.len() < self.process.settings.ring.div_ceil(2)
+    }
+
     /// Reports an unreachable datagram to all shards: the kernel reports it to any of the sockets that share an address, and the quoted part need not
     /// name the call.
     #[cold]

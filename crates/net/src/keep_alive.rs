@@ -1,8 +1,9 @@
 //! Keep-alive of connections: probes of the kernel, and the silence of peers (RFC 5626 section 4.4).
 
-use crate::{Bounds, socket_option};
+use crate::socket_option;
 use libc::c_int;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// Silence of a connection in seconds after which the kernel probes its peer.
 const PROBE_AFTER: c_int = 60;
@@ -46,11 +47,13 @@ pub(crate) struct PeerActivity {
     /// Longest silence that the service permits, and the end of this limit.
     longest_silence: u64,
     limited_until: u64,
+    /// Time until which the service keeps the connection, however silent its peer is; 0: none.
+    pub(crate) kept_until: u64,
 }
 
 impl PeerActivity {
     pub(crate) const fn new(now: u64) -> Self {
-        Self { last_read: now, report_at: 0, longest_silence: 0, limited_until: 0 }
+        Self { last_read: now, report_at: 0, longest_silence: 0, limited_until: 0, kept_until: 0 }
     }
 
     /// Limits the silence of the peer until this time; 0: no longer.
@@ -59,13 +62,23 @@ impl PeerActivity {
         self.limited_until = until;
     }
 
-    /// Returns the time at which the silence of the peer ends the connection. While a limit of the service lasts, it replaces the idle
-    /// time-out, even a shorter one: the peer sends nothing before its keep-alive is due.
-    pub(crate) fn due(&self, bounds: &Bounds) -> u64 {
-        let idle = self.last_read.saturating_add(bounds.idle_timeout.as_millis() as u64);
+    /// Returns the time at which the silence of the peer ends the connection. `longest`: longest silence of a connection of
+    /// its kind; `in_use_until`: time until which requests of the connection may be answered. While a limit of the service lasts,
+    /// it replaces these times, even shorter ones: the peer sends nothing before its keep-alive is due.
+    pub(crate) fn due(&self, longest: Duration, in_use_until: u64) -> u64 {
+        let idle = self.last_read.saturating_add(longest.as_millis() as u64).max(self.kept_until).max(in_use_until);
+        self.limit().unwrap_or_else(|| idle.max(self.limited_until))
+    }
+
+    /// Tells whether the peer has been silent for longer than the service permits.
+    pub(crate) fn is_overdue(&self, now: u64) -> bool {
+        self.limit().is_some_and(|limit| limit <= now)
+    }
+
+    /// Returns the time at which the limit of the service ends the connection; `None` if there is no limit.
+    fn limit(&self) -> Option<u64> {
         let limit = self.last_read.saturating_add(self.longest_silence);
-        let is_limited = self.longest_silence > 0 && limit <= self.limited_until;
-        if is_limited { limit } else { idle.max(self.limited_until) }
+        (self.longest_silence > 0 && limit <= self.limited_until).then_some(limit)
     }
 
     /// Notes a keep-alive of the peer. Returns whether the service must learn of it: of the first one, then at most of
@@ -85,7 +98,6 @@ mod tests {
     use socket2::SockRef;
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
-    use std::time::Duration;
 
     #[test]
     fn the_kernel_probes_the_peers_of_a_listener_and_of_a_connection() {
@@ -107,24 +119,38 @@ mod tests {
 
     #[test]
     fn silence_is_limited_while_the_limit_lasts() {
-        let hour = Bounds { idle_timeout: Duration::from_secs(3_600), ..Bounds::default() };
+        let hour = Duration::from_secs(3_600);
         let mut peer = PeerActivity::new(1_000);
-        assert_eq!(peer.due(&hour), 3_601_000);
+        assert_eq!(peer.due(hour, 0), 3_601_000);
         peer.limit(160_000, 600_000);
-        assert_eq!(peer.due(&hour), 161_000);
-        let short = Bounds { idle_timeout: Duration::from_secs(30), ..Bounds::default() };
-        assert_eq!(peer.due(&short), 161_000, "the peer need not send before");
+        assert_eq!(peer.due(hour, 0), 161_000);
+        assert!(!peer.is_overdue(160_999) && peer.is_overdue(161_000));
+        let short = Duration::from_secs(30);
+        assert_eq!(peer.due(short, 0), 161_000, "the peer need not send before");
         peer.last_read = 440_000;
-        assert_eq!(peer.due(&hour), 600_000);
+        assert_eq!(peer.due(hour, 0), 600_000);
         peer.last_read = 440_001;
-        assert_eq!(peer.due(&hour), 4_040_001, "the registration ends before");
-        assert_eq!(peer.due(&short), 600_000, "the registration has not ended");
+        assert_eq!(peer.due(hour, 0), 4_040_001, "the registration ends before");
+        assert_eq!(peer.due(short, 0), 600_000, "the registration has not ended");
         peer.last_read = 590_000;
-        assert_eq!(peer.due(&short), 620_000);
+        assert_eq!(peer.due(short, 0), 620_000);
         peer.limit(160_000, 0);
         peer.last_read = 2_000;
-        assert_eq!((peer.due(&hour), peer.due(&short)), (3_602_000, 32_000));
-        assert_eq!(PeerActivity::new(0).due(&hour), 3_600_000, "the process has just begun");
+        assert_eq!((peer.due(hour, 0), peer.due(short, 0)), (3_602_000, 32_000));
+        assert_eq!(PeerActivity::new(0).due(hour, 0), 3_600_000, "the process has just begun");
+        assert!(!peer.is_overdue(u64::MAX));
+    }
+
+    #[test]
+    fn a_kept_connection_and_one_in_use_may_be_silent_for_longer() {
+        let second = Duration::from_secs(1);
+        let mut peer = PeerActivity::new(1_000);
+        assert_eq!((peer.due(second, 0), peer.due(second, 9_000)), (2_000, 9_000));
+        peer.kept_until = 30_000;
+        assert_eq!((peer.due(second, 9_000), peer.due(second, 90_000)), (30_000, 90_000));
+        // The phone has agreed to send keep-alives: its flow has failed.
+        peer.limit(4_000, 60_000);
+        assert_eq!(peer.due(second, 90_000), 5_000);
     }
 
     #[test]

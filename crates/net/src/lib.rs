@@ -60,6 +60,14 @@
 //! 64 messages. No step of a round waits. Code that rarely runs is in functions of its own, because a message
 //! passes through more code than the first-level cache holds.
 //!
+//! # Connections under pressure
+//!
+//! A connection whose messages cannot be taken is not read for a moment: its write queue is half full, the service has no room for its peer, or the
+//! shard of its next message is late. The kernel and the peer hold the rest. It is read again after 20 ms, and the end of its peer's side is seen
+//! after its data. While the shard is overloaded, turns of connections are short.
+//!
+//! A silent connection ends by its kind, which the service knows ([`ConnectionKind`]), but not while a request of it has no final response.
+//!
 //! # The owner of a call
 //!
 //! A keyed hash of the Call-ID selects one of 256 buckets, and each bucket belongs to one shard. So one shard handles
@@ -127,9 +135,10 @@
 //! | packet filter | `steer.rs` |
 //! | shards that are added under load | `shard_pool.rs`, `watch` |
 //! | scheduling class of a shard | `scheduling.rs` |
-//! | idle and other time-outs of a connection | `connection.rs`, `due` |
+//! | idle and other time-outs of a connection | `connection.rs`, `due`; `open_requests.rs` |
 //! | probes of the kernel; keep-alives and silence of a peer | `keep_alive.rs`, `probe`, `PeerActivity` |
 //! | messages of a connection in one turn | `stream_receive.rs`, `another_turn` |
+//! | connections that are read less, or not for a moment | `pressure.rs`; `dispatcher.rs`, `takes` |
 //! | time that a shard was kept from its work | `turns.rs`, `longest` |
 //! | age of unread datagrams, wait of messages of connections | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram`; `stream_wait.rs`, `StreamWait` |
 //! | writing to connections, waiting for one | `streams/writing.rs`; `posting.rs`, `hold_fallback` |
@@ -186,11 +195,14 @@ mod extension;
 mod failure;
 mod gso;
 mod keep_alive;
+mod line_ends;
 mod links;
 mod listen_socket;
 mod network;
+mod open_requests;
 mod partition;
 mod peer_names;
+mod pressure;
 mod process;
 mod queue_delay;
 mod readiness;
@@ -214,7 +226,7 @@ mod unreachable;
 mod verified_certificate;
 mod ws;
 
-pub use bounds::Bounds;
+pub use bounds::{Bounds, Lifetimes};
 pub use counters::Snapshot;
 pub use dedicated::{DedicatedSocket, DedicatedSockets};
 pub use extension::ServiceWithSockets;
@@ -223,6 +235,6 @@ pub use handle::{Handle, Mailbox};
 pub use listen_socket::ListenSocket;
 pub use node::{Net, Node};
 pub use peer_names::PeerNames;
-pub use service::{Ending, Service, Unsent};
+pub use service::{ConnectionKind, Ending, Service, Unsent};
 pub use settings::{BACKLOG, Listener, NetSettings, Scheduling, Shards, UdpSettings};
 pub use shard_pool::Backlog;

@@ -107,6 +107,8 @@ pub(crate) struct Links<S: Service> {
     to_wake: u64,
     /// Maximum number of messages that may wait for one full ring.
     bound: usize,
+    /// True if transfers wait for a full ring.
+    is_behind: bool,
     /// [`Now::mono`] of the next release of buffers; `None` without buffers.
     tidy_at: Option<u64>,
 }
@@ -123,6 +125,7 @@ impl<S: Service> Links<S> {
             arrived: vec![0; shards],
             to_wake: 0,
             bound,
+            is_behind: false,
             tidy_at: None,
         }
     }
@@ -137,6 +140,19 @@ impl<S: Service> Links<S> {
     #[inline]
     pub(crate) const fn has_any(&self) -> bool {
         self.any
+    }
+
+    /// Tells whether transfers wait for a full ring.
+    #[inline]
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// Tells whether there is room for a message of a connection to this shard: half of the room for waiting transfers is left
+    /// to answers and datagrams.
+    pub(crate) fn has_room(&self, to: usize) -> bool {
+        let link = self.outgoing.get(to).and_then(Option::as_ref);
+        link.is_none_or(|link| link.waiting.len() < self.bound.div_ceil(2))
     }
 
     /// Tells whether there is another shard of this number.
@@ -174,6 +190,7 @@ impl<S: Service> Links<S> {
             return false;
         }
         link.waiting.push_back(Transfer { bytes: bytes.to_vec(), content });
+        self.is_behind = true;
         counters.crossings_waiting.add(1);
         true
     }
@@ -192,6 +209,7 @@ impl<S: Service> Links<S> {
         if self.to_wake != 0 && self.tidy_at.is_none() {
             self.tidy_at = Some(now.mono + PERIOD);
         }
+        self.is_behind = false;
         for (i, link) in self.outgoing.iter_mut().enumerate() {
             let Some(link) = link else { continue };
             link.reclaim();
@@ -205,6 +223,7 @@ impl<S: Service> Links<S> {
                 link.waiting.pop_front();
                 counters.crossings_waiting.less(1);
             }
+            self.is_behind |= !link.waiting.is_empty();
         }
         while self.to_wake != 0 {
             let i = self.to_wake.trailing_zeros() as usize;

@@ -31,6 +31,20 @@ pub enum Unsent {
     WebSocketHandshake,
 }
 
+/// Kind of a connection, which decides how long it stays open while nothing arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionKind {
+    /// Flow of a registered phone: it stays until its registration ends, at [`Now::mono`].
+    Registered {
+        /// End of the registration, in milliseconds.
+        until: u64,
+    },
+    /// Connection of a gateway or another server: [`Bounds::idle_timeout`](crate::Bounds::idle_timeout).
+    Trunk,
+    /// Any other connection: [`Lifetimes::other`](crate::Lifetimes::other) if it was accepted and has no alias (RFC 5923).
+    Other,
+}
+
 /// State machines of one shard. The shard calls the service, which never blocks and puts messages to send into the
 /// [`Outbox`]; the shard sends the contents of the outbox at the end of the round.
 pub trait Service {
@@ -64,6 +78,19 @@ pub trait Service {
     /// one have passed. The last report is 0 and 0.
     #[inline]
     fn waited(&mut self, _now: Now, _datagrams: u64, _connections: u64) {}
+
+    /// Tells whether the service has room for further messages of this peer. While it has none, the connections of the
+    /// peer are read less often, and their messages wait there. Called before each turn of a connection.
+    #[inline]
+    fn has_room(&self, _peer: SocketAddr) -> bool {
+        true
+    }
+
+    /// Tells whether this shard is overloaded. Then the turns of connections are shorter.
+    #[inline]
+    fn is_overloaded(&self) -> bool {
+        false
+    }
 
     /// Handles timers; called when [`Service::deadline`] has passed.
     fn poll(&mut self, now: Now, out: &mut Outbox);
@@ -100,6 +127,12 @@ pub trait Service {
     /// connection, then at most once in 20 seconds.
     #[inline]
     fn kept_alive(&mut self, _now: Now, _flow: Flow) {}
+
+    /// Returns the kind of a silent connection to this peer, before the connection is closed.
+    #[inline]
+    fn connection_kind(&self, _now: Now, _flow: Flow, _peer: SocketAddr) -> ConnectionKind {
+        ConnectionKind::Other
+    }
 
     /// Called if a connection that this shard accepted or made has ended.
     fn closed(&mut self, now: Now, flow: Flow, out: &mut Outbox);

@@ -8,10 +8,11 @@ use crate::clock::RoundClock;
 use crate::dispatcher::Dispatcher;
 use crate::extension::Extension;
 use crate::failure::{caught, or_fail};
+use crate::line_ends::without_line_ends;
 use crate::process::{ConnectionOrder, Process};
 use crate::readiness::Ready;
 use crate::source_addresses::RouteCache;
-use crate::stream_receive::{Progress, without_line_ends};
+use crate::stream_receive::Progress;
 use crate::streams::Streams;
 use crate::udp::Udp;
 use crate::{Service, bounds, clock};
@@ -145,7 +146,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             }
             self.dispatcher.service.end(now, &mut self.dispatcher.out);
             if self.streams.deadline().is_some_and(|at| at <= now.mono) {
-                self.streams.expire(now);
+                let service = &self.dispatcher.service;
+                self.streams.expire(now, &|flow, peer| service.connection_kind(now, flow, peer));
             }
             if self.dispatcher.links.deadline().is_some_and(|at| at <= now.mono) {
                 self.dispatcher.links.tidy(now);

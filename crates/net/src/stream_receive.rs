@@ -3,6 +3,8 @@
 use crate::connection::Phase;
 use crate::dispatcher::Dispatcher;
 use crate::extension::Extension;
+use crate::line_ends::without_line_ends;
+use crate::pressure::Turn;
 use crate::service::Service;
 use crate::streams::{Streams, drained};
 use crate::tls::decrypt;
@@ -36,7 +38,11 @@ impl Streams {
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
-        self.budget = self.bounds.messages_per_turn.max(1);
+        if let Some((waiting, remote)) = self.same(slot, generation).map(|c| (c.waiting.len(), c.remote)) {
+            let (service, is_crowded) = (&dispatcher.service, dispatcher.is_crowded());
+            let is_busy = service.is_overloaded() || is_crowded;
+            self.turn = Turn::new(&self.bounds, waiting, service.has_room(remote), is_busy);
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         let progress = self.read_into(&mut scratch, slot, generation, cx, now, dispatcher);
         self.scratch = scratch;
@@ -53,13 +59,14 @@ impl Streams {
         dispatcher: &mut Dispatcher<S, X>,
     ) -> Progress {
         let (mut read, mut last_stamp) = (false, None);
+        let (scratch, _) = scratch.split_at_mut(self.turn.room(scratch.len()));
         // Where each message has a time of arrival anyway, nothing is measured.
         let has_timestamps = dispatcher.has_timestamps();
         let is_stamped = has_timestamps || self.wait.is_of((slot, generation));
         for _ in 0..READS {
             if self.same(slot, generation).is_some_and(|c| c.over_budget) {
                 read = true;
-                if self.budget > 0 {
+                if self.turn.budget > 0 {
                     self.continue_backlog(slot, now, dispatcher);
                 }
             }
@@ -104,21 +111,28 @@ impl Streams {
                 _ => (),
             }
             // Data after the end of the peer's side are ignored.
-            if n > 0 && !self.connection(slot).is_some_and(|c| c.half_closed) {
+            if let Some(connection) = self.connection(slot).filter(|c| n > 0 && !c.half_closed) {
                 read = true;
+                connection.peer.last_read = now.mono;
                 self.counters.stream_bytes_in.add(n as u64);
-                connection_heard(self, slot, now);
                 if let Some(reading) = dispatcher.read_clocks() {
                     dispatcher.set_arrival(reading, stamp);
                 }
                 self.received(slot, &mut scratch[..n], now, dispatcher);
             }
         }
+        let rests = self.turn.rests;
         if !has_timestamps {
-            self.note_turn(slot, generation, true, last_stamp, now);
+            // A connection that rests waits for another reason than the load of this shard.
+            self.note_turn(slot, generation, !rests, last_stamp, now);
         }
-        another_turn(cx);
-        Progress::Waiting { read }
+        if rests {
+            self.counters.pauses.add(1);
+            self.rests.begin(cx.waker(), now.mono);
+        } else {
+            another_turn(cx);
+        }
+        Progress::Waiting { read: read || rests }
     }
 
     /// Measures the wait of a connection that has more data than a turn takes. `full`: whether this turn left some; `stamp`: last time stamp
@@ -144,6 +158,7 @@ impl Streams {
     ) {
         let Some(connection) = self.connection(slot) else { return };
         connection.over_budget = false;
+        connection.begin_partial_again(now);
         self.split(slot, &mut [], now, dispatcher);
         if self.connection(slot).is_some_and(|c| !c.over_budget && c.layer.as_ref().is_some_and(|l| l.tls.is_some())) {
             // These are TLS data after the messages.
@@ -254,13 +269,18 @@ impl Streams {
     ) -> (usize, Option<usize>) {
         let mut at = 0;
         while at < bytes.len() {
-            let is_over = self.budget == 0;
+            let is_over = self.turn.budget == 0;
             let Some(connection) = self.connection(slot) else { break };
-            if is_over {
+            let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
+            // A frame is unmasked in place, so its message cannot be given back.
+            let is_refused = websocket && connection.phase == Phase::Open && dispatcher.is_crowded();
+            if is_over || is_refused {
                 connection.over_budget = true;
+                if is_refused {
+                    self.turn.refuse();
+                }
                 break;
             }
-            let websocket = matches!(connection.transport, Transport::Ws | Transport::Wss);
             let step = match connection.phase {
                 Phase::Dialling | Phase::Header | Phase::Tls => break,
                 Phase::Ws => self.websocket_handshake(slot, &bytes[at..]),
@@ -270,7 +290,7 @@ impl Streams {
             match step {
                 Ok(n) => {
                     at += n;
-                    self.budget -= 1;
+                    self.turn.budget -= 1;
                 }
                 Err(expected) => return (at, expected),
             }
@@ -404,6 +424,11 @@ impl Streams {
         let limits = self.bounds.limits;
         let Some(connection) = self.connection(slot) else { return Ok(bytes.len()) };
         match frame::next(bytes, &mut connection.scanned, &limits) {
+            Frame::Message(n) if !dispatcher.takes(now, &bytes[..n]) => {
+                connection.over_budget = true;
+                self.turn.refuse();
+                Err(Some(n))
+            }
             Frame::Message(n) => {
                 self.arrive(slot, &bytes[..n], now, dispatcher);
                 Ok(n)
@@ -459,29 +484,11 @@ impl Streams {
         let Some(connection) = self.connection(slot) else { return };
         let (transport, listener, remote) = (connection.transport, connection.listener, connection.remote);
         connection.note_whole();
-        if is_to_be_answered(message) {
-            connection.unanswered = connection.unanswered.saturating_add(1);
+        if connection.requests.note_received(message, now.mono) {
+            self.schedule(slot);
         }
         self.counters.stream_messages_in.add(1);
         dispatcher.arrive(now, &Arrival { transport, listener, remote, flow }, message);
-    }
-}
-
-/// Removes line ends before a message in its datagram or frame: they are no part of the message (RFC 3261 section 7.5)
-/// and must not be forwarded.
-pub(crate) fn without_line_ends(message: &[u8]) -> &[u8] {
-    let first = message.iter().position(|b| !matches!(b, b'\r' | b'\n'));
-    first.map_or(message, |first| &message[first..])
-}
-
-/// Tells whether this is a request other than ACK.
-fn is_to_be_answered(message: &[u8]) -> bool {
-    !message.starts_with(b"SIP/2.0 ") && !message.starts_with(b"ACK ")
-}
-
-fn connection_heard(streams: &mut Streams, slot: u32, now: Now) {
-    if let Some(connection) = streams.connection(slot) {
-        connection.peer.last_read = now.mono;
     }
 }
 

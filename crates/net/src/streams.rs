@@ -21,6 +21,7 @@ use crate::balancers::next_generation;
 use crate::connection::{Connection, Fallback, Phase};
 use crate::counters::{Count, Counters};
 use crate::network::Network;
+use crate::pressure::{Rests, Turn};
 use crate::stream_wait::StreamWait;
 use crate::{Bounds, Ending, Unsent, clock, keep_alive, timestamp, ws};
 use rustls::HandshakeKind;
@@ -54,10 +55,7 @@ pub(crate) struct Streams {
     slots: Vec<Slot>,
     free: Vec<u32>,
     acceptors: Vec<Acceptor>,
-    /// Time until which no connection is accepted, because the process is out of descriptors.
-    pause: Option<u64>,
-    /// Time of the last log line about it.
-    warned: Option<u64>,
+    accept_pause: AcceptPause,
     /// Connections with bytes that their sockets did not take.
     blocked: Vec<u32>,
     /// Parts to send in this round.
@@ -66,8 +64,9 @@ pub(crate) struct Streams {
     pub(crate) scratch: Vec<u8>,
     /// Output of decryption.
     pub(crate) plain: Vec<u8>,
-    /// Messages that the current connection may still deliver in this turn.
-    pub(crate) budget: usize,
+    /// Turn of the current connection.
+    pub(crate) turn: Turn,
+    pub(crate) rests: Rests,
     /// Buffer for the data of a connection's next turn.
     pub(crate) rest: Vec<u8>,
     /// Wait of messages of connections.
@@ -96,6 +95,14 @@ pub(crate) struct Streams {
     pub(crate) without_task: Vec<(u32, u32)>,
     /// Connections to make.
     pub(crate) dials: Vec<Dial>,
+}
+
+/// Pause of accepting, because the process is out of descriptors.
+#[derive(Default)]
+struct AcceptPause {
+    until: Option<u64>,
+    /// Time of the last log line about it.
+    warned: Option<u64>,
 }
 
 /// Input and output of encryption.
@@ -146,13 +153,13 @@ impl Streams {
             index,
             slots: Vec::new(),
             free: Vec::new(),
-            pause: None,
-            warned: None,
+            accept_pause: AcceptPause::default(),
             blocked: Vec::new(),
             round: Vec::new(),
             scratch: vec![0; 65_536],
             plain: Vec::new(),
-            budget: 0,
+            turn: Turn::default(),
+            rests: Rests::default(),
             rest: Vec::new(),
             wait: StreamWait::default(),
             encryption: Encryption::default(),
@@ -313,8 +320,12 @@ impl Streams {
         for (origin, token) in tokens {
             self.note_sent(slot, origin, token);
         }
+        let now = clock::now().mono;
         for Fallback { origin, token, message } in fallbacks {
             self.note_sent(slot, origin, token);
+            if let Some(connection) = self.connection(slot) {
+                connection.requests.note_sent(&message, now);
+            }
             before.extend_from_slice(&message);
             messages += 1;
         }
@@ -389,14 +400,22 @@ impl Streams {
     #[cold]
     fn reschedule_some(&mut self) -> bool {
         let (from, to) = (self.unscheduled.saturating_sub(RESCHEDULED_PER_ROUND), self.unscheduled);
-        (from..to).for_each(|slot| self.schedule(slot as u32));
+        for slot in from..to {
+            let slot = slot as u32;
+            if let Some(connection) = self.connection(slot) {
+                // The service is asked again.
+                connection.peer.kept_until = 0;
+            }
+            self.schedule(slot);
+        }
         self.unscheduled = from;
         from > 0
     }
 
     /// Returns the latest time of the next [`Streams::expire`].
     pub(crate) fn deadline(&self) -> Option<u64> {
-        sooner(self.timeouts.peek().map(|Reverse((at, ..))| *at), self.pause)
+        let timeout = self.timeouts.peek().map(|Reverse((at, ..))| *at);
+        sooner(sooner(timeout, self.accept_pause.until), self.rests.deadline())
     }
 }
 

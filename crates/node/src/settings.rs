@@ -10,7 +10,7 @@ use strowger_core::log_limiter::LogLimiter;
 use strowger_dns::{ResolverSettings, Speaks};
 use strowger_net::media::MediaSettings;
 use strowger_net::tls::{self, Certificate};
-use strowger_net::{Bounds, Listener as NetListener, NetSettings, Shards, UdpSettings};
+use strowger_net::{Bounds, Lifetimes, Listener as NetListener, NetSettings, Shards, UdpSettings};
 
 /// Returns the settings of the resolver.
 pub(crate) fn resolver(config: &Config) -> ResolverSettings {
@@ -73,7 +73,7 @@ pub(crate) fn media(config: &Config) -> Option<MediaSettings> {
 
 /// Returns the bounds of the network side, which may change at run time.
 pub(crate) fn bounds(config: &Config) -> Bounds {
-    let limits = &config.limits;
+    let (limits, timers) = (&config.limits, config.timer_settings());
     Bounds {
         limits: config.message_limits(),
         connections: limits.connections,
@@ -81,7 +81,11 @@ pub(crate) fn bounds(config: &Config) -> Bounds {
         connection_memory: limits.connection_memory,
         connection_memory_per_source: limits.connection_memory_per_source,
         idle_timeout: limits.idle_connection_timeout.unwrap_or(NEVER),
-        answer_timeout: Duration::from_millis(config.timer_settings().t1_64()),
+        lifetimes: Lifetimes {
+            other: limits.unregistered_connection_timeout,
+            transaction: Duration::from_millis(timers.t1_64().max(timers.c)),
+        },
+        answer_timeout: Duration::from_millis(timers.t1_64()),
         // The largest message must fit.
         write_queue: Bounds::default().write_queue.max(limits.message_size),
         ..Bounds::default()
@@ -141,7 +145,7 @@ mod tests {
         assert_eq!((ours.connections, ours.idle_timeout), (theirs.connections, theirs.idle_timeout));
         assert_eq!(ours.connection_memory, theirs.connection_memory);
         assert_eq!(ours.connection_memory_per_source, theirs.connection_memory_per_source);
-        assert_eq!(ours.answer_timeout, theirs.answer_timeout);
+        assert_eq!((ours.answer_timeout, ours.lifetimes), (theirs.answer_timeout, theirs.lifetimes));
         assert_eq!(ours.write_queue, theirs.write_queue);
     }
 

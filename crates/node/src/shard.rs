@@ -21,7 +21,7 @@ use strowger_core::log_limiter::{LogLimiter, LogSubject};
 use strowger_core::shown::{brief, shown};
 use strowger_core::{Arrival, Flow, Now, Outbox};
 use strowger_dns::Resolver;
-use strowger_net::{Handle, Mailbox, Service, Unsent, clock};
+use strowger_net::{ConnectionKind, Handle, Mailbox, Service, Unsent, clock};
 use strowger_server::engine::{Effect, Engine, EngineInput, EngineRecord, ProcessStatus};
 use strowger_server::media_sessions::bucket_of;
 use strowger_server::process_state::ProcessState;
@@ -442,6 +442,24 @@ impl Service for Shard {
 
     fn kept_alive(&mut self, now: Now, flow: Flow) {
         self.engine.kept_alive(now, flow);
+    }
+
+    #[inline]
+    fn has_room(&self, peer: SocketAddr) -> bool {
+        self.engine.has_room(peer.ip())
+    }
+
+    #[inline]
+    fn is_overloaded(&self) -> bool {
+        self.engine.is_overloaded()
+    }
+
+    fn connection_kind(&self, now: Now, flow: Flow, peer: SocketAddr) -> ConnectionKind {
+        match self.engine.registered_until(now, flow) {
+            Some(until) => ConnectionKind::Registered { until },
+            None if self.engine.is_gateway(peer) => ConnectionKind::Trunk,
+            None => ConnectionKind::Other,
+        }
     }
 
     fn closed(&mut self, _now: Now, flow: Flow, _out: &mut Outbox) {

@@ -190,6 +190,15 @@ impl Site {
         }
     }
 
+    /// Tells whether each shard has room for further messages of this peer.
+    pub fn has_room(&self, peer: SocketAddr) -> bool {
+        let (mut world, mut has_room) = (lock(&self.world), true);
+        for shard in 0..world.hosts[self.host].shards() {
+            world.work(self.host, shard, |_, engine, _| has_room &= engine.has_room(peer.ip()));
+        }
+        has_room
+    }
+
     /// Makes the server accept no new requests, as a server that is about to end.
     pub fn drain(&self) {
         self.with(Host::drain);

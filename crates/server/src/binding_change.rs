@@ -4,7 +4,7 @@ use crate::contacts::{LEADS_ON, first_hop};
 use crate::credentials::{Keeping, last_end};
 use crate::decider::Decider;
 use crate::methods;
-use crate::outbound::{FirstHop, KEEPS_FLOW, is_timed, timed_until, write_flow_timer};
+use crate::outbound::{FirstHop, KEEPS_FLOW, is_timed, registered_until, timed_until, write_flow_timer};
 use crate::ping::NEEDS_PING;
 use crate::reach;
 use crate::reachability::is_unreachable;
@@ -62,6 +62,8 @@ pub(crate) struct Changed {
     /// End of the time in which the phone keeps the connection of the REGISTER open, in milliseconds of [`Now::mono`];
     /// 0: it does so no longer. `None`: nothing has changed.
     pub(crate) timed_until: Option<u64>,
+    /// End of the last new binding that is reached over the connection of the REGISTER, in milliseconds of [`Now::mono`].
+    pub(crate) registered_until: Option<u64>,
     /// Changes for the log.
     pub(crate) changes: Changes,
     /// Work of the credential cache.
@@ -168,7 +170,9 @@ impl<'m> BindingChange<'_, 'm> {
             }
             None => (!steps.is_empty() && is_timed(current, arrival.flow)).then_some(0),
         };
-        Ok((steps, Changed { lines, pings, timed_until, changes, keeping: Keeping::None, end }))
+        let registered_until = registered_until(&steps);
+        let keeping = Keeping::None;
+        Ok((steps, Changed { lines, pings, timed_until, registered_until, changes, keeping, end }))
     }
 
     /// Returns the binding of a contact.

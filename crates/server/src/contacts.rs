@@ -40,8 +40,8 @@ pub(crate) struct Contact {
     pub(crate) path: Range<usize>,
     /// Source of its REGISTER, if requests to the contact go there.
     pub(crate) target: Option<Target>,
-    /// Sources of older flows of the same device, each with its Contact (RFC 5626 section 7).
-    pub(crate) older: SmallVec<[(Target, Range<usize>); 1]>,
+    /// Older flows of the same device (RFC 5626 section 7).
+    pub(crate) older: SmallVec<[OlderFlow; 1]>,
     /// `+sip.instance` of a flow; empty for anything else.
     instance: Range<usize>,
     /// Moment of the REGISTER, in milliseconds since 1970 UTC.
@@ -54,6 +54,18 @@ pub(crate) struct Contact {
     leads_on: bool,
     /// True if a sips URI is on the chain to this contact.
     secure: bool,
+}
+
+/// Older flow of a device.
+#[derive(Debug)]
+pub(crate) struct OlderFlow {
+    /// Source of its REGISTER; `None` for a flow through an edge proxy.
+    pub(crate) target: Option<Target>,
+    pub(crate) uri: Range<usize>,
+    pub(crate) path: Range<usize>,
+    pub(crate) listener: ListenerId,
+    /// Scope of the source address of its REGISTER.
+    pub(crate) sender: Scope,
 }
 
 impl Contacts {
@@ -71,8 +83,13 @@ impl Contacts {
 
     /// Returns the first URI of the contact's Path, or the URI of the contact if it has no Path.
     pub(crate) fn uri(&self, contact: &Contact) -> Option<Uri<'_>> {
-        let path = &self.text[contact.path.clone()];
-        let own = Uri::parse(&self.text[contact.uri.clone()]).ok();
+        self.first_uri(contact.uri.clone(), contact.path.clone())
+    }
+
+    /// Returns the first URI of a Path, or this URI of a contact if it has no Path.
+    pub(crate) fn first_uri(&self, uri: Range<usize>, path: Range<usize>) -> Option<Uri<'_>> {
+        let path = &self.text[path];
+        let own = Uri::parse(&self.text[uri]).ok();
         if path.is_empty() {
             return own;
         }
@@ -203,8 +220,11 @@ fn ring_once(text: &[u8], first: usize, entries: &mut Vec<Contact>) {
             std::mem::swap(&mut older, &mut entries[same]);
         }
         let newest = &mut entries[same];
-        let flow = older.target.map(|target| (target, older.uri));
-        newest.older.extend(flow.into_iter().chain(older.older));
+        let Contact { target, uri, path, listener, sender, older: others, .. } = older;
+        if target.is_some() || !path.is_empty() {
+            newest.older.push(OlderFlow { target, uri, path, listener, sender });
+        }
+        newest.older.extend(others);
     }
 }
 

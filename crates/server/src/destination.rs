@@ -7,8 +7,8 @@ use strowger_core::routing::AccountHash;
 /// Addresses of one target, in the order of trying.
 pub(crate) type Targets = SmallVec<[Target; 2]>;
 
-/// Request-URIs of a contact by its older flows.
-pub(crate) type OlderUris<'a> = Vec<(Target, &'a [u8])>;
+/// Flows of a device, each with its Contact and Path; empty if the device has one flow.
+pub(crate) type DeviceFlows<'a> = Vec<(Target, &'a [u8], &'a [u8])>;
 
 /// Targets of one place of a rule or failure.
 #[derive(Debug, PartialEq)]
@@ -23,8 +23,8 @@ pub(crate) enum RuleTargetAddresses {
 #[derive(Debug, PartialEq)]
 pub(crate) struct UserContact {
     pub(crate) uri: Vec<u8>,
-    /// Older flows of the same device, each with its Contact.
-    pub(crate) older: Vec<(Target, Vec<u8>)>,
+    /// Flows of the device, each with its Contact and Path, if it has several.
+    pub(crate) flows: Vec<(Target, Vec<u8>, Vec<u8>)>,
     pub(crate) path: Vec<u8>,
     /// Targets, at least one.
     pub(crate) targets: Targets,

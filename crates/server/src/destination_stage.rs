@@ -3,7 +3,7 @@
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision};
-use crate::destination::{Destination, RuleTargetAddresses, Targets};
+use crate::destination::{Destination, DeviceFlows, RuleTargetAddresses, Targets};
 use crate::forwarding::log_failed;
 use crate::handling::Handling;
 use crate::question::{HostKey, Question, Resolved};
@@ -163,7 +163,7 @@ impl Decider<'_> {
     ) -> Result<SmallVec<[Targets; 2]>, Question> {
         let (mut targets, mut refused) = (SmallVec::<[Targets; 2]>::new(), false);
         for contact in &contacts.entries {
-            targets.push(match (contact.target, contacts.uri(contact)) {
+            let mut reached = match (contact.target, contacts.uri(contact)) {
                 (Some(target), _) => self.targets_of_contact(contacts, contact, target),
                 (None, Some(uri)) => {
                     let mut named = self.targets_of_uri(handling, &uri, contact.listener)?;
@@ -171,13 +171,65 @@ impl Decider<'_> {
                     named
                 }
                 (None, None) => Targets::new(),
-            });
+            };
+            for (flow, ..) in self.flows_of(handling, contacts, contact)? {
+                if !reached.contains(&flow) {
+                    reached.push(flow);
+                }
+            }
+            targets.push(reached);
         }
         if refused {
             self.counters().relay_denied.one();
             let call_id = shown(handling.request.call_id);
             tracing::debug!(%call_id, "contact passed over: its address may not be named from where it was registered");
         }
+        Ok(targets)
+    }
+
+    /// Returns the flows of a device with several, each with its Contact and Path (RFC 5626 section 7); nothing for a device
+    /// with one flow. Two flows through one address of an edge proxy count as one, since the way to a target is one.
+    pub(crate) fn flows_of<'c>(
+        &self,
+        handling: &Handling<'_, '_>,
+        contacts: &'c Contacts,
+        contact: &Contact,
+    ) -> Result<DeviceFlows<'c>, Question> {
+        let mut flows = DeviceFlows::new();
+        if contact.older.is_empty() {
+            return Ok(flows);
+        }
+        if !contact.path.is_empty() {
+            let (uri, path) = (&contacts.text[contact.uri.clone()], &contacts.text[contact.path.clone()]);
+            let edges = self.edge_targets(handling, contacts.uri(contact), contact.listener, contact.sender)?;
+            flows.extend(edges.into_iter().map(|edge| (edge, uri, path)));
+        }
+        for older in &contact.older {
+            let (uri, path) = (&contacts.text[older.uri.clone()], &contacts.text[older.path.clone()]);
+            match older.target {
+                Some(target) if is_gone(&self.shared.flows, &target) => (),
+                Some(target) => flows.push((target, uri, path)),
+                None => {
+                    let first = contacts.first_uri(older.uri.clone(), older.path.clone());
+                    let edges = self.edge_targets(handling, first, older.listener, older.sender)?;
+                    flows.extend(edges.into_iter().map(|edge| (edge, uri, path)));
+                }
+            }
+        }
+        Ok(flows)
+    }
+
+    /// Returns the targets of the edge proxy of a flow that the sender of its REGISTER may name.
+    fn edge_targets(
+        &self,
+        handling: &Handling<'_, '_>,
+        edge: Option<Uri<'_>>,
+        listener: ListenerId,
+        sender: Scope,
+    ) -> Result<Targets, Question> {
+        let Some(edge) = edge else { return Ok(Targets::new()) };
+        let mut targets = self.targets_of_uri(handling, &edge, listener)?;
+        let _: bool = self.policy.keep_out(&mut targets, sender);
         Ok(targets)
     }
 
@@ -220,7 +272,7 @@ impl Decider<'_> {
         let flows = &self.shared.flows;
         let own = contacts.uri(contact).and_then(|uri| listens_at(&self.policy.router, &uri, contact.listener, &from));
         let own = own.filter(|own| self.policy.may_name(contact.sender, own));
-        let older = contact.older.iter().map(|(older, _)| *older).filter(|older| !is_gone(flows, older));
+        let older = contact.older.iter().filter_map(|older| older.target).filter(|older| !is_gone(flows, older));
         if is_gone(flows, &from) {
             return older.chain(own).collect();
         }

@@ -302,6 +302,17 @@ impl Engine {
         self.shared.flows.kept_alive(now, flow);
     }
 
+    /// Returns the end of the last registration over this open connection, in milliseconds of [`Now::mono`]; `None` if no
+    /// phone is registered over it.
+    pub fn registered_until(&self, now: Now, flow: Flow) -> Option<u64> {
+        self.shared.flows.registered_until(now, flow)
+    }
+
+    /// Tells whether this is the host of a gateway of the rules.
+    pub fn is_gateway(&self, address: SocketAddr) -> bool {
+        self.shared.gateways.is_at(address.ip(), &self.policy.config)
+    }
+
     /// Notes that a connection of this shard has closed: no binding is reachable over the connection any more.
     pub fn closed(&self, flow: Flow) {
         self.shared.flows.closed(flow);

@@ -1,5 +1,5 @@
-//! Closed connections of registered phones (RFC 5626 section 3.2: a flow that failed is not used), and keep-alives of
-//! open ones.
+//! Closed connections of registered phones (RFC 5626 section 3.2: a flow that failed is not used), and registrations and
+//! keep-alives of open ones.
 //!
 //! A binding outlives its connection. The flow of such a binding is unusable: no peer listens on the source port of the
 //! connection. So each shard notes here which of its connections have closed. Open connections are not noted, because
@@ -8,7 +8,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strowger_core::{Flow, Now};
 
-/// Connections of the process, 8 bytes for each slot. A lock is held only for one look-up.
+/// Connections of the process, 12 bytes for each slot. A lock is held only for one look-up.
 #[derive(Debug)]
 pub(crate) struct Flows {
     node: u16,
@@ -25,6 +25,8 @@ struct SlotState {
     ended: u32,
     /// Time of the last noted keep-alive of the peer of the open connection, in seconds of [`Now::mono`], plus 1; 0: there was none.
     kept_alive: u32,
+    /// End of the last registration over the open connection, in seconds of [`Now::mono`], rounded up; 0: there was none.
+    registered_until: u32,
 }
 
 impl Flows {
@@ -36,7 +38,7 @@ impl Flows {
     /// Notes that this connection has closed. Earlier connections in the same slot have closed before.
     pub(crate) fn closed(&self, flow: Flow) {
         let Some(mut slots) = self.shard(flow) else { return };
-        *at(&mut slots, flow) = SlotState { ended: flow.generation, kept_alive: 0 };
+        *at(&mut slots, flow) = SlotState { ended: flow.generation, ..SlotState::default() };
     }
 
     /// Notes that the peer of this open connection has sent a keep-alive.
@@ -52,13 +54,31 @@ impl Flows {
         last.is_some_and(|last| seconds(now).saturating_sub(last) <= within)
     }
 
+    /// Notes that a phone has registered over this connection until a time in milliseconds of [`Now::mono`]. The
+    /// connection may have closed meanwhile.
+    pub(crate) fn registered(&self, flow: Flow, until: u64) {
+        let Some(mut slots) = self.shard(flow) else { return };
+        let slot = at(&mut slots, flow);
+        if is_later(flow.generation, slot.ended) {
+            let until = u32::try_from(until.div_ceil(1_000)).unwrap_or(u32::MAX);
+            slot.registered_until = slot.registered_until.max(until);
+        }
+    }
+
+    /// Returns the end of the last registration over this open connection, in milliseconds of [`Now::mono`]; `None` if it
+    /// has passed, or there was none.
+    pub(crate) fn registered_until(&self, now: Now, flow: Flow) -> Option<u64> {
+        let slots = self.shard(flow)?;
+        let until = slots.get(flow.slot as usize).map_or(0, |slot| u64::from(slot.registered_until) * 1_000);
+        Some(until).filter(|until| *until > now.mono)
+    }
+
     /// Tells whether the connection of a request is still open. Connections of another process, that is, of this server
     /// before its restart, count as closed.
     pub(crate) fn is_open(&self, flow: Flow) -> bool {
         let Some(slots) = self.shard(flow) else { return false };
         let ended = slots.get(flow.slot as usize).map_or(0, |slot| slot.ended);
-        // The numbers of generations wrap around after two thousand million connections.
-        flow.generation.wrapping_sub(ended).cast_signed() > 0
+        is_later(flow.generation, ended)
     }
 
     fn shard(&self, flow: Flow) -> Option<MutexGuard<'_, Vec<SlotState>>> {
@@ -66,6 +86,11 @@ impl Flows {
         let shard = self.shards.get(flow.shard as usize).filter(|_| own)?;
         Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Tells whether a generation follows another one. The numbers wrap around after two thousand million connections.
+const fn is_later(generation: u32, ended: u32) -> bool {
+    generation.wrapping_sub(ended).cast_signed() > 0
 }
 
 /// Returns the state of the slot of a flow.
@@ -100,6 +125,26 @@ mod tests {
         flows.closed(flow);
         let next = Flow { generation: 2, ..flow };
         assert!(flows.is_open(next) && !flows.is_kept_alive(at_second(101), next, 130));
+    }
+
+    #[test]
+    fn a_registration_is_of_one_connection_and_ends() {
+        let flows = Flows::new(0, 7, 1);
+        let flow = Flow { node: 0, process: 7, shard: 0, slot: 3, generation: 1 };
+        assert_eq!(flows.registered_until(at_second(0), flow), None);
+        flows.registered(flow, 60_001);
+        // Another user of the same phone, for a shorter time.
+        flows.registered(flow, 30_000);
+        assert_eq!(flows.registered_until(at_second(60), flow), Some(61_000));
+        assert_eq!(flows.registered_until(at_second(61), flow), None);
+        flows.closed(flow);
+        let next = Flow { generation: 2, ..flow };
+        assert_eq!(flows.registered_until(at_second(0), next), None);
+        // The answer of the registrar came after the end.
+        flows.registered(flow, 90_000);
+        assert_eq!(flows.registered_until(at_second(0), next), None);
+        flows.registered(next, 90_000);
+        assert_eq!(flows.registered_until(at_second(0), next), Some(90_000));
     }
 
     #[test]

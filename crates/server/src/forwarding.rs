@@ -4,7 +4,7 @@
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
 use crate::decision::{AfterFailure, Decision};
-use crate::destination::{Destination, OlderUris, Targets};
+use crate::destination::{Destination, DeviceFlows, Targets};
 use crate::edits::Edits;
 use crate::engine::Engine;
 use crate::handling::Handling;
@@ -140,7 +140,7 @@ impl Engine {
                 let edits = Edits::of(handling, &timer);
                 let candidate = Candidate {
                     uri: None,
-                    uris: &[],
+                    flows: &[],
                     path: b"",
                     targets: &targets,
                     q: 1000,
@@ -178,20 +178,20 @@ impl Engine {
         timer: &SessionTimer,
     ) {
         let (text, edits) = (&contacts.text, Edits::of(handling, timer));
-        let of_older =
-            |contact: &Contact| contact.older.iter().map(|(flow, uri)| (*flow, &text[uri.clone()])).collect();
-        let uris: SmallVec<[OlderUris<'_>; 2]> = contacts.entries.iter().map(of_older).collect();
+        // The names of edge proxies were looked up with the targets.
+        let flows = |contact: &Contact| self.decider().flows_of(handling, contacts, contact).unwrap_or_default();
+        let flows: SmallVec<[DeviceFlows<'_>; 2]> = contacts.entries.iter().map(flows).collect();
         let fork = self.policy.config.proxy.fork;
         let candidates: SmallVec<[Candidate<'_>; 2]> = contacts
             .entries
             .iter()
             .zip(targets)
             .zip(contacts.groups())
-            .zip(&uris)
+            .zip(&flows)
             .enumerate()
-            .map(|(n, (((contact, target), group), uris))| Candidate {
+            .map(|(n, (((contact, target), group), flows))| Candidate {
                 uri: Some(&text[contact.uri.clone()]),
-                uris,
+                flows,
                 path: &text[contact.path.clone()],
                 targets: target,
                 q: 1_000_u16.saturating_sub(rank(fork, n, group)),

@@ -7,7 +7,7 @@
 use crate::counters::{CODES, OTHER, place_of};
 use crate::destination::Targets;
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -96,6 +96,15 @@ impl Gateways {
         }
     }
 
+    /// Tells whether a gateway has this address: calls were sent to it there, or a URI of the configuration names it.
+    pub(crate) fn is_at(&self, ip: IpAddr, config: &Config) -> bool {
+        let is_known = {
+            let known = self.addresses.read().unwrap_or_else(PoisonError::into_inner);
+            known.keys().any(|address| address.ip() == ip)
+        };
+        is_known || names(config).any(|name| ip_of(&name) == Some(ip))
+    }
+
     /// Lists gateways by name: all of the current configuration, and those of earlier configurations that were used.
     pub fn list(&self, config: &Config) -> BTreeMap<String, GatewayCalls> {
         let configured = names(config).map(|name| (name, [0; OUTCOMES], Vec::new()));
@@ -140,6 +149,12 @@ pub(crate) fn gateway(uri: &str) -> Option<Vec<u8>> {
     Some(text)
 }
 
+/// Returns the address in the name of a gateway; `None` if it is a host name.
+fn ip_of(name: &str) -> Option<IpAddr> {
+    let with_port = name.parse::<SocketAddr>().map(|address| address.ip());
+    with_port.or_else(|_| name.trim_matches(['[', ']']).parse()).ok()
+}
+
 /// Returns the gateways that a configuration names.
 fn names(config: &Config) -> impl Iterator<Item = String> + '_ {
     let of_action = move |action: &Action| {
@@ -153,6 +168,19 @@ fn names(config: &Config) -> impl Iterator<Item = String> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_address_of_a_gateway_may_be_in_its_name() {
+        for (name, address) in [
+            ("192.0.2.1", Some("192.0.2.1")),
+            ("192.0.2.1:5070", Some("192.0.2.1")),
+            ("[2001:db8::1]", Some("2001:db8::1")),
+            ("[2001:db8::1]:5070", Some("2001:db8::1")),
+            ("gw1.example.net", None),
+        ] {
+            assert_eq!(ip_of(name), address.map(|text| text.parse().expect("an address")), "{name}");
+        }
+    }
 
     #[test]
     fn a_gateway_is_known_by_host_and_port() {

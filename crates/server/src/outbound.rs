@@ -64,6 +64,18 @@ pub(crate) fn timed_until(steps: &[Step<'_>]) -> Option<u64> {
     steps.iter().filter_map(end).max()
 }
 
+/// Returns the end of the last binding in these steps that is reached over the connection of its REGISTER, in milliseconds of
+/// [`Now::mono`](strowger_core::Now); `None` if there is none.
+pub(crate) fn registered_until(steps: &[Step<'_>]) -> Option<u64> {
+    let end = |step: &Step<'_>| match step {
+        Step::Add(binding) | Step::Replace(_, binding) => {
+            (binding.flow.is_some() && binding.path.is_empty()).then_some(binding.expires_at)
+        }
+        Step::Remove(_) | Step::RemoveAll => None,
+    };
+    steps.iter().filter_map(end).max()
+}
+
 /// Tells whether the phone of one of these bindings got a Flow-Timer for this flow.
 pub(crate) fn is_timed(current: &ExistingBindings<'_>, flow: Option<Flow>) -> bool {
     let own = flow.map(Flow::to_bytes);

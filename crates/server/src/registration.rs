@@ -90,11 +90,14 @@ impl Engine {
         status: UpdateStatus,
         changed: Changed,
     ) {
-        let Changed { lines, pings, timed_until, changes, keeping, .. } = changed;
+        let Changed { lines, pings, timed_until, registered_until, changes, keeping, .. } = changed;
         let request = handling.request;
         self.sinks.has_asked_cache |= keeping.answers() > 0;
         if pings && self.pings.note_new(handling.now, self.shard.number, &self.shared.pings_awake) {
             self.effects.push(Effect::WakePings);
+        }
+        if let (Some(until), Some(flow)) = (registered_until, request.arrival.flow) {
+            self.shared.flows.registered(flow, until);
         }
         if let (Some(until), Some(flow)) = (timed_until, request.arrival.flow) {
             self.effects.push(Effect::LimitSilence { flow, longest: LONGEST_SILENCE, until });

@@ -6,7 +6,7 @@
 
 use crate::contacts::{Contact, Contacts};
 use crate::decider::Decider;
-use crate::destination::{OlderUris, RuleTargetAddresses, Targets, UserContact};
+use crate::destination::{DeviceFlows, RuleTargetAddresses, Targets, UserContact};
 use crate::edits::Edits;
 use crate::handling::Handling;
 use crate::question::Question;
@@ -27,12 +27,12 @@ pub(crate) fn rank(fork: Fork, n: usize, group: u16) -> u16 {
     }
 }
 
-/// Older flows of each contact of each place, with their Contacts.
-type Flows<'a> = Vec<Vec<OlderUris<'a>>>;
+/// Flows of each contact of each place.
+type Flows<'a> = Vec<Vec<DeviceFlows<'a>>>;
 
 pub(crate) fn flows(targets: &[RuleTargetAddresses]) -> Flows<'_> {
-    fn of_contact(contact: &UserContact) -> OlderUris<'_> {
-        contact.older.iter().map(|(target, uri)| (*target, &uri[..])).collect()
+    fn of_contact(contact: &UserContact) -> DeviceFlows<'_> {
+        contact.flows.iter().map(|(target, uri, path)| (*target, &uri[..], &path[..])).collect()
     }
     targets.iter().map(|place| place.contacts().iter().map(of_contact).collect()).collect()
 }
@@ -85,12 +85,12 @@ impl<'a> PlaceCandidates<'a> {
                 }
                 RuleTargetAddresses::User(contacts) => {
                     let flows = flows.get(place).map_or(&[][..], |flows| flows);
-                    for (n, (contact, uris)) in contacts.iter().zip(flows).enumerate() {
+                    for (n, (contact, flows)) in contacts.iter().zip(flows).enumerate() {
                         let rank = first.saturating_add(contact.rank);
                         next = next.max(rank.saturating_add(1));
                         let candidate = Candidate {
                             uri: Some(&contact.uri),
-                            uris,
+                            flows,
                             path: &contact.path,
                             targets: &contact.targets,
                             q: q_of(rank),
@@ -173,15 +173,17 @@ impl Decider<'_> {
         let targets = self.targets_of_contacts(handling, contacts)?;
         let all = contacts.entries.iter().zip(contacts.groups()).zip(targets).enumerate();
         let reached = all.filter(|(_, (_, targets))| !targets.is_empty());
-        let found = reached.map(|(n, ((contact, group), targets)): (_, ((&Contact, _), _))| UserContact {
-            uri: text[contact.uri.clone()].to_vec(),
-            older: contact.older.iter().map(|(flow, uri)| (*flow, text[uri.clone()].to_vec())).collect(),
-            path: text[contact.path.clone()].to_vec(),
-            targets,
-            rank: rank(fork, n, group),
-            account,
-            translated: contact.target.is_some(),
+        let found = reached.map(|(n, ((contact, group), targets)): (_, ((&Contact, _), _))| {
+            self.flows_of(handling, contacts, contact).map(|flows| UserContact {
+                uri: text[contact.uri.clone()].to_vec(),
+                flows: flows.iter().map(|(flow, uri, path)| (*flow, uri.to_vec(), path.to_vec())).collect(),
+                path: text[contact.path.clone()].to_vec(),
+                targets,
+                rank: rank(fork, n, group),
+                account,
+                translated: contact.target.is_some(),
+            })
         });
-        Ok(found.collect())
+        found.collect()
     }
 }

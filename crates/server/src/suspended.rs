@@ -5,8 +5,10 @@ use crate::engine::{Engine, EngineRecord};
 use crate::handling::{Handling, Progress};
 use crate::question::QuestionKind;
 use crate::waiting::{Held, HoldKey, LookupResult, Suspended, SuspendedRequest, line_of};
+use std::net::IpAddr;
 use strowger_core::routing::Request;
 use strowger_core::slots::Id;
+use strowger_core::source::counted;
 use strowger_core::transaction::{Role, ServerId, TransactionUser};
 use strowger_core::{Arrival, Now, Outbox, call};
 use strowger_message::{Index, Message, respond};
@@ -78,6 +80,25 @@ impl Engine {
         self.waiting.suspended.len() < most
             && of_source < most_of_source
             && self.has_room_to_wait(arrival, handling.request.message.bytes().len(), proof.in_dialog)
+    }
+
+    /// Tells whether further requests of this peer may wait for look-ups. While they may not, they wait at the connections of
+    /// the peer.
+    pub fn has_room(&self, peer: IpAddr) -> bool {
+        let (waiting, bounds) = (&self.waiting, &self.shared.bounds);
+        let most = bounds.lookup_memory.div_ceil(self.shard.process_status.shards);
+        // A large message may not have the last part of the memory.
+        if waiting.bytes >= most - most / 8 {
+            return false;
+        }
+        if waiting.resolving.is_empty() {
+            return true;
+        }
+        let source = counted(peer, self.policy.config.limits.ipv6_prefix);
+        let of_source = waiting.resolving.get(&source).copied().unwrap_or(0);
+        // Others do not wait for the names of this source. Half of the room is reserved.
+        let is_full = of_source > 0 && waiting.suspended.len() >= bounds.lookups / 2;
+        of_source < bounds.lookups_per_source && !is_full
     }
 
     /// Suspends a request with its progress. The returned ticket is in the answer.

@@ -364,6 +364,12 @@ pub(super) const WRONG: &[Wrong] = &[
         cure: "make t1 the shorter",
     },
     Wrong {
+        kind: "strangers that may be silent for longer than gateways",
+        text: "[limits]\nunregistered_connection_timeout = »\"2h\"«\n",
+        message: "unregistered_connection_timeout (2h) is longer than idle_connection_timeout (1h)",
+        cure: "the shorter of the two",
+    },
+    Wrong {
         kind: "a secret that is too short",
         text: "[auth]\nsecret = »\"hunter2\"«\n",
         message: "auth.secret has 7 characters",

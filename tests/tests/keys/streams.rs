@@ -35,6 +35,23 @@ fn idle_connections_end() {
     assert!(begun.elapsed() >= Duration::from_millis(1_900), "{:?}", begun.elapsed());
 }
 
+/// A stranger has its answer first; a phone stays until its registration ends.
+#[test]
+fn connections_of_strangers_end_and_those_of_phones_stay() {
+    let server = open("limits.unregistered_connection_timeout = \"1s\"");
+    let mut phone = server.connect(Tcp);
+    let contact = format!("sip:bob@{};transport=tcp", phone.local());
+    let register = Request::register("bob", "example.org", &contact, "tcp", phone.local());
+    assert_eq!(code(&ask(&mut phone, &register)), 200);
+    let mut stranger = server.connect(Tcp);
+    let options = request(&stranger, "OPTIONS", &format!("sip:{}", server.address(Udp)));
+    assert_eq!(code(&ask(&mut stranger, &options)), 200);
+    assert!(stranger.closes(SOON));
+    assert!(!phone.closes(Duration::from_secs(2)));
+    let options = request(&phone, "OPTIONS", &format!("sip:{}", server.address(Udp)));
+    assert_eq!(code(&ask(&mut phone, &options)), 200);
+}
+
 /// A phone that does not read: bytes that the kernel does not accept wait in the server, up to the bound.
 #[test]
 fn so_many_bytes_wait_for_a_slow_peer() {

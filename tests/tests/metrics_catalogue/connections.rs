@@ -326,6 +326,7 @@ fn slow_peer() {
                 ("slow_closed_total", By(1)),
                 ("stream_waiting_bytes", At(0)),
                 ("stream_messages_in_total", More),
+                ("connection_pauses_total", More),
             ]);
         }
     }

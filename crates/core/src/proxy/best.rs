@@ -31,6 +31,12 @@ pub(super) fn of_user(status: u16) -> u16 {
     if status == 503 { 480 } else { upstream(status) }
 }
 
+/// Returns the status that is sent upstream for a response of the edge proxy of a contact. A 430 says that the flow of the
+/// phone has failed; no endpoint should receive it (RFC 5626 section 11.5).
+pub(super) fn of_edge(status: u16) -> u16 {
+    if status == 430 { 480 } else { upstream(status) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

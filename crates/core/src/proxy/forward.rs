@@ -287,6 +287,7 @@ impl Proxy {
     ) {
         let unique = self.entropy.u64();
         let OutgoingBranch { target, watched, registered, translated, .. } = *branch;
+        let has_path = branch.uri.is_some() && !branch.path.is_empty();
         let enlarged = branch.enlarged && request.message.bytes().len() <= UdpOnly::LONGEST;
         let (range, branch) = self.write_request(round.now, request, routing, branch, unique, &mut round.out.bytes);
         let (length, tu) = (range.len(), TransactionUser::new(Role::Proxy(id)));
@@ -306,8 +307,17 @@ impl Proxy {
         if let Some(context) = self.contexts.get_mut(id) {
             let number = unique as u32;
             let client = Some(client);
-            let added =
-                Branch { client, number, candidate, watched, registered, translated, enlarged, ..Branch::default() };
+            let added = Branch {
+                client,
+                number,
+                candidate,
+                watched,
+                registered,
+                translated,
+                has_path,
+                enlarged,
+                ..Branch::default()
+            };
             context.add(added);
             round.tx.bill(context.server, memory_of(length) + BESIDE);
         }

@@ -112,9 +112,10 @@ impl OwnedPlan {
     }
 
     /// Tells whether the same candidate is tried at its next address after this status. `again`: whether another of its targets has sent a
-    /// 503 too; then only a plan that names 503 goes on.
+    /// 503 too; then only a plan that names 503 goes on. A 430 of an edge proxy leads to the next flow of the device (RFC 5626 section 11.5).
     pub(super) fn tries_next_address(&self, status: u16, again: bool) -> bool {
-        self.try_next.as_ref().map_or(status == 503 && !again, |statuses| statuses.contains(&status))
+        let is_gone = status == 430 || (status == 503 && !again);
+        self.try_next.as_ref().map_or(is_gone, |statuses| statuses.contains(&status))
     }
 
     /// Tells whether no further candidate is tried after this status.

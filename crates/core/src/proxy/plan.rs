@@ -79,8 +79,8 @@ pub enum Remedy<'a> {
 /// is always tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TryNext<'a> {
-    /// Any failure but 6xx. After the first 503 the next address of the candidate is tried (RFC 3263 section 4.3), after
-    /// other failures and a second 503 the next group. For the contacts of a user.
+    /// Any failure but 6xx. After the first 503 (RFC 3263 section 4.3) and after a 430 (RFC 5626 section 11.5) the next
+    /// address of the candidate is tried, after other failures and a second 503 the next group. For the contacts of a user.
     Any,
     /// Only these status codes. After one of them the next address is tried, or else the next group; any other status
     /// ends the search. For gateways.

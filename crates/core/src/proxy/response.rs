@@ -71,6 +71,7 @@ impl Proxy {
         // A branch whose time was over counts as timed out: the search continued without it, or does so now.
         let was_given_up = branch.timed_out || branch.status >= 200;
         branch.status = status;
+        let upstream = if branch.has_path { best::of_edge } else { best::upstream };
         if status < 300 {
             // Each 2xx of an INVITE is sent upstream at once (step 5); of another request, only the first 2xx.
             if !context.answered || context.invite {
@@ -126,14 +127,14 @@ impl Proxy {
             if is_too_late(status, invite) {
                 return self.abandon(round, id, server);
             }
-            let status = best::upstream(status);
+            let status = upstream(status);
             let range =
                 self.write_upstream(round.now, response, arrival, status, SenderFacts::NOTHING, &mut round.out.bytes);
             self.notice(id, NoticeEvent::Exhausted { status, bytes: range.clone() });
             round.tx.respond(round.now, server, status, range, round.out);
             return;
         }
-        let (mut text, forwarded_status) = (Vec::new(), best::upstream(status));
+        let (mut text, forwarded_status) = (Vec::new(), upstream(status));
         let range =
             self.write_upstream(round.now, response, arrival, forwarded_status, SenderFacts::NOTHING, &mut text);
         self.remember(id, status, forwarded_status, &text[range], response, round.tx);
@@ -169,7 +170,11 @@ impl Proxy {
     pub(super) fn branch_failed(&mut self, round: &mut Round<'_>, id: Id, client: ClientId, status: u16) {
         let Some(context) = self.contexts.get(id) else { return };
         let branch = context.branch_of(client).copied().unwrap_or_default();
+        let target = round.tx.lost_target(client).or_else(|| round.tx.client_target(client));
+        // The party of a call is reached by its flow alone (RFC 5626 section 5.3.1).
+        let is_flow = branch.translated && !branch.registered && target.is_some_and(|t| t.transport.is_reliable());
         let forwarded_status = match status {
+            503 if is_flow => 430,
             // The copy by UDP is not sent.
             503 if branch.enlarged && context.cancelled => 487,
             status if branch.registered => best::of_user(status),

@@ -69,6 +69,8 @@ pub(super) struct Branch {
     pub(super) registered: bool,
     /// See [`Candidate::translated`].
     pub(super) translated: bool,
+    /// Set for a contact that registered here with a Path.
+    pub(super) has_path: bool,
     /// Set if the size of the request alone led to TCP, and the same target by UDP is next. Not in the record.
     #[serde(skip)]
     pub(super) enlarged: bool,
@@ -149,8 +151,9 @@ pub(super) struct Share {
 pub struct Candidate<'a> {
     /// Request-URI to write. None: as received.
     pub uri: Option<&'a [u8]>,
-    /// Other Request-URIs for some of the targets: flows of one device, each registered with a Contact of its own (section 16.6 step 2).
-    pub uris: &'a [(Target, &'a [u8])],
+    /// Other Request-URIs and Paths for some of the targets: flows of one device, each registered with a Contact of its own (section 16.6
+    /// step 2). A flow without a Path is reached at the source of its messages.
+    pub flows: &'a [(Target, &'a [u8], &'a [u8])],
     /// Route values to put on top: Path of a binding, as received (RFC 3327).
     pub path: &'a [u8],
     /// Addresses in order of trial: the next one after a failure or the first 503 (RFC 3263 section 4.3).
@@ -198,7 +201,7 @@ impl Rerouting {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct OwnedCandidate {
     uri: Option<Vec<u8>>,
-    uris: Vec<(Target, Vec<u8>)>,
+    flows: Vec<(Target, Vec<u8>, Vec<u8>)>,
     pub(super) path: Vec<u8>,
     pub(super) targets: Vec<Target>,
     pub(super) q: u16,
@@ -223,23 +226,20 @@ pub(super) struct OwnedCandidate {
 }
 
 impl Candidate<'_> {
-    /// Returns the Request-URI to write for this target.
-    fn uri_for(&self, target: Target) -> Option<&[u8]> {
-        uri_for(self.uris, target).or(self.uri)
-    }
-
     /// Returns the copy of the request for this target.
     pub(super) fn branch(&self, target: Target, share: Share, dialog: DialogUse) -> OutgoingBranch<'_> {
+        let own = Way { uri: self.uri, path: self.path, translated: self.translated };
+        let Way { uri, path, translated } = way_to(target, self.flows).unwrap_or(own);
         OutgoingBranch {
-            uri: self.uri_for(target),
-            path: self.path,
+            uri,
+            path,
             add: self.add,
             remove: self.remove,
             target,
             share,
             dialog,
-            registered: self.uri.is_some() && self.path.is_empty(),
-            translated: self.translated,
+            registered: uri.is_some() && path.is_empty(),
+            translated,
             watched: self.watched,
             enlarged: false,
             rerouting: self.rerouting,
@@ -248,15 +248,10 @@ impl Candidate<'_> {
 }
 
 impl OwnedCandidate {
-    /// Returns the Request-URI to write for this target.
-    fn uri_for(&self, target: Target) -> Option<&[u8]> {
-        uri_for(&self.uris, target).or(self.uri.as_deref())
-    }
-
     pub(super) fn of(candidate: &Candidate<'_>) -> Self {
         Self {
             uri: candidate.uri.map(<[u8]>::to_vec),
-            uris: candidate.uris.iter().map(|(target, uri)| (*target, uri.to_vec())).collect(),
+            flows: candidate.flows.iter().map(|(target, uri, path)| (*target, uri.to_vec(), path.to_vec())).collect(),
             path: candidate.path.to_vec(),
             targets: candidate.targets.to_vec(),
             q: candidate.q,
@@ -275,16 +270,18 @@ impl OwnedCandidate {
 
     /// Returns the copy of the request for this target.
     pub(super) fn branch(&self, target: Target, share: Share, dialog: DialogUse) -> OutgoingBranch<'_> {
+        let own = Way { uri: self.uri.as_deref(), path: &self.path, translated: self.translated };
+        let Way { uri, path, translated } = way_to(target, &self.flows).unwrap_or(own);
         OutgoingBranch {
-            uri: self.uri_for(target),
-            path: &self.path,
+            uri,
+            path,
             add: &self.add,
             remove: &self.remove,
             target,
             share,
             dialog,
-            registered: self.uri.is_some() && self.path.is_empty(),
-            translated: self.translated,
+            registered: uri.is_some() && path.is_empty(),
+            translated,
             watched: self.watched,
             enlarged: self.is_enlarged(target),
             rerouting: self.rerouting,
@@ -309,13 +306,13 @@ impl OwnedCandidate {
     }
 
     pub(super) fn targets_mut(&mut self) -> impl Iterator<Item = &mut Target> {
-        self.targets.iter_mut().chain(self.uris.iter_mut().map(|(target, _)| target))
+        self.targets.iter_mut().chain(self.flows.iter_mut().map(|(target, ..)| target))
     }
 
-    /// Returns the size in bytes of the candidate's texts: URIs, Path, added lines and [`Candidate::asks`].
+    /// Returns the size in bytes of the candidate's texts: URIs, Paths, added lines and [`Candidate::asks`].
     pub(super) fn texts(&self) -> usize {
-        let uris: usize = self.uris.iter().map(|(_, uri)| uri.len()).sum();
-        self.uri.as_ref().map_or(0, Vec::len) + uris + self.path.len() + self.add.len() + self.asks.len()
+        let flows: usize = self.flows.iter().map(|(_, uri, path)| uri.len() + path.len()).sum();
+        self.uri.as_ref().map_or(0, Vec::len) + flows + self.path.len() + self.add.len() + self.asks.len()
     }
 
     /// Returns the memory that the waiting candidate takes.
@@ -323,7 +320,7 @@ impl OwnedCandidate {
         size_of::<Self>()
             + self.texts()
             + size_of_val(&self.targets[..])
-            + size_of_val(&self.uris[..])
+            + size_of_val(&self.flows[..])
             + size_of_val(&self.remove[..])
     }
 }
@@ -351,8 +348,20 @@ pub const fn may_be_removed(name: Name) -> bool {
     )
 }
 
-fn uri_for<U: AsRef<[u8]>>(uris: &[(Target, U)], target: Target) -> Option<&[u8]> {
-    uris.iter().find(|(other, _)| *other == target).map(|(_, uri)| uri.as_ref())
+/// Way of a request to a target.
+struct Way<'a> {
+    uri: Option<&'a [u8]>,
+    path: &'a [u8],
+    translated: bool,
+}
+
+/// Returns the way to a target that is one of these flows, or its address by TCP; `None` if it is the way of the candidate.
+fn way_to<T: AsRef<[u8]>>(target: Target, flows: &[(Target, T, T)]) -> Option<Way<'_>> {
+    let is_udp_of = |flow: &Target| flow.transport == Transport::Udp && flow.address == target.address;
+    let is_way = |flow: &Target| *flow == target || (target.transport == Transport::Tcp && is_udp_of(flow));
+    let (_, uri, path) = flows.iter().find(|(flow, ..)| is_way(flow))?;
+    let (uri, path) = (uri.as_ref(), path.as_ref());
+    Some(Way { uri: Some(uri), path, translated: path.is_empty() })
 }
 
 impl ResponseContext {

@@ -149,7 +149,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 udp.resume(cx, &mut self.failed, counters);
             }
         }
-        self.streams.write_round(bytes);
+        self.streams.write_round(bytes, now);
     }
 }
 

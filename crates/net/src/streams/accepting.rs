@@ -24,10 +24,10 @@ const WARNING_PERIOD: u64 = 10_000;
 impl Streams {
     /// Accepts the connections that wait at the listeners. Returns whether there may be more.
     pub(crate) fn accept(&mut self, cx: &mut Context<'_>, now: Now) -> bool {
-        if self.pause.is_some_and(|until| now.mono < until) {
+        if self.accept_pause.until.is_some_and(|until| now.mono < until) {
             return false;
         }
-        self.pause = None;
+        self.accept_pause.until = None;
         let mut more = false;
         for i in 0..self.acceptors.len() {
             for n in 0..ACCEPTS {
@@ -36,11 +36,11 @@ impl Streams {
                     Poll::Ready(Ok((stream, remote))) => self.accept_one(i, stream, remote, now),
                     Poll::Ready(Err(error)) if is_of_one(&error) => (),
                     Poll::Ready(Err(error)) => {
-                        if self.warned.is_none_or(|at| now.mono >= at + WARNING_PERIOD) {
-                            self.warned = Some(now.mono);
+                        if self.accept_pause.warned.is_none_or(|at| now.mono >= at + WARNING_PERIOD) {
+                            self.accept_pause.warned = Some(now.mono);
                             tracing::warn!(%error, "connections cannot be accepted");
                         }
-                        self.pause = Some(now.mono + 100);
+                        self.accept_pause.until = Some(now.mono + 100);
                         return false;
                     }
                 }

@@ -2,8 +2,9 @@
 
 use super::{Streams, gauge};
 use crate::connection::{Connection, Initiator, Phase};
-use crate::{Ending, Unsent, clock};
+use crate::{ConnectionKind, Ending, Unsent, clock};
 use std::cmp::Reverse;
+use std::net::SocketAddr;
 use strowger_core::shown::brief;
 use strowger_core::{Flow, Now, Target, Transport};
 
@@ -16,9 +17,10 @@ impl Streams {
         self.end(slot, Ending::Ours, reason);
     }
 
-    /// Ends the connections that have timed out.
+    /// Ends the connections that have timed out, and the rests of others. `kind`: kind of a connection, by its flow and peer.
     #[inline(never)]
-    pub(crate) fn expire(&mut self, now: Now) {
+    pub(crate) fn expire(&mut self, now: Now, kind: &dyn Fn(Flow, SocketAddr) -> ConnectionKind) {
+        self.rests.end(now.mono);
         while let Some(&Reverse((at, slot, generation))) = self.timeouts.peek() {
             if at > now.mono {
                 return;
@@ -35,7 +37,7 @@ impl Streams {
                 continue;
             }
             let Some(connection) = self.connection(slot) else { continue };
-            let (phase, partial, leaving) = (connection.phase, connection.is_partial(), connection.closing);
+            let (phase, partial, leaving) = (connection.phase, connection.awaits_rest(), connection.closing);
             let finished = connection.half_closed;
             match phase {
                 Phase::Dialling => self.close(slot, &"it was not made in time"),
@@ -50,7 +52,7 @@ impl Streams {
                     self.counters.partial_closed.add(1);
                     self.close(slot, &"the rest of a message did not come");
                 }
-                Phase::Open if self.spare_unread(slot, now) => (),
+                Phase::Open if self.spare_unread(slot, now) || self.keeps(slot, now, kind) => (),
                 Phase::Open => {
                     self.counters.idle_closed.add(1);
                     self.close(slot, &"it was silent for too long");
@@ -70,7 +72,7 @@ impl Streams {
         }
         // After its closing handshake a WebSocket carries no more messages (RFC 6455 section 5.5.1).
         let web = matches!(connection.transport, Transport::Ws | Transport::Wss);
-        let is_owed = connection.unanswered > 0 && connection.phase == Phase::Open && !web;
+        let is_owed = connection.requests.is_owed() && connection.phase == Phase::Open && !web;
         if !is_owed || connection.dedicated.is_some() || connection.closing {
             return self.end(slot, Ending::Finished, &"the peer closed it");
         }
@@ -99,7 +101,7 @@ impl Streams {
         let now = clock::now().mono;
         let Some(connection) = self.connection(slot).filter(|c| c.half_closed && !c.closing) else { return };
         connection.since = now;
-        if connection.unanswered > 0 || !connection.waiting.is_empty() {
+        if connection.requests.is_owed() || !connection.waiting.is_empty() {
             return;
         }
         if connection.unacknowledged.is_empty() {
@@ -140,8 +142,29 @@ impl Streams {
     /// Prolongs a connection whose silence is too long if its peer has sent bytes that are not yet read: this process may
     /// have stood still. Returns whether there are such bytes.
     pub(super) fn spare_unread(&mut self, slot: u32, now: Now) -> bool {
-        let Some(connection) = self.connection(slot).filter(|connection| connection.has_unread()) else { return false };
+        let connection = self.connection(slot).filter(|connection| connection.over_budget || connection.has_unread());
+        let Some(connection) = connection else { return false };
         connection.peer.last_read = now.mono;
+        self.schedule(slot);
+        true
+    }
+
+    /// Prolongs a silent connection of a kind that lives for longer. Returns whether it does.
+    fn keeps(&mut self, slot: u32, now: Now, kind: &dyn Fn(Flow, SocketAddr) -> ConnectionKind) -> bool {
+        let (flow, idle) = (self.flow(slot), self.bounds.idle_timeout.as_millis() as u64);
+        let Some(connection) = self.connection(slot).filter(|connection| !connection.peer.is_overdue(now.mono)) else {
+            return false;
+        };
+        let until = match kind(flow, connection.remote) {
+            ConnectionKind::Registered { until } => until,
+            ConnectionKind::Other if connection.alias.is_none() => 0,
+            // A peer with an alias is a server that reuses the connection (RFC 5923).
+            ConnectionKind::Trunk | ConnectionKind::Other => connection.peer.last_read.saturating_add(idle),
+        };
+        if until <= now.mono {
+            return false;
+        }
+        connection.peer.kept_until = until;
         self.schedule(slot);
         true
     }

@@ -6,30 +6,34 @@ use crate::connection::Phase;
 use crate::ws;
 use std::io::{ErrorKind, IoSlice, Write};
 use std::task::Context;
-use strowger_core::Transport;
+use strowger_core::{Now, Transport};
 
 impl Streams {
     /// Writes the messages of the round, all of one connection together.
     #[inline]
-    pub(crate) fn write_round(&mut self, bytes: &[u8]) {
+    pub(crate) fn write_round(&mut self, bytes: &[u8], now: Now) {
         if !self.round.is_empty() {
-            self.write_pieces(bytes);
+            self.write_pieces(bytes, now);
         }
     }
 
     #[inline(never)]
-    fn write_pieces(&mut self, bytes: &[u8]) {
+    fn write_pieces(&mut self, bytes: &[u8], now: Now) {
         let mut round = std::mem::take(&mut self.round);
         // Unlike a stable sort this one allocates no memory.
         round.sort_unstable_by_key(|piece| (piece.slot, piece.order));
         for pieces in round.chunk_by(|a, b| a.slot == b.slot) {
             let slot = pieces[0].slot;
-            if let Some(connection) = self.connection(slot).filter(|c| c.unanswered > 0) {
-                let answers = pieces.iter().filter(|piece| is_final(&bytes[piece.range.clone()])).count();
-                connection.unanswered = connection.unanswered.saturating_sub(answers as u32);
+            let Some(connection) = self.connection(slot) else { continue };
+            let mut is_quiet = false;
+            for piece in pieces {
+                is_quiet |= connection.requests.note_sent(&bytes[piece.range.clone()], now.mono);
             }
             self.write(pieces, bytes);
             self.close_if_done(slot);
+            if is_quiet {
+                self.schedule(slot);
+            }
         }
         round.clear();
         self.round = round;
@@ -225,11 +229,6 @@ impl Streams {
         self.close_if_done(slot);
         false
     }
-}
-
-/// Tells whether this is a final response.
-fn is_final(message: &[u8]) -> bool {
-    message.strip_prefix(b"SIP/2.0 ").and_then(|rest| rest.first()).is_some_and(|class| (b'2'..=b'6').contains(class))
 }
 
 /// Returns the frame type: text, unless the message is not UTF-8 (RFC 7118 section 4.2).

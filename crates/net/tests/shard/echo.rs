@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_net::{Bounds, Handle, Listener, Net, NetSettings, Node, Service, Shards};
+use strowger_net::{Bounds, Handle, Lifetimes, Listener, Net, NetSettings, Node, Service, Shards};
 
 pub(crate) struct Echo {
     pub(crate) index: usize,
@@ -87,7 +87,9 @@ impl Service for Echo {
 
 /// The services of these tests send no final responses: a peer with an open request would wait forever.
 pub(crate) fn bounds() -> Bounds {
-    Bounds { answer_timeout: Duration::from_millis(50), ..Bounds::default() }
+    let soon = Duration::from_millis(50);
+    let lifetimes = Lifetimes { transaction: soon, ..Lifetimes::default() };
+    Bounds { answer_timeout: soon, lifetimes, ..Bounds::default() }
 }
 
 pub(crate) fn settings(shards: usize) -> NetSettings {

@@ -1,6 +1,7 @@
 //! A service that relays messages: "TO tcp 127.0.0.1:5060 ..." goes to that address ("tls@a.test": to a server that proves this name), and messages
 //! back for the same call go to its sender; "FLOW 0 3 2 tcp 127.0.0.1:5060 ..." does so over a flow of this shard, slot and generation. "LATER 100
 //! ..." is answered with 200 after that many milliseconds. "SILENCE 300 60000 ..." limits the silence of its connection to 300 ms, for a minute.
+//! "REGISTERED 800 ..." makes its connection the flow of a phone for 800 ms, and "TRUNK" that of a gateway.
 //! "REPORTED" is answered with the number of reported keep-alives; "STALL" stops the shard while [`GATE`] is locked. Every other message goes back
 //! to its source.
 
@@ -10,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Release};
 use strowger_core::{Arrival, Flow, ListenerId, Now, Outbox, Target, Transport};
 use strowger_message::scan;
-use strowger_net::{Handle, Listener, Net, NetSettings, Node, Service};
+use strowger_net::{ConnectionKind, Handle, Listener, Net, NetSettings, Node, Service};
 
 /// Lock of a test that stops a shard.
 pub(crate) static GATE: Mutex<()> = Mutex::new(());
@@ -26,6 +27,7 @@ pub(crate) struct Relay {
     next: u64,
     /// Flows of the reported keep-alives.
     kept_alive: Vec<Flow>,
+    kinds: HashMap<Flow, ConnectionKind>,
 }
 
 impl Relay {
@@ -78,6 +80,12 @@ impl Service for Relay {
                 self.handle.limit_silence(arrival.flow.unwrap(), longest, until);
                 Self::send(arrival.reply(), bytes, 0, out);
             }
+            "REGISTERED" | "TRUNK" => {
+                let until = word[1].parse::<u64>().map(|during| now.mono + during);
+                let kind = until.map_or(ConnectionKind::Trunk, |until| ConnectionKind::Registered { until });
+                self.kinds.insert(arrival.flow.unwrap(), kind);
+                Self::send(arrival.reply(), bytes, 0, out);
+            }
             "STALL" => {
                 STOPPED.store(true, Release);
                 drop(GATE.lock());
@@ -124,6 +132,9 @@ impl Service for Relay {
     fn kept_alive(&mut self, _: Now, flow: Flow) {
         self.kept_alive.push(flow);
     }
+    fn connection_kind(&self, _: Now, flow: Flow, _: SocketAddr) -> ConnectionKind {
+        self.kinds.get(&flow).copied().unwrap_or(ConnectionKind::Other)
+    }
     fn closed(&mut self, _: Now, _: Flow, _: &mut Outbox) {}
     fn export(&mut self, _: Now, _: u8) -> Vec<()> {
         Vec::new()
@@ -139,6 +150,7 @@ pub(crate) fn start(settings: NetSettings, listeners: Vec<Listener>) -> Node<Rel
         tokens: HashMap::new(),
         next: 0,
         kept_alive: Vec::new(),
+        kinds: HashMap::new(),
     };
     Net::bind(settings, listeners).unwrap().spawn(make).unwrap()
 }

@@ -39,6 +39,11 @@ impl Engine {
         self.continue_overload(now, datagrams.max(connections));
     }
 
+    /// Tells whether this shard is overloaded.
+    pub const fn is_overloaded(&self) -> bool {
+        self.stack.overload.is_active()
+    }
+
     /// Takes the step of the overload control that is due.
     pub(super) fn continue_overload(&mut self, now: Now, wait: u64) {
         let Some(change) = self.stack.overload.waited(now, wait) else { return };

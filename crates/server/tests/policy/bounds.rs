@@ -34,10 +34,13 @@ fn a_source_has_its_share_of_the_look_ups() {
     let site = start_within(OPEN, &[], EngineBounds { lookups_per_source: 4, ..EngineBounds::default() });
     site.set_lookup_time(Duration::from_secs(20));
     let (phone, other) = (site.foreign_phone(), phone_at(&site, "127.0.0.99:0"));
+    assert!(site.has_room(phone.address));
     names(&phone, 9);
     assert_eq!(statuses(&phone), [503; 5]);
     names(&other, 1);
     assert!(statuses(&other).is_empty());
+    // A connection of the other source is read as usual.
+    assert!(!site.has_room(phone.address) && site.has_room(other.address));
 }
 
 #[test]
@@ -51,6 +54,7 @@ fn messages_that_wait_for_look_ups_have_so_much_memory() {
         phone.send(&phone.text(&call).replace("SIP/2.0/UDP", "SIP/2.0/TCP"));
     }
     assert_eq!(statuses(&phone), [503; 23]);
+    assert!(!site.has_room(phone.address));
 }
 
 #[test]

@@ -21,6 +21,10 @@ pub(super) const OF_OPERATION: &[(&str, &[&str])] = &[
     ),
     ("limits.transactions", &["tests/tests/keys/forwarding.rs::further_transactions_than_the_bound_are_refused"]),
     ("limits.idle_connection_timeout", &["tests/tests/keys/streams.rs::idle_connections_end"]),
+    (
+        "limits.unregistered_connection_timeout",
+        &["tests/tests/keys/streams.rs::connections_of_strangers_end_and_those_of_phones_stay"],
+    ),
     ("timers.t1", &["tests/tests/keys/timers.rs::copies_and_ends_follow_the_estimate_of_the_round_trip"]),
     ("timers.t2", &["tests/tests/keys/timers.rs::copies_and_ends_follow_the_estimate_of_the_round_trip"]),
     ("timers.t4", &["tests/tests/keys/timers.rs::what_was_answered_is_remembered_while_a_copy_may_be_on_its_way"]),

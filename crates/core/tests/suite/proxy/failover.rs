@@ -69,10 +69,9 @@ fn the_second_address_answers_as_if_it_were_the_first() {
 
 #[test]
 fn another_flow_of_a_device_gets_the_contact_that_it_registered() {
-    let flows = two().remove(0).at;
-    let uris = vec![(flows[1], "sip:older@a.invalid".into())];
-    let device =
-        Try { uri: Some("sip:newer@b.invalid".into()), uris, at: flows, q: 1000, fixed: true, ..Try::default() };
+    let at = two().remove(0).at;
+    let flows = vec![(at[1], "sip:older@a.invalid".into(), String::new())];
+    let device = Try { uri: Some("sip:newer@b.invalid".into()), flows, at, q: 1000, fixed: true, ..Try::default() };
     let mut rig = Rig::new();
     let first =
         only(rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), std::slice::from_ref(&device)));
@@ -88,6 +87,32 @@ fn another_flow_of_a_device_gets_the_contact_that_it_registered() {
         let sent = rig.request(&alice("INVITE", "sip:bob@example.org", ""), udp(ALICE), &tries);
         assert_eq!(sent[0].uri(), "sip:older@a.invalid");
     }
+}
+
+/// Each flow has an edge proxy of its own (RFC 5626 sections 7 and 11.5).
+#[test]
+fn a_flow_that_has_failed_at_its_edge_leads_to_the_next_flow_of_the_device() {
+    let at = two().remove(0).at;
+    let [newer, older] = ["<sip:edge1.example.net;lr;ob>", "<sip:edge2.example.net;lr;ob>"];
+    let flows = vec![(at[1], "sip:older@a.invalid".into(), older.into())];
+    let device =
+        [Try { uri: Some("sip:newer@b.invalid".into()), path: newer.into(), flows, at, q: 1000, ..Try::default() }];
+    let request = || {
+        let mut rig = Rig::new();
+        let first = only(rig.request(&alice("MESSAGE", "sip:bob@example.org", ""), udp(ALICE), &device));
+        assert_eq!((first.uri(), first.to().as_str()), ("sip:newer@b.invalid", "10.3.3.1:5060"));
+        assert_eq!(first.all("Route"), [newer]);
+        (rig, first)
+    };
+    let (mut rig, first) = request();
+    let next = only(rig.answer(&first, 430, ""));
+    assert_eq!((next.uri(), next.to().as_str()), ("sip:older@a.invalid", "10.3.3.2:5060"));
+    assert_eq!(next.all("Route"), [older]);
+    assert_eq!(only(rig.answer(&next, 430, "")).status(), 480, "no endpoint gets a 430");
+    rig.end();
+    let (mut rig, first) = request();
+    assert_eq!(only(rig.answer(&first, 486, "")).status(), 486, "the phone has answered");
+    rig.end();
 }
 
 #[test]

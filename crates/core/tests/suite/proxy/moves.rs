@@ -126,8 +126,8 @@ fn waiting() -> (Rig, Vec<ContextRecord>, Vec<TransactionRecord>) {
     let mut rig = Rig::new();
     let name = Some(PeerName(NonZeroU32::MIN));
     let desk = Target { name, ..Target::new(Transport::Tls, TLS, "10.2.2.9:5061".parse().unwrap()) };
-    let uris = vec![(desk, "sips:bob@10.2.2.9".to_owned())];
-    let second = Try { at: vec![desk], uris, q: 100, remove: vec![Name::Subject], ..Try::default() };
+    let flows = vec![(desk, "sips:bob@10.2.2.9".to_owned(), String::new())];
+    let second = Try { at: vec![desk], flows, q: 100, remove: vec![Name::Subject], ..Try::default() };
     let text = alice("INVITE", "sip:bob@example.org", "Subject: lunch\n");
     rig.request(&text, udp(ALICE), &[contact("10.2.2.1:5061", 900), second]);
     let (contexts, transactions) = (rig.proxy.export(rig.now, |_| true), rig.tx.export(rig.now, |_| true));

@@ -7,7 +7,7 @@ pub(crate) use self::names::{ALICE, BOB, INNER, NOW, SIX, TCP, TLS, UDP, alice, 
 pub(crate) use self::targets::{Try, at, contact, to};
 
 use self::names::DAY;
-use self::targets::{candidates_of, uris_of};
+use self::targets::{candidates_of, flows_of};
 use super::allocation;
 use crate::text::Got;
 use crate::written::through_bytes;
@@ -148,8 +148,8 @@ impl Rig {
                 } else {
                     tries
                 };
-                let uris = uris_of(tries);
-                let candidates = candidates_of(tries, &uris);
+                let flows = flows_of(tries);
+                let candidates = candidates_of(tries, &flows);
                 let number = self.next;
                 self.next += 1;
                 self.forwarded.push(number);
@@ -420,8 +420,8 @@ impl Rig {
         let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
         match decision {
             Decision::More(tries) => {
-                let uris = uris_of(tries);
-                self.proxy.more(&mut round, server, &candidates_of(tries, &uris));
+                let flows = flows_of(tries);
+                self.proxy.more(&mut round, server, &candidates_of(tries, &flows));
             }
             Decision::Answer(status) => self.proxy.answer(&mut round, server, *status),
             Decision::CarryOut => self.proxy.carry_out(&mut round, server),
@@ -433,8 +433,8 @@ impl Rig {
     /// Adds targets of the user to the request of this transaction.
     pub(crate) fn add(&mut self, server: ServerId, tries: &[Try]) -> Vec<Sent> {
         let mut round = Round { now: self.now, tx: &mut self.tx, out: &mut self.out };
-        let uris = uris_of(tries);
-        self.proxy.add(&mut round, server, &candidates_of(tries, &uris));
+        let flows = flows_of(tries);
+        self.proxy.add(&mut round, server, &candidates_of(tries, &flows));
         self.taken()
     }
 }

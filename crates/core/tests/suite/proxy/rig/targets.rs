@@ -6,7 +6,8 @@ use super::*;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Try {
     pub(crate) uri: Option<String>,
-    pub(crate) uris: Vec<(Target, String)>,
+    /// Other flows: target, Contact and Path.
+    pub(crate) flows: Vec<(Target, String, String)>,
     pub(crate) path: String,
     pub(crate) at: Vec<Target>,
     pub(crate) q: u16,
@@ -34,16 +35,19 @@ pub(crate) fn contact(address: &str, q: u16) -> Try {
     Try { uri: Some(format!("sip:bob@{address}")), at: vec![at(address)], q, ..Try::default() }
 }
 
-type Uris<'a> = Vec<Vec<(Target, &'a [u8])>>;
+type Flows<'a> = Vec<Vec<(Target, &'a [u8], &'a [u8])>>;
 
-pub(super) fn uris_of(tries: &[Try]) -> Uris<'_> {
-    tries.iter().map(|t| t.uris.iter().map(|(at, uri)| (*at, uri.as_bytes())).collect()).collect()
+pub(super) fn flows_of(tries: &[Try]) -> Flows<'_> {
+    tries
+        .iter()
+        .map(|t| t.flows.iter().map(|(at, uri, path)| (*at, uri.as_bytes(), path.as_bytes())).collect())
+        .collect()
 }
 
-pub(super) fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Candidate<'a>> {
-    let candidate = |(t, uris): (&'a Try, &'a Vec<(Target, &'a [u8])>)| Candidate {
+pub(super) fn candidates_of<'a>(tries: &'a [Try], flows: &'a Flows<'a>) -> Vec<Candidate<'a>> {
+    let candidate = |(t, flows): (&'a Try, &'a Vec<(Target, &'a [u8], &'a [u8])>)| Candidate {
         uri: t.uri.as_deref().map(str::as_bytes),
-        uris,
+        flows,
         path: t.path.as_bytes(),
         targets: &t.at,
         q: t.q,
@@ -55,5 +59,5 @@ pub(super) fn candidates_of<'a>(tries: &'a [Try], uris: &'a Uris<'a>) -> Vec<Can
         asks: t.asks.as_bytes(),
         translated: t.uri.as_deref().is_some_and(|uri| !uri.ends_with(&t.at[0].address.to_string())),
     };
-    tries.iter().zip(uris).map(candidate).collect()
+    tries.iter().zip(flows).map(candidate).collect()
 }
