@@ -71,7 +71,8 @@ pub struct Made {
     /// Figures of calls and registrations that fell due in the window, each to its end, and of the generator's threads. Figures of streams of
     /// media are those of all calls, because a window may be shorter than a call.
     ///
-    /// `attempts`, `failed`, `failed.warm_up`, `refused`, `refused.share`, `goodput`, `timeouts`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`;
+    /// `attempts`, `failed`, `failed.warm_up`, `refused`, `refused.share`, `goodput`, `timeouts`, `retransmissions`, `rate.achieved`;
+    /// `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`;
     /// `rrd`, `srd`, `response` and `request` with `.mean`, `.p50`, `.p95` and `.p99`; `delay.first` and `delay.last`; `generator.thread/`,
     /// `generator.cpu.call`; `connect.rate` if each call has a connection; `media.` and `packet.delay.max` if calls have media. A figure has
     /// no value if nothing was measured.

@@ -162,7 +162,8 @@ struct Step {
     length: Duration,
 }
 
-/// Divides warm-up, window and cool-down into steps: one for the first load, and one for each change of it. A step without a length is left out.
+/// Divides warm-up, window and cool-down into steps: one for the first load, and one for each change of it. A step without a length is
+/// left out.
 fn steps(setting: &Setting, trial: &Trial<'_>) -> Result<Vec<Step>, Error> {
     let load = |value: f64| Load { value, ..trial.load };
     let first = (Duration::ZERO, trial.before.map_or(trial.load, load));
@@ -351,6 +352,11 @@ mod tests {
         assert_eq!(words(&trial), ("--rate-profile 100:6000ms,1000:2000ms,0:7000ms".into(), 300.0));
         trial.changes.clear();
         assert_eq!(words(&trial), ("--rate 100 --duration 15000ms".into(), 100.0));
+        // Other loads around the window are not in its mean, and a warm-up of no length has none.
+        (trial.before, trial.after) = (Some(50.0), Some(90.0));
+        assert_eq!(words(&trial), ("--rate-profile 50:2000ms,100:8000ms,90:5000ms".into(), 100.0));
+        trial.warm_up = Duration::ZERO;
+        assert_eq!(words(&trial), ("--rate-profile 100:8000ms,90:5000ms".into(), 100.0));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Verdicts of gates.
 //!
-//! A gate compares valid trials of one run, at equal loads, or at equal multiples of the limits unless it names two of them. A ratio or difference is the median over the repetitions: the trials of one
-//! repetition are close in time, so that a drift of the machine affects both. With several loads, the value furthest from the bound
-//! decides.
+//! A gate compares valid trials of one run, at equal loads or at equal multiples of a limit; only a gate that names two multiples compares
+//! these. A ratio or difference is the median over the repetitions: the trials of one repetition are close in time, so that a drift of the
+//! machine affects both. With several loads, the value furthest from the bound decides.
 
 use super::cells::{CellRows, Cells, figure_of, value_of};
 use super::plot::representatives;

@@ -221,6 +221,16 @@ mod tests {
     }
 
     #[test]
+    fn an_unreadable_log_has_no_recovery() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = folder.path().join("caller.results");
+        std::fs::write(&log, "no log").expect("it is written");
+        let end = UNIX_EPOCH + Duration::from_secs(100);
+        let error = recovery(&[log], end, Duration::from_secs(3)).expect_err("it is no log").to_string();
+        assert!(error.contains("the log of a generator"), "{error}");
+    }
+
+    #[test]
     fn phones_return_after_each_kill() {
         let seconds = seconds(&[10, 10, 0, 5, 10, 10, 10]);
         assert_eq!(seconds.registered(&course(20, &[2], &[])), [20, 20, 0, 5, 15, 20, 20]);
