@@ -86,7 +86,7 @@ impl Laboratory {
         self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
         let at = self.sites.iter().position(|site| site.name == planned.system)?;
         let site = self.sites.remove(at);
-        let is_again = order.attempt > 1 && planned.load != PlannedLoad::Search;
+        let is_again = order.attempt > 1 && matches!(planned.load, PlannedLoad::Fixed(_) | PlannedLoad::Multiple(_));
         (!is_again).then_some(site)
     }
 
