@@ -40,7 +40,7 @@ impl Quota {
 
     /// Makes a group below the folder of all groups: of version 1, or else of version 2.
     fn below(root: &Path, name: &str, percent: u32) -> Option<Self> {
-        let time = PERIOD * percent / 100;
+        let time = u64::from(PERIOD) * u64::from(percent) / 100;
         let of_version_1 = [("cpu.cfs_period_us", PERIOD.to_string()), ("cpu.cfs_quota_us", time.to_string())];
         let of_version_2 = [("cpu.max", format!("{time} {PERIOD}"))];
         Self::make(&root.join("cpu").join(name), &of_version_1).or_else(|| Self::make(&root.join(name), &of_version_2))
