@@ -19,7 +19,9 @@ fn calls_in_progress_are_completed_by_each_transport() {
     let mut command = Command::new(strowger());
     command.args(["lab", "run", "overload", "--profile", "smoke", "--only", "transport=udp,tcp-transaction,tls"]);
     command.args(["--only", "n=1", "--load", "100", "--window", "2s", "--out", "run"]);
-    systems.iter().for_each(|system| drop(command.args(["--system", system])));
+    for system in systems {
+        command.args(["--system", system]);
+    }
     let output = command.current_dir(folder.path()).output().expect("it runs");
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{said}");
