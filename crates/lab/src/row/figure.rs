@@ -58,7 +58,7 @@ pub const DEFINITIONS: &[Definition] = &[
     figure("failed.warm_up", Count, Lower, Fixed, "Attempts of the warm-up that failed"),
     figure("refused", Count, Lower, Fixed, "Failed attempts that the server refused with 5xx or 6xx"),
     figure("refused.share", Percent, Lower, Fixed, "Attempts that the server refused with 5xx or 6xx"),
-    figure("goodput", PerSecond, Higher, Speed, "Calls or registrations completed in a second"),
+    figure("goodput", PerSecond, Higher, Fixed, "Calls or registrations completed in a second"),
     figure("goodput.share", Percent, Higher, Fixed, "Goodput, as a share of the limit"),
     figure("goodput.ideal", Percent, Neither, Fixed, "Ideal goodput, as a share of the limit"),
     figure("goodput.ratio", Percent, Higher, Fixed, "Goodput, as a share of the ideal goodput"),
