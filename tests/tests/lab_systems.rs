@@ -45,7 +45,7 @@ fn asked() -> Asked {
             };
             let document = of_axes(|axis| &axis.documents).unwrap_or_else(|| experiment.call.document.clone());
             let users = experiment.axes.iter().find_map(|axis| axis.users.get(&axes[&axis.name].to_string()));
-            let has_users = users.copied().unwrap_or(experiment.call.users) > 0;
+            let has_users = experiment.call.registers && users.copied().unwrap_or(experiment.call.users) > 0;
             let mut add = |spec: &SystemSpec| {
                 let scenario = experiment.configuration(spec, &axes);
                 let beside = spec.beside.iter().map(|name| fill(name, &axes)).collect();

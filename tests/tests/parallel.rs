@@ -58,6 +58,7 @@ mod keys;
 mod lab;
 mod lab_connections;
 mod lab_events;
+mod lab_overload;
 mod lab_run;
 mod lab_smoke;
 mod lab_systems;

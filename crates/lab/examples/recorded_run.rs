@@ -45,7 +45,8 @@ pub(crate) fn write(folder: &Path, experiment: &Experiment, text: &str, rows: &[
 }
 
 /// Figures that a report computes.
-const COMPUTED: [&str; 3] = ["load", "load.scaled", "penalty"];
+const COMPUTED: [&str; 7] =
+    ["load", "load.scaled", "penalty", "goodput.share", "goodput.ideal", "goodput.ratio", "refusal.cost"];
 
 /// Returns the CPU time of the server for a call, in microseconds, before the axes change it.
 pub(crate) fn cpu_of_call(system: &str) -> f64 {
@@ -71,6 +72,9 @@ pub(crate) fn rows(experiment: &Experiment, profile: Profile, systems: &[&str]) 
 fn of_trial(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> {
     match trial.load {
         PlannedLoad::Fixed(load) => vec![row(experiment, profile, trial, load)],
+        PlannedLoad::Multiple(multiple) => {
+            vec![row(experiment, profile, trial, (multiple * limit(&trial.system)).round())]
+        }
         PlannedLoad::Search => search(experiment, profile, trial),
     }
 }

@@ -42,7 +42,7 @@
 //!
 //! | behaviour | file |
 //! |---|---|
-//! | start of a system: folder, marks, sign that the system is ready; shipped systems | `system/mod.rs`; `running.rs`, `start`; `driver.rs`, `DriverFile`; `ready.rs`; `certificate.rs`; `lab/systems/` |
+//! | start of a system: folder, marks, sign that the system is ready; shipped systems | `system/mod.rs`; `running.rs`, `start`; `driver.rs`, `DriverFile`; `ready.rs`; `certificate.rs`; `quota.rs`, `Quota`; `lab/systems/` |
 //! | documents of calls and registrations, their users | `document.rs`, `text`; `lab/documents/` |
 //! | examination of a machine before a run | `doctor/mod.rs`, `Finding` |
 //! | experiment: file, faults, plan, values of a command line | `experiment/mod.rs`, `Experiment`; `fields.rs`; `plan.rs`; `overrides.rs`, `Overrides`; `lab/experiments/` |

@@ -289,6 +289,7 @@ fn setting(request: &CapacityRequest) -> Setting {
         connections: strowger_load::campaign::Connections::One,
         traffic: Traffic::Ready(request.work.workload(), words),
         users: 0,
+        registers: true,
         hold: Duration::from_millis(100),
         callers: vec![Party::here(None)],
         sides: Vec::new(),

@@ -31,6 +31,8 @@ pub struct Axis {
     pub connections: BTreeMap<String, Connections>,
     /// Values above this multiple of the number of cores are left out of a plan. `None`: all values are planned.
     pub per_core: Option<u32>,
+    /// True if the values are loads: multiples of the limit that a search finds at the other values of axes.
+    pub is_of_limit: bool,
     /// Figures that trials have, by value. Trials of a value without an entry promise all figures.
     pub figures: BTreeMap<String, Vec<String>>,
     /// Value against which the penalty of a value is computed.
@@ -50,7 +52,7 @@ impl Axis {
     pub(super) fn read(fields: &Fields<'_>, before: &[Self], faults: &mut Faults) -> Self {
         let by_value =
             ["title", "users", "load", "document", "configuration", "transport", "connections", "figures", "against"];
-        fields.know(&[&["name", "values", "per_core"][..], &by_value].concat(), faults);
+        fields.know(&[&["name", "values", "per_core", "of_limit"][..], &by_value].concat(), faults);
         let name = fields.required_text("name", "\"workers\"", faults);
         if let Some(value) = fields.value("name") {
             if TAKEN.contains(&name.as_str()) {
@@ -83,9 +85,11 @@ impl Axis {
             transports: BTreeMap::new(),
             connections: BTreeMap::new(),
             per_core: fields.count("per_core", 1, faults),
+            is_of_limit: fields.flag("of_limit", faults).unwrap_or(false),
             figures: BTreeMap::new(),
             against: BTreeMap::new(),
         };
+        axis.check_multiples(fields, before, faults);
         let whole = |number: &f64| *number >= 0.0 && number.fract() == 0.0 && *number <= f64::from(u32::MAX);
         axis.titles = axis.by_value(fields, "title", "\"text\"", text, faults);
         axis.name_apart(fields, faults);
@@ -106,6 +110,18 @@ impl Axis {
             faults,
         );
         axis
+    }
+
+    /// Refuses values that are no multiples of a limit.
+    fn check_multiples(&self, fields: &Fields<'_>, before: &[Self], faults: &mut Faults) {
+        let Some(value) = fields.value("of_limit").filter(|_| self.is_of_limit) else { return };
+        let is_multiple = |value: &AxisValue| matches!(value, AxisValue::Number(number) if *number > 0.0);
+        if !self.values.iter().all(is_multiple) {
+            faults.push(value.span(), "a multiple of the limit is a number above 0", "write values = [0.5, 1, 2]");
+        }
+        if before.iter().any(|axis| axis.is_of_limit) {
+            faults.push(value.span(), "two axes are multiples of the limit", "remove one of them");
+        }
     }
 
     /// Refuses titles that do not distinguish two values of the axis.

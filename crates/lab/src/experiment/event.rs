@@ -66,6 +66,10 @@ pub struct Course {
     pub users: u32,
     /// Figures that figures over time show.
     pub over_time: Vec<String>,
+    /// Load of the warm-up, if it differs from that of the window.
+    pub before: Option<f64>,
+    /// Load after the window, if it differs from that of the window.
+    pub after: Option<f64>,
 }
 
 impl Course {
@@ -158,7 +162,8 @@ impl Experiment {
                 over_time.push(y.clone());
             }
         }
-        Course { events: self.events(profile, axes), users: self.users(axes), over_time }
+        let users = self.registered_users(axes);
+        Course { events: self.events(profile, axes), users, over_time, ..Course::default() }
     }
 
     fn events(&self, profile: Profile, axes: &Axes) -> Vec<TrialEvent> {

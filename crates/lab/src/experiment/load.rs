@@ -40,6 +40,10 @@ pub struct LoadPlan {
     pub sessions: u32,
     /// Weight of an increase of RFC 7502, w: the share by which the rate rises after a success.
     pub increase: f64,
+    /// Load of the warm-up of a trial at a multiple of the limit, as another multiple. `None`: the load of the window.
+    pub before: Option<f64>,
+    /// Load after the window of such a trial. `None`: the load of the window.
+    pub after: Option<f64>,
     /// Goal of a search. `None`: the goal of calls or registrations.
     pub goal: Option<Goal>,
 }
@@ -56,10 +60,14 @@ impl LoadPlan {
             expected: 1_000.0,
             sessions: 50_000,
             increase: LEAST_WEIGHT,
+            before: None,
+            after: None,
             goal: None,
         };
         let Some(fields) = load else { return plan };
-        let keys = ["unit", "values", "finder", "start", "step", "most", "expected", "sessions", "increase"];
+        let keys = [
+            "unit", "values", "finder", "start", "step", "most", "expected", "sessions", "increase", "before", "after",
+        ];
         fields.know(&keys, faults);
         plan.unit = word(&fields, "unit", LoadUnit::ALL, |unit| unit.word(), faults).unwrap_or(plan.unit);
         plan.finder = word(&fields, "finder", FinderKind::ALL, |kind| kind.word(), faults).unwrap_or(plan.finder);
@@ -70,6 +78,8 @@ impl LoadPlan {
         plan.expected = fields.number("expected", faults).unwrap_or_else(|| plan.expected.min(plan.most));
         plan.sessions = fields.count("sessions", 1, faults).unwrap_or(plan.sessions);
         plan.increase = increase(&fields, faults).unwrap_or(plan.increase);
+        plan.before = fields.number("before", faults);
+        plan.after = fields.number("after", faults);
         let span = |key: &str| fields.value(key).map_or_else(|| fields.span(), |value| value.span());
         if plan.finder == FinderKind::Fixed && plan.values.is_empty() && fields.value("values").is_none() {
             fields.missing("values", "write values = [1000], or a finder = \"search\"", faults);
@@ -95,6 +105,30 @@ impl LoadPlan {
             }
         }
         plan
+    }
+
+    /// Refuses an axis of multiples without a limit, and loads around the window without such an axis.
+    pub(super) fn check_multiples(&self, fields: Option<&Fields<'_>>, has_multiples: bool, faults: &mut Faults) {
+        let Some(fields) = fields else { return };
+        let fault = match (has_multiples, self.finder) {
+            (true, FinderKind::Fixed) => {
+                Some(("finder", "no finder finds the limit of an axis with of_limit", "write finder = \"search\""))
+            }
+            (true, _) if !self.values.is_empty() => {
+                Some(("values", "the loads are those of the axis with of_limit", "remove values"))
+            }
+            (true, _) => None,
+            (false, _) => [("before", self.before), ("after", self.after)]
+                .into_iter()
+                .find(|(_, load)| load.is_some())
+                .map(|(key, _)| {
+                    (key, "the load around the window is a multiple of the limit", "give an [[axis]] of_limit = true")
+                }),
+        };
+        if let Some((key, message, cure)) = fault {
+            let span = fields.value(key).map_or_else(|| fields.span(), |value| value.span());
+            faults.push(span, message, cure);
+        }
     }
 
     /// Returns the goal of a search.

@@ -6,10 +6,10 @@
 //! |---|---|
 //! | above the first table | `title`; `answer`: the figure of the sentence at the top of the report; `notes`: sentences for its readers |
 //! | `[published]` | `source`, `machine` and `errata` of the published figures |
-//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `hold`, `patience`, `answering` sides, `transport`, `connections`, `fresh` |
-//! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions`, `increase` |
+//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `registers`, `hold`, `patience`, `answering` sides, `transport`, `connections`, `fresh`, `mixed`, `quota` |
+//! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions`, `increase`; `before` and `after` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
-//! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `figures`, `against` by value; `per_core` |
+//! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `figures`, `against` by value; `per_core`, `of_limit` |
 //! | `[[system]]` | `name`, `driver`, `configuration` with `{axis}`, `workers`, `beside`, `skip`, `step`, `expected`, `optional`, `lossless` |
 //! | `[[event]]` | `at`, a time or times by profile; `do`: `kill` with `silent`, `start`, or `load` with `load`; `where` |
 //! | `[profile.NAME]` | `warm_up`, `warm_up_calls`, `window`, `cool_down`, `settle`, `settled`, `hold`, `trial`, `confirm`, `repetitions`, `search`, `sessions`, `increase`, `loads`, `only` |
@@ -118,6 +118,11 @@ impl Experiment {
         of_values.copied().max().unwrap_or(self.call.users)
     }
 
+    /// Returns the number of users that register before the load at these values of axes.
+    pub fn registered_users(&self, axes: &Axes) -> u32 {
+        if self.call.registers { self.users(axes) } else { 0 }
+    }
+
     /// Returns the scenario of the calling side at these values of axes.
     pub fn document(&self, axes: &Axes) -> &str {
         let mut of_values = self.axes.iter().filter_map(|axis| axis.documents.get(&axes.get(&axis.name)?.to_string()));
@@ -140,6 +145,26 @@ impl Experiment {
             let figures = value.and_then(|value| axis.figures.get(&value));
             figures.is_none_or(|figures| figures.iter().any(|name| name == figure))
         })
+    }
+
+    /// Returns the axis whose values are multiples of a limit.
+    pub fn multiples(&self) -> Option<&Axis> {
+        self.axes.iter().find(|axis| axis.is_of_limit)
+    }
+
+    /// Returns the multiple of the limit that is offered at these values of axes.
+    pub fn multiple(&self, axes: &Axes) -> Option<f64> {
+        match axes.get(&self.multiples()?.name) {
+            Some(AxisValue::Number(multiple)) => Some(*multiple),
+            _ => None,
+        }
+    }
+
+    /// Returns the values of the axes besides the one of multiples.
+    pub fn others(&self, axes: &Axes) -> Axes {
+        let mut others = axes.clone();
+        others.retain(|name, _| self.multiples().is_none_or(|axis| axis.name != *name));
+        others
     }
 
     /// Removes from all profiles the values of axes with `per_core` that are too high for this number of cores.
@@ -200,4 +225,10 @@ pub struct Call {
     pub connections: Connections,
     /// True if the system is restarted before each trial, also before a repeated one.
     pub fresh: bool,
+    /// True if the users register before the load, and call each other. Users that do not register call the answering side.
+    pub registers: bool,
+    /// Documents of some of the calls, each with its share of all calls in per cent.
+    pub mixed: Vec<(String, u32)>,
+    /// Processor time of the system, in per cent of one core: its control group gets this share of every 5 ms. `None` means no limit.
+    pub quota: Option<u32>,
 }

@@ -35,6 +35,9 @@ pub struct Planned {
 pub enum PlannedLoad {
     /// One trial with this load.
     Fixed(f64),
+    /// One trial with this multiple of the limit that the search at the other values of axes finds. If the profile searches nothing,
+    /// the multiple of the [assumed limit](Experiment::assumed_limit).
+    Multiple(f64),
     /// Search by the experiment's finder.
     Search,
 }
@@ -141,9 +144,9 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
     let load = floor_load(experiment, &steps);
     let mut trials = floor(profile, &steps, load, TrialPosition::FloorAtStart);
     for repetition in 1..=steps.repetitions {
-        for (at, axes) in combinations(experiment, &steps.only).into_iter().enumerate() {
+        for (at, (axes, loads)) in cells(experiment, &steps, repetition).into_iter().enumerate() {
             let present: Vec<&SystemSpec> = systems.iter().copied().filter(|system| system.has(&axes)).collect();
-            for (step, load) in loads(experiment, &steps, &axes, repetition).into_iter().enumerate() {
+            for (step, load) in loads.into_iter().enumerate() {
                 // A cell changes its order from repetition to repetition, and cells of one repetition do not all begin with the same.
                 let mut order = present.clone();
                 if (at + step + repetition as usize).is_multiple_of(2) {
@@ -154,7 +157,7 @@ pub fn plan(experiment: &Experiment, profile: Profile, only: &[&str]) -> Plan {
                     // A system whose trials kill it, or need a fresh one, starts with each.
                     let kills = experiment.course(profile, &axes).restarts();
                     let starts = step == 0 || kills || experiment.call.fresh;
-                    let registers = if starts { experiment.users(&axes) } else { 0 };
+                    let registers = if starts { experiment.registered_users(&axes) } else { 0 };
                     let chooses = step == 0
                         && repetition == 1
                         && profile != Profile::Smoke
@@ -230,6 +233,42 @@ pub fn combinations(experiment: &Experiment, only: &BTreeMap<String, Vec<AxisVal
     all
 }
 
+/// Returns the values of axes of a repetition, each with its loads. The trials at multiples of a limit follow its search, which is at the
+/// other values of axes.
+fn cells(experiment: &Experiment, steps: &Steps, repetition: u32) -> Vec<(Axes, Vec<PlannedLoad>)> {
+    if experiment.multiples().is_none() {
+        let of = |axes: Axes| {
+            let loads = loads(experiment, steps, &axes, repetition);
+            (axes, loads)
+        };
+        return combinations(experiment, &steps.only).into_iter().map(of).collect();
+    }
+    let mut found: Vec<(Axes, Vec<PlannedLoad>)> = Vec::new();
+    let mut all = combinations(experiment, &steps.only);
+    let others = |axes: &Axes| experiment.others(axes);
+    // Equal values of the other axes stand together, also if this axis is not the last one.
+    let order: Vec<Axes> = all.iter().map(others).collect();
+    all.sort_by_key(|axes| order.iter().position(|known| *known == others(axes)));
+    let mut searched: Option<Axes> = None;
+    for axes in all {
+        let own = others(&axes);
+        if steps.search && repetition == 1 && searched.as_ref() != Some(&own) {
+            found.push((own.clone(), vec![PlannedLoad::Search]));
+        }
+        searched = Some(own);
+        let multiple = experiment.multiple(&axes).map(PlannedLoad::Multiple);
+        found.push((axes, multiple.into_iter().collect()));
+    }
+    found
+}
+
+impl Experiment {
+    /// Returns the limit of a system for a profile that searches none: the first of its loads, or the expected limit.
+    pub fn assumed_limit(&self, steps: &Steps, system: &str) -> f64 {
+        steps.loads.first().copied().unwrap_or_else(|| self.load_of(system).expected)
+    }
+}
+
 /// Returns the loads of a repetition: the fixed loads in each one, and a search in the first one.
 fn loads(experiment: &Experiment, steps: &Steps, axes: &Axes, repetition: u32) -> Vec<PlannedLoad> {
     let of_values = experiment.axes.iter().filter_map(|axis| axis.loads.get(&axes.get(&axis.name)?.to_string()));
@@ -263,12 +302,13 @@ fn time(
     let plan = experiment.load_of(system);
     let value = match load {
         PlannedLoad::Fixed(load) => load,
+        PlannedLoad::Multiple(multiple) => plan.before.unwrap_or(multiple) * experiment.assumed_limit(steps, system),
         PlannedLoad::Search => plan.expected,
     };
     let connecting = experiment.connecting(axes, value);
     let step = around + experiment.warm_up(steps, axes, value) + steps.window + steps.cool_down + settle;
     match (plan.finder, load) {
-        (FinderKind::Fixed, _) | (_, PlannedLoad::Fixed(_)) => step,
+        (FinderKind::Fixed, _) | (_, PlannedLoad::Fixed(_) | PlannedLoad::Multiple(_)) => step,
         (FinderKind::Search, _) => {
             (around + connecting + steps.trial) * SEARCH_TRIALS + around + connecting + steps.confirm
         }

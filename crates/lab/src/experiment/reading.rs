@@ -1,6 +1,6 @@
 //! Reading of an experiment's file.
 
-use super::fields::{Faults, Fields};
+use super::fields::{Faults, Fields, number};
 use super::{Axis, Call, EventSpec, Experiment, Figure, Gate, LoadPlan, Publication, Steps, SystemSpec, transport};
 use crate::row::Profile;
 use std::collections::BTreeMap;
@@ -11,6 +11,9 @@ use strowger_core::Transport;
 use strowger_load::campaign::Connections;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// Least quota of a system, in per cent of one core: the kernel gives 1 ms of each 5 ms at least.
+const LEAST_QUOTA: u32 = 20;
 
 /// Tables and keys above the first table.
 const KEYS: [&str; 13] = [
@@ -64,7 +67,9 @@ fn experiment(file: &str, table: &DeTable<'_>, faults: &mut Faults) -> Experimen
     if top.value("load").is_none() {
         top.missing("[load]", "write [load] with values = [1000]", faults);
     }
-    let load = LoadPlan::read(single(&top, "load", "[load]", faults), single(&top, "goal", "[goal]", faults), faults);
+    let of_load = single(&top, "load", "[load]", faults);
+    let load = LoadPlan::read(of_load, single(&top, "goal", "[goal]", faults), faults);
+    load.check_multiples(of_load.as_ref(), axes.iter().any(|axis| axis.is_of_limit), faults);
     let call = call(&top, faults);
     let events = tables(&top, "event", "[[event]]", faults);
     let events = events.into_iter().filter_map(|(fields, _)| EventSpec::read(&fields, &axes, faults)).collect();
@@ -123,15 +128,29 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
         transport: Transport::Udp,
         connections: Connections::One,
         fresh: false,
+        registers: true,
+        mixed: Vec::new(),
+        quota: None,
     };
     let Some(fields) = single(top, "call", "[call]", faults) else {
         top.missing("[call]", "write [call] with document = \"call\" and answer = \"answer\"", faults);
         return call;
     };
-    fields.know(
-        &["document", "answer", "users", "hold", "patience", "answering", "transport", "connections", "fresh"],
-        faults,
-    );
+    let keys = [
+        "document",
+        "answer",
+        "users",
+        "hold",
+        "patience",
+        "answering",
+        "transport",
+        "connections",
+        "fresh",
+        "registers",
+        "mixed",
+        "quota",
+    ];
+    fields.know(&keys, faults);
     call.document = fields.required_text("document", "\"call\"", faults);
     call.answer = fields.text("answer", faults);
     call.users = fields.count("users", 0, faults).unwrap_or(0);
@@ -143,7 +162,25 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
     (call.transport, call.connections) = transport::of_call(&fields, faults);
     call.fresh = fields.flag("fresh", faults).unwrap_or_default();
     call.answering = fields.count("answering", 1, faults).unwrap_or(1);
+    call.registers = fields.flag("registers", faults).unwrap_or(true);
+    call.mixed = mixed(&fields, faults);
+    call.quota = fields.count("quota", LEAST_QUOTA, faults);
     call
+}
+
+/// Reads `mixed = { overload-cancel = 1 }`: documents of some of the calls, each with its share in per cent.
+fn mixed(fields: &Fields<'_>, faults: &mut Faults) -> Vec<(String, u32)> {
+    let mut found = Vec::new();
+    for (name, value) in fields.table("mixed", faults).into_iter().flatten() {
+        match number(value).filter(|share| share.fract() == 0.0 && (1.0..=99.0).contains(share)) {
+            Some(share) => found.push((name.get_ref().to_string(), share as u32)),
+            None => faults.push(value.span(), "a share is a whole number of per cent", "write mixed = { name = 5 }"),
+        }
+    }
+    if let Some(value) = fields.value("mixed").filter(|_| found.iter().map(|(_, share)| share).sum::<u32>() > 99) {
+        faults.push(value.span(), "no calls are left for document", "write shares with a sum below 100");
+    }
+    found
 }
 
 fn profiles(top: &Fields<'_>, axes: &[Axis], faults: &mut Faults) -> BTreeMap<Profile, Steps> {

@@ -9,6 +9,7 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("connections", include_str!("../../experiments/connections.toml")),
     ("connections-calls", include_str!("../../experiments/connections-calls.toml")),
     ("connections-idle", include_str!("../../experiments/connections-idle.toml")),
+    ("overload", include_str!("../../experiments/overload.toml")),
     ("proxy", include_str!("../../experiments/proxy.toml")),
     ("registration-storm", include_str!("../../experiments/registration-storm.toml")),
     ("relay", include_str!("../../experiments/relay.toml")),

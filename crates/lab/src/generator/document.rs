@@ -28,10 +28,10 @@ pub(super) fn write(setting: &Setting, folder: &Path) -> Result<Files, Error> {
     // A document that names no answering side is filled in with the port that discards everything.
     let nowhere = [SocketAddr::from((Ipv4Addr::LOCALHOST, 9))];
     let sides = if setting.sides.is_empty() { &nowhere[..] } else { &setting.sides };
-    let parties = |answer: SocketAddr| Parties { users: setting.users, answer, hold: setting.hold };
+    let parties = |answer: SocketAddr| Parties { users: setting.registered(), answer, hold: setting.hold };
     if let Traffic::Documents(documents) = &setting.traffic {
         // With registered users the system finds the answering side by itself. Without users the document names it.
-        let named = if setting.users == 0 { sides } else { &sides[..1] };
+        let named = if setting.registered() == 0 { sides } else { &sides[..1] };
         for (number, (name, share)) in documents.iter().enumerate() {
             for (side, answer) in named.iter().enumerate() {
                 let file = folder.join(format!("call-{}-{}.xml", number + 1, side + 1));
@@ -45,7 +45,7 @@ pub(super) fn write(setting: &Setting, folder: &Path) -> Result<Files, Error> {
         document::write(&file, &document::text(name, &parties(sides[0]))?)?;
         files.answering = Some(file);
     }
-    if setting.users > 0 {
+    if setting.registered() > 0 {
         let step = sides.len() as u32;
         for (first, answer) in (0..step).zip(sides) {
             let [document, users] = ["xml", "csv"].map(|end| folder.join(format!("register-{}.{end}", first + 1)));

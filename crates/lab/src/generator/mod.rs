@@ -45,6 +45,10 @@ pub struct Trial<'a> {
     pub window: Duration,
     /// Load after the window, which no figure includes. Only a window of whole seconds has a cool-down.
     pub cool_down: Duration,
+    /// Load of the warm-up, if it is another one.
+    pub before: Option<f64>,
+    /// Load after the window, if it is another one.
+    pub after: Option<f64>,
     /// Changes of the load: from a moment of the window on, another load.
     pub changes: Vec<(Duration, f64)>,
     /// Channel for the begin of the window, which is sent when the caller has started.
@@ -56,7 +60,8 @@ pub struct Trial<'a> {
 impl<'a> Trial<'a> {
     /// Creates a trial whose load does not change.
     pub const fn new(load: Load, warm_up: Duration, window: Duration, folder: &'a Path) -> Self {
-        Self { load, warm_up, window, cool_down: Duration::ZERO, changes: Vec::new(), begins: None, folder }
+        let (before, after, changes) = (None, None, Vec::new());
+        Self { load, warm_up, window, cool_down: Duration::ZERO, before, after, changes, begins: None, folder }
     }
 }
 
@@ -66,7 +71,8 @@ pub struct Made {
     /// Figures of calls and registrations that fell due in the window, each to its end, and of the generator's threads. Figures of streams of
     /// media are those of all calls, because a window may be shorter than a call.
     ///
-    /// `attempts`, `failed`, `failed.warm_up`, `refused`, `timeouts`, `retransmissions`, `rate.achieved`, `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`;
+    /// `attempts`, `failed`, `failed.warm_up`, `refused`, `refused.share`, `goodput`, `timeouts`, `retransmissions`, `rate.achieved`;
+    /// `ira`, `isa`, `ira.any`, `isa.any`, `failed.any`;
     /// `rrd`, `srd`, `response` and `request` with `.mean`, `.p50`, `.p95` and `.p99`; `delay.first` and `delay.last`; `generator.thread/`,
     /// `generator.cpu.call`; `connect.rate` if each call has a connection; `media.` and `packet.delay.max` if calls have media. A figure has
     /// no value if nothing was measured.
@@ -116,7 +122,7 @@ impl Generator {
     /// # Errors
     /// A process does not start or end, or a user is not registered.
     pub fn register(&self, rate: f64, folder: &Path) -> Result<(), Error> {
-        if self.setting.users == 0 {
+        if self.files.registering.is_empty() {
             return Ok(());
         }
         let mut rate = rate;

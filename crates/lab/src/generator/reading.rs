@@ -76,9 +76,10 @@ pub(super) fn read(
         let begun = measured.counter(Counter::CallsOutgoing) as f64;
         figures.set("rate.achieved", begun / length.as_secs_f64()).map_err(known)?;
     }
+    let completed = measured.counter(Counter::CallsSuccessful) as f64 / length.as_secs_f64();
+    figures.set("goodput", completed).map_err(known)?;
     if setting.transport != Transport::Udp && setting.connections == Connections::PerCall {
-        let established = measured.counter(Counter::CallsSuccessful) as f64 / length.as_secs_f64();
-        figures.set("connect.rate", established).map_err(known)?;
+        figures.set("connect.rate", completed).map_err(known)?;
     }
     if let Some(warm_up) = warm_ups(&run).next() {
         let [begun, successful] =
@@ -208,7 +209,9 @@ fn of_page(figures: &mut Figures, page: &Page) -> Result<(), UnknownFigure> {
         figures.set(name, count as f64)?;
     }
     set(figures, "rate.achieved", Rate::Achieved.of(page))?;
-    set(figures, "failed.any", (attempts > 0).then(|| failed as f64 / attempts as f64 * 100.0))?;
+    let share = |count: u64| (attempts > 0).then(|| count as f64 / attempts as f64 * 100.0);
+    set(figures, "failed.any", share(failed))?;
+    set(figures, "refused.share", share(refused))?;
     for (name, share) in [
         ("ira", Share::IneffectiveRegistrations),
         ("isa", Share::IneffectiveAttempts),
@@ -387,6 +390,7 @@ mod tests {
         let value = |name: &str| figures.value(name);
         assert_eq!((value("attempts"), value("failed"), value("failed.any")), (Some(100.0), Some(10.0), Some(10.0)));
         assert_eq!((value("refused"), value("request.p95"), value("srd.p95")), (Some(7.0), Some(1_000.0), None));
+        assert_eq!(value("refused.share"), Some(7.0));
     }
 
     #[test]

@@ -18,14 +18,16 @@ pub struct Setting {
     pub program: PathBuf,
     /// System under test: an address and port, or a SIP URI.
     pub target: String,
-    /// Transport of callers and answering sides.
+    /// Transport of callers, and of answering sides at which users register.
     pub transport: Transport,
     /// Owner of a socket or connection: the generator, a user, or a call.
     pub connections: Connections,
     /// Calls and registrations.
     pub traffic: Traffic,
-    /// Registered users, `user1` with the password `secret1` and so on; 0 for none.
+    /// Users, `user1` with the password `secret1` and so on; 0 for none.
     pub users: u32,
+    /// True if the users register, and call each other. Users that do not register call the answering side.
+    pub registers: bool,
     /// Time between the answer and the end of a call.
     pub hold: Duration,
     /// Places of the callers, which share the load.
@@ -76,6 +78,7 @@ impl Setting {
             connections: Connections::One,
             traffic,
             users: 0,
+            registers: true,
             hold: Duration::from_millis(100),
             callers: vec![Party::here(None)],
             sides: Vec::new(),
@@ -90,6 +93,20 @@ impl Setting {
     /// Returns the place (machine or host) of the answering side with this number, from 0.
     pub(super) fn answerer(&self, number: usize) -> &ProcessHost {
         self.answerers.get(number % self.answerers.len().max(1)).unwrap_or(&ProcessHost::Here)
+    }
+
+    /// Returns the number of users that register.
+    pub(super) const fn registered(&self) -> u32 {
+        if self.registers { self.users } else { 0 }
+    }
+
+    /// Returns the transport of the answering sides. A call that no registration leads there has their address in its Request-URI, without a
+    /// transport: the system sends it by UDP (RFC 3263 section 4.1).
+    pub(super) const fn answering_transport(&self) -> Transport {
+        match (self.registered(), &self.traffic) {
+            (0, Traffic::Documents(_)) => Transport::Udp,
+            _ => self.transport,
+        }
     }
 
     /// Tells whether the system under test is reached over loopback.

@@ -162,15 +162,21 @@ struct Step {
     length: Duration,
 }
 
-/// Divides warm-up, window and cool-down into steps: one for the first load, and one for each change of it.
+/// Divides warm-up, window and cool-down into steps: one for the first load, and one for each change of it. A step without a length is
+/// left out.
 fn steps(setting: &Setting, trial: &Trial<'_>) -> Result<Vec<Step>, Error> {
-    let changes = trial.changes.iter().map(|(at, value)| (trial.warm_up + *at, Load { value: *value, ..trial.load }));
-    let begins: Vec<(Duration, Load)> = [(Duration::ZERO, trial.load)].into_iter().chain(changes).collect();
+    let load = |value: f64| Load { value, ..trial.load };
+    let first = (Duration::ZERO, trial.before.map_or(trial.load, load));
+    let own = trial.before.map(|_| (trial.warm_up, trial.load));
+    let changes = trial.changes.iter().map(|(at, value)| (trial.warm_up + *at, load(*value)));
+    let after = trial.after.map(|value| (trial.warm_up + trial.window, load(value)));
+    let begins: Vec<(Duration, Load)> = [first].into_iter().chain(own).chain(changes).chain(after).collect();
     let ends = begins.iter().skip(1).map(|(at, _)| *at).chain([trial.warm_up + trial.window + trial.cool_down]);
     let step = |((at, load), end): (&(Duration, Load), Duration)| {
         Ok(Step { rate: rate(setting, *load)?, length: end.saturating_sub(*at) })
     };
-    begins.iter().zip(ends).map(step).collect()
+    let steps = begins.iter().zip(ends).map(step).collect::<Result<Vec<Step>, Error>>()?;
+    Ok(steps.into_iter().filter(|step| !step.length.is_zero()).collect())
 }
 
 /// Adds the options of the schedule.
@@ -241,7 +247,7 @@ fn answering(
     let name = format!("answer-{}", number + 1);
     let log = folder.join(format!("{name}.results"));
     let mut words = Words::default();
-    words.text(["load", "uas", "--quiet", "--transport", setting.transport.text()]);
+    words.text(["load", "uas", "--quiet", "--transport", setting.answering_transport().text()]);
     words.text(["--source", &side.ip().to_string(), "--port", &side.port().to_string()]);
     words.text(["--grace", "200ms", "--log"]).output(&log);
     // The duration ends the process even if its owner is gone.
@@ -346,6 +352,11 @@ mod tests {
         assert_eq!(words(&trial), ("--rate-profile 100:6000ms,1000:2000ms,0:7000ms".into(), 300.0));
         trial.changes.clear();
         assert_eq!(words(&trial), ("--rate 100 --duration 15000ms".into(), 100.0));
+        // Other loads around the window are not in its mean, and a warm-up of no length has none.
+        (trial.before, trial.after) = (Some(50.0), Some(90.0));
+        assert_eq!(words(&trial), ("--rate-profile 50:2000ms,100:8000ms,90:5000ms".into(), 100.0));
+        trial.warm_up = Duration::ZERO;
+        assert_eq!(words(&trial), ("--rate-profile 100:8000ms,90:5000ms".into(), 100.0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::compare::FLOOR;
 use crate::experiment::{Axes, Axis, Experiment, PlannedLoad, plan};
-use crate::formula::stress;
+use crate::formula::{overload, stress};
 use crate::row::{AxisValue, Cell, Row};
 use crate::statistics::Interval;
 use std::collections::BTreeSet;
@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 pub(super) enum Offered {
     /// Fixed load of the plan.
     Fixed(f64),
+    /// Multiple of the limit.
+    Multiple(f64),
     /// Load that a finder tried.
     Tried(f64),
     /// Limit that a finder found: its cell has the figures of the trial that confirmed it.
@@ -57,10 +59,11 @@ impl<'a> Cells<'a> {
         let planned = planned_loads(experiment, rows);
         let mut cells: Vec<(Cell, CellRows<'a>)> = Vec::new();
         for row in rows.iter().filter(|row| row.system.name != FLOOR) {
-            let offered = match (row.limit.is_some(), row.load.value) {
-                (true, _) => Offered::Limit,
-                (false, load) if planned.contains(&load.to_bits()) => Offered::Fixed(load),
-                (false, load) => Offered::Tried(load),
+            let offered = match (row.limit.is_some(), experiment.multiple(&row.axes), row.load.value) {
+                (true, ..) => Offered::Limit,
+                (false, Some(multiple), _) => Offered::Multiple(multiple),
+                (false, None, load) if planned.contains(&load.to_bits()) => Offered::Fixed(load),
+                (false, None, load) => Offered::Tried(load),
             };
             let key = row.cell();
             match cells.iter_mut().find(|(known, cell)| *known == key && cell.offered == offered) {
@@ -99,6 +102,13 @@ impl<'a> Cells<'a> {
     pub(super) fn value(&self, cell: &CellRows<'a>, figure: &str) -> Option<Value> {
         match figure {
             "penalty" => self.penalty(cell),
+            "goodput.share" => self.goodput_share(cell),
+            "goodput.ideal" => self.ideal_goodput(cell),
+            "goodput.ratio" => {
+                let ideal = self.ideal_goodput(cell).filter(|ideal| ideal.middle > 0.0)?;
+                Some(self.goodput_share(cell)?.times(100.0 / ideal.middle, ideal.is_invalid))
+            }
+            "refusal.cost" => self.refusal_cost(cell),
             _ => cell.value(figure),
         }
     }
@@ -118,6 +128,44 @@ impl<'a> Cells<'a> {
         }
     }
 
+    /// Returns the goodput in per cent of the limit, of which the load is a multiple.
+    fn goodput_share(&self, cell: &CellRows<'a>) -> Option<Value> {
+        let multiple = self.experiment.multiple(cell.axes)?;
+        let load = Some(cell.rows.first()?.load.value).filter(|load| *load > 0.0)?;
+        Some(cell.value("goodput")?.times(100.0 * multiple / load, false))
+    }
+
+    /// Returns the ideal goodput in per cent of the limit, by the cost of a refusal in the same run.
+    fn ideal_goodput(&self, cell: &CellRows<'a>) -> Option<Value> {
+        let multiple = self.experiment.multiple(cell.axes)?;
+        let cost = self.refusal_cost(cell)?;
+        let middle = overload::ideal_goodput(multiple, cost.middle / 100.0)? * 100.0;
+        Some(Value { middle, interval: None, is_invalid: cost.is_invalid })
+    }
+
+    /// Returns the cost of a refused call in per cent of that of an accepted one. It is measured at the highest multiple of the limit, and the
+    /// cost of a call at the highest one that is not above the limit.
+    fn refusal_cost(&self, cell: &CellRows<'a>) -> Option<Value> {
+        let others = |axes: &Axes| self.experiment.others(axes);
+        let is_own = |other: &&CellRows<'a>| other.system == cell.system && others(other.axes) == others(cell.axes);
+        let own: Vec<(f64, &CellRows<'a>)> = self
+            .cells
+            .iter()
+            .filter(is_own)
+            .filter_map(|other| Some((self.experiment.multiple(other.axes)?, other)))
+            .collect();
+        let highest = |is_above: bool| {
+            let wanted = own.iter().filter(|(multiple, _)| (*multiple > 1.0) == is_above);
+            wanted.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, cell)| *cell)
+        };
+        let (whole, refusing) = (highest(false)?, highest(true)?);
+        let (of_call, of_attempt) = (whole.value("server.cpu.call")?, refusing.value("server.cpu.call")?);
+        let all = refusing.value("rate.achieved").filter(|all| all.middle > 0.0)?;
+        let accepted = refusing.value("goodput")?.middle / all.middle;
+        let cost = overload::refusal_cost(of_attempt.middle, accepted, of_call.middle)?;
+        Some(Value { middle: cost * 100.0, interval: None, is_invalid: of_call.is_invalid || of_attempt.is_invalid })
+    }
+
     /// Returns the penalty of the scaled load. The axis names the value with which the cell is compared.
     fn penalty(&self, cell: &CellRows<'a>) -> Option<Value> {
         let (axis, base) = self.experiment.axes.iter().find_map(|axis| {
@@ -135,6 +183,17 @@ impl<'a> Cells<'a> {
         let (own, base) = (cell.value("load.scaled")?, base.value("load.scaled")?);
         let middle = stress::penalty(own.middle, base.middle)?;
         Some(Value { middle, interval: None, is_invalid: own.is_invalid || base.is_invalid })
+    }
+}
+
+impl Value {
+    /// Returns the value times a factor. `is_invalid`: no trial of the factor was valid.
+    fn times(self, factor: f64, is_invalid: bool) -> Self {
+        Self {
+            middle: self.middle * factor,
+            interval: self.interval.map(|bounds| bounds.map(|bound| bound * factor)),
+            is_invalid: self.is_invalid || is_invalid,
+        }
     }
 }
 
@@ -176,16 +235,16 @@ pub(super) fn value_of(rows: &[&Row], figure: impl Fn(&Row) -> Option<f64>) -> O
 impl Offered {
     fn order(self) -> f64 {
         match self {
-            Self::Fixed(load) | Self::Tried(load) => load,
+            Self::Fixed(load) | Self::Tried(load) | Self::Multiple(load) => load,
             Self::Limit => f64::INFINITY,
         }
     }
 
-    /// Returns the load of a trial, or `None` for a limit.
+    /// Returns the load of a trial, or `None` for a limit and its multiples.
     pub(super) const fn load(self) -> Option<f64> {
         match self {
             Self::Fixed(load) | Self::Tried(load) => Some(load),
-            Self::Limit => None,
+            Self::Limit | Self::Multiple(_) => None,
         }
     }
 }
@@ -211,7 +270,7 @@ fn planned_loads(experiment: &Experiment, rows: &[Row]) -> BTreeSet<u64> {
     let trials = profiles.into_iter().flat_map(|profile| plan(experiment, profile, &[]).trials);
     let loads = trials.filter_map(|trial| match trial.load {
         PlannedLoad::Fixed(load) => Some(load.to_bits()),
-        PlannedLoad::Search => None,
+        PlannedLoad::Multiple(_) | PlannedLoad::Search => None,
     });
     loads.collect()
 }

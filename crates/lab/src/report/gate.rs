@@ -1,8 +1,8 @@
 //! Verdicts of gates.
 //!
-//! A gate compares valid trials of one run, at equal loads. A ratio or difference is the median over the repetitions: the trials of one
-//! repetition are close in time, so that a drift of the machine affects both. With several loads, the value furthest from the bound
-//! decides.
+//! A gate compares valid trials of one run, at equal loads or at equal multiples of a limit; only a gate that names two multiples compares
+//! these. A ratio or difference is the median over the repetitions: the trials of one repetition are close in time, so that a drift of the
+//! machine affects both. With several loads, the value furthest from the bound decides.
 
 use super::cells::{CellRows, Cells, figure_of, value_of};
 use super::plot::representatives;
@@ -139,8 +139,11 @@ fn measured(cells: &Cells<'_>, rows: &[Row], gate: &Gate) -> Result<f64, String>
                 return Err(format!("not judged: this run has no trial of {against}{}", with(&axes)));
             }
             enough(&others, gate)?;
+            let multiples = cells.experiment.multiples();
+            let is_of_other_load = multiples.is_some_and(|axis| gate.against_only.contains_key(&axis.name));
             for cell in &own {
-                let equal = |other: &&&CellRows<'_>| other.offered == cell.offered && is_alike(gate, cell, other);
+                let is_at_load = |other: &CellRows<'_>| is_of_other_load || other.offered == cell.offered;
+                let equal = |other: &&&CellRows<'_>| is_at_load(other) && is_alike(gate, cell, other);
                 values.extend(others.iter().find(equal).and_then(|other| compared(cells, cell, other, gate)));
             }
         }

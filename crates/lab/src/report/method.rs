@@ -3,11 +3,11 @@
 use super::cells::value_of;
 use super::table::show as show_value;
 use crate::compare::FLOOR;
-use crate::experiment::{Action, EventSpec, Experiment, FinderKind, Steps};
+use crate::experiment::{Action, EventSpec, Experiment, FinderKind, Steps, SystemSpec};
 use crate::row::{AxisValue, Profile, Row};
 use crate::run::Description;
 use std::time::Duration;
-use strowger_measure::{Unit, several};
+use strowger_measure::{Unit, grouped, several};
 
 /// Figure of the floor that a method names.
 const COST: &str = "server.cpu.call";
@@ -58,6 +58,9 @@ pub(super) fn method(experiment: &Experiment, profile: Profile, rows: &[Row]) ->
             .into(),
     );
     sentences.extend(cores(rows));
+    sentences.extend(quota(experiment));
+    sentences.extend(mixed(experiment));
+    sentences.extend(multiples(experiment, &steps));
     sentences.extend(events(experiment, profile));
     if steps.search {
         sentences.extend(finder(experiment));
@@ -138,6 +141,48 @@ fn events(experiment: &Experiment, profile: Profile) -> Option<String> {
     let all: Vec<String> = experiment.events.iter().filter_map(one).collect();
     (!all.is_empty())
         .then(|| format!("Within each trial: {}. Values over time are of one second each.", all.join("; ")))
+}
+
+/// Describes the processor time of a system.
+fn quota(experiment: &Experiment) -> Option<String> {
+    let percent = experiment.call.quota?;
+    Some(format!(
+        "All processes of a system together get {percent} % of one core: a part of every 5 ms, by their control group."
+    ))
+}
+
+/// Describes the calls that follow other documents.
+fn mixed(experiment: &Experiment) -> Option<String> {
+    let shares: Vec<String> =
+        experiment.call.mixed.iter().map(|(name, share)| format!("{share} % follow {name}")).collect();
+    (!shares.is_empty()).then(|| format!("Of the calls, {}.", shares.join(" and ")))
+}
+
+/// Describes loads that are multiples of a limit.
+fn multiples(experiment: &Experiment, steps: &Steps) -> Option<String> {
+    let axis = experiment.multiples()?;
+    let around =
+        |load: Option<f64>, when: &str| load.map_or_else(String::new, |load| format!(", {load} times it {when}"));
+    let limit = match steps.search {
+        true => "the limit that the run finds first for the system and the other axes".to_owned(),
+        false => {
+            let of = |system: &SystemSpec| {
+                format!("{} for {}", grouped(experiment.assumed_limit(steps, &system.name)), system.name)
+            };
+            let systems: Vec<String> = experiment.systems.iter().map(of).collect();
+            format!(
+                "an assumed limit, since this profile searches none: {} {}",
+                systems.join(", "),
+                experiment.load.unit
+            )
+        }
+    };
+    Some(format!(
+        "The axis {} multiplies {limit}. The load has this multiple in the window{}{}.",
+        axis.name,
+        around(experiment.load.before, "in the warm-up"),
+        around(experiment.load.after, "after the window"),
+    ))
 }
 
 fn finder(experiment: &Experiment) -> Option<String> {

@@ -101,14 +101,14 @@ pub(super) fn of_figures<'b, 'a>(cells: &[&'b CellRows<'a>], figures: &[String])
     if is_of_limits && limits().next().is_some() { limits().collect() } else { representatives(cells) }
 }
 
-/// Selects the cells of fixed loads, or the cell of the limit if a system and its axes have no fixed load.
+/// Selects the cells of fixed loads and of multiples of a limit, or the cell of the limit if a system and its axes have no fixed load.
 pub(super) fn representatives<'b, 'a>(cells: &[&'b CellRows<'a>]) -> Vec<&'b CellRows<'a>> {
     let has_fixed = |cell: &CellRows<'_>| {
         let mut same = cells.iter().filter(|other| other.system == cell.system && other.axes == cell.axes);
         same.any(|other| matches!(other.offered, Offered::Fixed(_)))
     };
     let is_shown = |cell: &CellRows<'_>| match cell.offered {
-        Offered::Fixed(_) => true,
+        Offered::Fixed(_) | Offered::Multiple(_) => true,
         Offered::Tried(_) => false,
         Offered::Limit => !has_fixed(cell),
     };
@@ -178,9 +178,10 @@ impl<'b> Names<'b> {
 
 /// Formats the load of a cell for people.
 pub(super) fn load_title(experiment: &experiment::Experiment, axes: &Axes, offered: Offered) -> String {
-    match offered.load() {
-        Some(load) => format!("{} {}", grouped(load), load_unit(experiment, axes)),
-        None => "limit".into(),
+    match (offered, offered.load()) {
+        (_, Some(load)) => format!("{} {}", grouped(load), load_unit(experiment, axes)),
+        (Offered::Multiple(multiple), None) => format!("{multiple} times the limit"),
+        (_, None) => "limit".into(),
     }
 }
 

@@ -88,6 +88,7 @@ fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> 
     };
     match trial.load {
         PlannedLoad::Fixed(load) => vec![row(load)],
+        PlannedLoad::Multiple(multiple) => vec![row(multiple * experiment.assumed_limit(&steps, &trial.system))],
         PlannedLoad::Search => {
             let load = experiment.load_of(&trial.system);
             let mut limit = row(0.0);

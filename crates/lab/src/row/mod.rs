@@ -301,11 +301,11 @@ impl LoadUnit {
 words! {
     /// Set of durations that a run uses.
     Profile {
-        /// Two loads a figure, within two and a half minutes; no figure is judged.
+        /// Two loads a figure, within three minutes; no figure is judged.
         Smoke = "smoke",
-        /// Half an hour for all experiments.
+        /// Half an hour for all experiments of Strowger, an hour for all systems.
         Quick = "quick",
-        /// Six and a half hours for all experiments and systems.
+        /// Seven and a half hours for all experiments and systems.
         Standard = "standard",
         /// Durations of the published measurements.
         Paper = "paper",

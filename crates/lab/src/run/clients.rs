@@ -6,9 +6,10 @@ use crate::row::{Figures, Load, UnknownFigure};
 use std::path::PathBuf;
 
 /// Figures whose values add up.
-const SUMS: [&str; 10] = [
+const SUMS: [&str; 11] = [
     "attempts",
     "failed",
+    "goodput",
     "refused",
     "timeouts",
     "retransmissions",
@@ -29,11 +30,12 @@ pub(super) fn trial(clients: &[Generator], trial: &Trial<'_>) -> Result<Made, Er
     }
     let part = |load: f64| load / clients.len() as f64;
     let load = Load { value: part(trial.load.value), ..trial.load };
+    let [before, after] = [trial.before, trial.after].map(|load| load.map(part));
     let changes: Vec<_> = trial.changes.iter().map(|(at, load)| (*at, part(*load))).collect();
     let folders: Vec<PathBuf> = (1..=clients.len()).map(|n| trial.folder.join(format!("client-{n}"))).collect();
     let made: Vec<Result<Made, Error>> = std::thread::scope(|scope| {
         let run = |(client, folder): (&Generator, &PathBuf)| {
-            client.trial(&Trial { load, folder, changes: changes.clone(), ..trial.clone() })
+            client.trial(&Trial { load, folder, before, after, changes: changes.clone(), ..trial.clone() })
         };
         let threads: Vec<_> = clients.iter().zip(&folders).map(|pair| scope.spawn(move || run(pair))).collect();
         let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
@@ -87,7 +89,10 @@ fn figures(one: &Figures, other: &Figures) -> Result<Figures, UnknownFigure> {
 }
 
 fn is_mean(name: &str) -> bool {
-    name.ends_with(".mean") || name.ends_with(".any") || ["ira", "isa", "generator.cpu.call"].contains(&name)
+    name.ends_with(".mean")
+        || name.ends_with(".any")
+        || name == "refused.share"
+        || ["ira", "isa", "generator.cpu.call"].contains(&name)
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ pub(crate) struct FarServer(HostSide);
 impl FarServer {
     /// Finds the processes of the server.
     pub(crate) fn find(at: SocketAddr, host: &Arc<Host>) -> Result<Self, Error> {
-        let order = SideOrder { work: Work::External(at), address: at.ip(), cores: Vec::new() };
+        let order = SideOrder { work: Work::External(at), address: at.ip(), cores: Vec::new(), quota: None };
         HostSide::start(order, host).map(Self)
     }
 

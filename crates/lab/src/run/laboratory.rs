@@ -75,7 +75,7 @@ impl Laboratory {
         match self.running(order) {
             Some(site) => Ok(site),
             None if planned.place != TrialPosition::Trial => self.start_floor(planned),
-            None => self.start(planned, trial),
+            None => self.start(order, trial),
         }
     }
 
@@ -86,7 +86,7 @@ impl Laboratory {
         self.sites.retain(|site| (&site.axes, site.repetition) == (&planned.axes, planned.repetition));
         let at = self.sites.iter().position(|site| site.name == planned.system)?;
         let site = self.sites.remove(at);
-        let is_again = order.attempt > 1 && matches!(planned.load, PlannedLoad::Fixed(_));
+        let is_again = order.attempt > 1 && matches!(planned.load, PlannedLoad::Fixed(_) | PlannedLoad::Multiple(_));
         (!is_again).then_some(site)
     }
 
@@ -126,12 +126,14 @@ impl Laboratory {
             work,
             address: self.hosts.server.address.unwrap_or(local),
             cores: self.hosts.server_cores.clone(),
+            quota: self.experiment.call.quota,
         };
         side::start(order, &self.hosts.server, &self.program, &folder.0)
     }
 
     /// Starts a system with its backends, and registers its users.
-    fn start(&mut self, planned: &Planned, trial: &Path) -> Result<Site, Error> {
+    fn start(&mut self, order: &NextTrial, trial: &Path) -> Result<Site, Error> {
+        let planned = &order.planned;
         let unknown =
             || Error::Unexpected { what: planned.system.clone(), reason: "the run has no such system".into() };
         let chosen = self.chosen(&planned.system).cloned().ok_or_else(unknown)?;
@@ -140,14 +142,19 @@ impl Laboratory {
             Some(Workers::Best) => Some(self.best_workers(&chosen, planned, trial)?),
             None => None,
         };
-        self.start_with(&chosen, planned, workers, trial)
+        // The load is a multiple of the limit of this system.
+        let capacity = match planned.load {
+            PlannedLoad::Multiple(multiple) => Some(order.load.value / multiple),
+            PlannedLoad::Fixed(_) | PlannedLoad::Search => None,
+        };
+        self.start_with(&chosen, planned, (workers, capacity), trial)
     }
 
     fn start_with(
         &mut self,
         chosen: &Chosen,
         planned: &Planned,
-        workers: Option<u32>,
+        (workers, capacity): (Option<u32>, Option<f64>),
         trial: &Path,
     ) -> Result<Site, Error> {
         let folder = self.folder();
@@ -159,7 +166,7 @@ impl Laboratory {
         let sides = self.sides()?;
         let (system, configuration) = (Box::new(chosen.folder.clone()), planned.configuration.clone());
         let copies = self.has_other_build(chosen);
-        let work = Work::System { system, configuration, workers, copies, beside, answers: sides.clone() };
+        let work = Work::System { system, configuration, workers, copies, beside, answers: sides.clone(), capacity };
         let side = self.start_side(work, &folder)?;
         let addresses = side.addresses().to_vec();
         let mut clients = Vec::new();
@@ -170,8 +177,8 @@ impl Laboratory {
         }
         let registering = clients.len().min(addresses.len());
         let mut site = self.site_of(planned, side, clients, folder)?;
-        site.workers = workers;
-        if self.experiment.users(&planned.axes) > 0 {
+        (site.workers, site.quota) = (workers, self.experiment.call.quota);
+        if self.experiment.registered_users(&planned.axes) > 0 {
             for (number, client) in (1..).zip(&site.clients[..registering]) {
                 client.register(REGISTRATIONS, &trial.join(format!("registration-{number}")))?;
             }
@@ -195,7 +202,13 @@ impl Laboratory {
     fn load(&self, planned: &Planned, to: SocketAddr, sides: Vec<SocketAddr>) -> Result<generator::Setting, Error> {
         let document = self.experiment.document(&planned.axes).to_owned();
         let mut load = self.setting(to, document, sides)?;
+        if let Traffic::Documents(documents) = &mut load.traffic {
+            let mixed = self.experiment.call.mixed.iter();
+            documents[0].1 = 100 - mixed.clone().map(|(_, share)| share).sum::<u32>();
+            documents.extend(mixed.cloned());
+        }
         load.users = self.experiment.users(&planned.axes);
+        load.registers = self.experiment.call.registers;
         load.transport = self.experiment.transport(&planned.axes);
         load.connections = self.experiment.connections(&planned.axes);
         load.patience = self.experiment.call.patience.unwrap_or(load.patience);
@@ -242,6 +255,7 @@ impl Laboratory {
             clients,
             side,
             workers: None,
+            quota: None,
             provers,
             credentials: None,
             folder,
@@ -307,10 +321,12 @@ impl Laboratory {
         for workers in WORKERS {
             let folder = trial.join(format!("workers-{workers}"));
             std::fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
-            let mut site = self.start_with(chosen, planned, Some(workers), &folder)?;
+            let mut site = self.start_with(chosen, planned, (Some(workers), None), &folder)?;
             let value = match planned.load {
                 PlannedLoad::Fixed(load) => load,
-                PlannedLoad::Search => self.experiment.load_of(&planned.system).expected / 2.0,
+                PlannedLoad::Multiple(_) | PlannedLoad::Search => {
+                    self.experiment.load_of(&planned.system).expected / 2.0
+                }
             };
             let [warm_up, window] = CHOICE;
             let load = Load { value, unit: self.experiment.load.unit };

@@ -1,7 +1,7 @@
 //! Schedule of a run: the next trial from the plan and the rows so far. It reads no clock and starts nothing.
 
 use crate::experiment::{
-    Course, Experiment, FinderKind, Plan, Planned, PlannedLoad, Steps, TrialPosition, floor_window,
+    Axes, Course, Experiment, FinderKind, LoadPlan, Plan, Planned, PlannedLoad, Steps, TrialPosition, floor_window,
 };
 use crate::finder::{
     Finder, Limit, Method, Next, Rfc7502, Rfc7502Settings, Search, Settings, Staircase, StaircaseSettings, Trial,
@@ -71,6 +71,8 @@ pub struct Schedule {
     attempt: u32,
     search: Option<Searching>,
     marked: Vec<Marked>,
+    /// Limits that searches have found, by system and values of axes.
+    limits: Vec<(String, Axes, f64)>,
 }
 
 /// Search in progress.
@@ -89,7 +91,18 @@ impl Schedule {
     /// Begins a plan.
     pub fn new(experiment: Experiment, profile: Profile, plan: Plan) -> Self {
         let steps = experiment.profiles.get(&profile).cloned().unwrap_or_else(|| Steps::default_of(profile));
-        Self { experiment, profile, steps, plan, done: 0, attempt: 1, search: None, marked: Vec::new() }.ready()
+        Self {
+            experiment,
+            profile,
+            steps,
+            plan,
+            done: 0,
+            attempt: 1,
+            search: None,
+            marked: Vec::new(),
+            limits: Vec::new(),
+        }
+        .ready()
     }
 
     /// Returns the experiment of the plan.
@@ -131,10 +144,14 @@ impl Schedule {
         let whole = |load| self.experiment.warm_up(&self.steps, &planned.axes, load);
         let order = |value, warm_up, window, (cool_down, settle): (Duration, Option<Duration>)| {
             let unit = if is_floor(planned) { self.unit_of_floor() } else { self.experiment.load.unit };
-            let course = match is_floor(planned) {
+            let mut course = match is_floor(planned) {
                 true => Course::default(),
                 false => self.experiment.course(self.profile, &planned.axes),
             };
+            if matches!(planned.load, PlannedLoad::Multiple(_)) {
+                let (LoadPlan { before, after, .. }, limit) = (&self.experiment.load, self.limit_of(planned));
+                (course.before, course.after) = (before.map(|of| of * limit), after.map(|of| of * limit));
+            }
             let (planned, number) = (planned.clone(), self.done + 1);
             let load = Load { value, unit };
             let attempt = self.attempt;
@@ -147,6 +164,11 @@ impl Schedule {
                 order(load, warm_up.min(longest), window.min(longest), AT_ONCE)
             }
             (None, PlannedLoad::Fixed(load)) => order(load, whole(load), window, (cool_down, settle)),
+            (None, PlannedLoad::Multiple(multiple)) => {
+                let limit = self.limit_of(planned);
+                let warm_up = whole(self.experiment.load.before.unwrap_or(multiple) * limit);
+                order((multiple * limit).round().max(1.0), warm_up, window, (cool_down, settle))
+            }
             (Some(search), _) => match search.finder.next() {
                 Next::Trial(trial) => match self.experiment.load.finder {
                     FinderKind::Staircase => order(trial.load, whole(trial.load), trial.duration, (cool_down, settle)),
@@ -174,6 +196,7 @@ impl Schedule {
                     return Err(format!("the limit of {} is due", due.0.system));
                 }
                 self.matches(&due.0, Load { value: 0.0, unit: self.experiment.load.unit }, row)?;
+                self.limits.push((due.0.system.clone(), due.0.axes.clone(), due.1.load));
                 if due.1.marked {
                     self.marked.push(Marked { planned: due.0, reasons: reasons(&row.validity) });
                 }
@@ -185,6 +208,16 @@ impl Schedule {
             }
         }
         Ok(())
+    }
+
+    /// Returns the limit of which the load of a trial is a multiple: the one that was found at the other values of axes, or else the
+    /// assumed one. A search that found no load to be carried leaves none.
+    fn limit_of(&self, planned: &Planned) -> f64 {
+        let others = self.experiment.others(&planned.axes);
+        let is_own =
+            |(system, axes, limit): &&(String, Axes, f64)| *system == planned.system && *axes == others && *limit > 0.0;
+        let found = self.limits.iter().find(is_own).map(|(.., limit)| *limit);
+        found.unwrap_or_else(|| self.experiment.assumed_limit(&self.steps, &planned.system))
     }
 
     /// Returns the unit of the floor's load: registrations if the experiment has registrations, otherwise calls.

@@ -6,11 +6,15 @@ use crate::experiment::Course;
 use crate::generator::of_second;
 use crate::row::{Figures, Series, UnknownFigure};
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use strowger_measure::{Counter, Observed, Page, Run, Span};
 
 /// Microseconds in a second.
 const SECOND: u64 = 1_000_000;
+
+/// Share of the sessions of a second that may be unanswered at its end: those that are on their way, and those that are never answered because
+/// their callers cancel them.
+const UNANSWERED: f64 = 0.05;
 
 /// Shares of the phones whose return has a figure.
 const RETURNS: [(&str, f64); 2] = [("registered.after", 1.0), ("registered.after.95", 0.95)];
@@ -132,6 +136,32 @@ impl Seconds {
     }
 }
 
+/// Returns the time after a window until all new calls are answered, of the first `rest` after its end: in each later second the answered
+/// sessions are as many as the begun ones but for [`UNANSWERED`]. The time is `rest` if they never are, and `None` if no session was begun.
+pub(super) fn recovery(logs: &[PathBuf], end: SystemTime, rest: Duration) -> Result<Option<f64>, Error> {
+    let from = end.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let span = Span { from, until: from + rest.as_secs() };
+    let mut sessions = vec![[0, 0]; span.seconds() as usize];
+    let mut see = |page: &Page| {
+        let [begun, answered] = &mut sessions[(page.second - span.from) as usize];
+        *begun += page.counter(Counter::SessionAttempts);
+        *answered += page.counter(Counter::SessionAnswered);
+    };
+    Run::read_seconds(logs, span, &mut see)
+        .map_err(|error| Error::Unexpected { what: "the log of a generator".into(), reason: error.to_string() })?;
+    Ok(recovered(&sessions))
+}
+
+/// Returns the number of the first second from which on the answered sessions follow the begun ones.
+fn recovered(sessions: &[[u64; 2]]) -> Option<f64> {
+    if sessions.iter().all(|[begun, _]| *begun == 0) {
+        return None;
+    }
+    let follows = |[begun, answered]: &[u64; 2]| *answered as f64 >= *begun as f64 * (1.0 - UNANSWERED);
+    let late = sessions.iter().rposition(|second| !follows(second));
+    Some(late.map_or(0.0, |late| (late + 1) as f64))
+}
+
 /// Returns the seconds until `wanted` registrations were made; within a second they are spread evenly.
 fn reached(registrations: &[u64], wanted: u64) -> Option<f64> {
     let mut before = 0;
@@ -153,7 +183,6 @@ fn unknown(error: UnknownFigure) -> Error {
 mod tests {
     use super::*;
     use crate::experiment::{Action, TrialEvent};
-    use std::time::Duration;
     use strowger_measure::{MachineSample, TreeSample};
 
     fn seconds(registrations: &[u64]) -> Seconds {
@@ -173,7 +202,32 @@ mod tests {
             [kill, TrialEvent { at: kill.at, action: Action::Start }]
         };
         let over_time = over_time.iter().map(|name| (*name).to_owned()).collect();
-        Course { events: killed.iter().flat_map(event).collect(), users, over_time }
+        Course { events: killed.iter().flat_map(event).collect(), users, over_time, ..Course::default() }
+    }
+
+    #[test]
+    fn a_server_has_recovered_once_all_new_calls_are_answered() {
+        for (sessions, wanted) in [
+            (&[[100, 100], [100, 96], [100, 101]][..], Some(0.0)),
+            (&[[100, 30], [100, 94], [100, 95]], Some(2.0)),
+            // A good second between two bad ones is no recovery.
+            (&[[100, 10], [100, 100], [100, 10], [100, 100]], Some(3.0)),
+            (&[[100, 100], [100, 10]], Some(2.0)),
+            (&[[0, 0], [0, 0]], None),
+            (&[], None),
+        ] {
+            assert_eq!(recovered(sessions), wanted, "{sessions:?}");
+        }
+    }
+
+    #[test]
+    fn an_unreadable_log_has_no_recovery() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let log = folder.path().join("caller.results");
+        std::fs::write(&log, "no log").expect("it is written");
+        let end = UNIX_EPOCH + Duration::from_secs(100);
+        let error = recovery(&[log], end, Duration::from_secs(3)).expect_err("it is no log").to_string();
+        assert!(error.contains("the log of a generator"), "{error}");
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl OwnSide {
     pub(super) fn start(order: &SideOrder, program: &Path, folder: &Path) -> Result<Self, Error> {
         let own = folder.join("system");
         std::fs::create_dir_all(&own).map_err(Error::file(&own))?;
-        let SideOrder { work, address, cores } = order;
+        let SideOrder { work, address, cores, quota } = order;
         let (mut beside, mut rows) = (Vec::new(), None);
         let (server, addresses) = match work {
             Work::Floor(_) | Work::Echo => {
@@ -158,7 +158,7 @@ impl OwnSide {
                 (floor, addresses)
             }
             Work::External(at) => (Server::External(owner_of_port(at.port())), vec![*at]),
-            Work::System { system, configuration, workers, copies, beside: names, answers } => {
+            Work::System { system, configuration, workers, copies, beside: names, answers, capacity } => {
                 for name in names {
                     let own = folder.join(name);
                     std::fs::create_dir_all(&own).map_err(Error::file(&own))?;
@@ -175,6 +175,7 @@ impl OwnSide {
                 setting.cores = cores;
                 setting.values = beside.iter().flat_map(Beside::values).collect();
                 setting.address = *address;
+                (setting.quota, setting.capacity) = (*quota, *capacity);
                 let running = system::start(system, &setting)?;
                 let addresses = running.addresses().to_vec();
                 match system.address() {

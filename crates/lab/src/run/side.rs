@@ -21,6 +21,8 @@ pub(crate) struct SideOrder {
     pub(super) address: IpAddr,
     /// Cores of the server. Empty for all.
     pub(super) cores: Vec<usize>,
+    /// Processor time of the system under test, in per cent of one core. `None`: no limit.
+    pub(super) quota: Option<u32>,
 }
 
 /// Server of a side.
@@ -43,6 +45,8 @@ pub(super) enum Work {
         beside: Vec<String>,
         /// Answering sides.
         answers: Vec<SocketAddr>,
+        /// Load that the system is known to carry.
+        capacity: Option<f64>,
     },
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Site {
     pub(super) side: Box<dyn ServerSide>,
     /// Number of workers that the system was given, or `None` if its configuration sets the number.
     pub(super) workers: Option<u32>,
+    /// Processor time of the system, in per cent of one core. `None`: no limit.
+    pub(super) quota: Option<u32>,
     /// Number of users whose callers send credentials with their first INVITE; 0 for none.
     pub(super) provers: u32,
     pub(super) credentials: Option<Credentials>,

@@ -3,7 +3,7 @@
 use super::clients;
 use super::events;
 use super::next_trial::NextTrial;
-use super::over_time::Seconds;
+use super::over_time::{Seconds, recovery};
 use super::sampled::Sampled;
 use super::side::SideMemory;
 use super::site::Site;
@@ -71,16 +71,23 @@ pub(super) fn measure(site: &mut Site, order: &NextTrial, folder: &Path) -> Resu
         }
     };
     evidence.generator.clone_from(&made.reasons);
+    let unknown = |error: UnknownFigure| Error::Unexpected { what: "a trial".into(), reason: error.to_string() };
     let observed = Observed::read(&samples, Span::WHOLE)
         .map_err(|error| Error::Unexpected { what: samples.display().to_string(), reason: error.to_string() })?;
     let (mut figures, series) = over_time(&order.course, &made, &observed)?;
+    if order.course.after.is_some()
+        && !order.cool_down.is_zero()
+        && let Some(seconds) = recovery(&made.logs, made.end, order.cool_down)?
+    {
+        figures.set("recovery", seconds).map_err(unknown)?;
+    }
     let sampled = Sampled::of(observed, micros(made.begin), micros(made.end), &mut evidence);
-    let unknown = |error: UnknownFigure| Error::Unexpected { what: "a trial".into(), reason: error.to_string() };
     sampled.write(figures.value("rate.achieved"), &mut figures).map_err(unknown)?;
     let cores = figures.value("machine.cores").unwrap_or(1.0);
     figures.set("machine.other", watched.other / cores).map_err(unknown)?;
-    if let Some(cores) = watched.cores {
-        figures.set("server.cores", f64::from(cores)).map_err(unknown)?;
+    let quota = site.quota.map(|quota| f64::from(quota) / 100.0);
+    if let Some(cores) = quota.or(watched.cores.map(f64::from)) {
+        figures.set("server.cores", cores).map_err(unknown)?;
     }
     if let Some(workers) = site.workers {
         figures.set("server.workers", f64::from(workers)).map_err(unknown)?;
@@ -106,6 +113,7 @@ pub(super) fn measure(site: &mut Site, order: &NextTrial, folder: &Path) -> Resu
 fn loaded(site: &mut Site, order: &NextTrial, folder: &Path) -> (Result<Made, Error>, events::Made) {
     let mut trial = generator::Trial::new(order.load, order.warm_up, order.window, folder);
     trial.cool_down = order.cool_down;
+    (trial.before, trial.after) = (order.course.before, order.course.after);
     let changes = order.course.events.iter().filter_map(|event| match event.action {
         Action::Load(load) => Some((event.at, load)),
         Action::Kill { .. } | Action::Start => None,

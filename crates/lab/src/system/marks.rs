@@ -4,8 +4,20 @@ use crate::Error;
 use strowger_config::nearest;
 
 /// Marks that a start fills in.
-pub(super) const OWN: [&str; 11] =
-    ["PROGRAM", "CONFIG", "FOLDER", "ADDRESS", "PORT", "WORKERS", "WORDS", "DOMAIN", "NODE", "CERTIFICATE", "KEY"];
+pub(super) const OWN: [&str; 12] = [
+    "PROGRAM",
+    "CONFIG",
+    "FOLDER",
+    "ADDRESS",
+    "PORT",
+    "WORKERS",
+    "CAPACITY",
+    "WORDS",
+    "DOMAIN",
+    "NODE",
+    "CERTIFICATE",
+    "KEY",
+];
 
 /// Marks of a measuring command, by trial: load, and warm-up and window in seconds.
 pub(crate) const OF_TRIAL: [&str; 3] = ["LOAD", "WARM_UP", "WINDOW"];

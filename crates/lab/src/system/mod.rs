@@ -20,6 +20,7 @@
 //! | `@PROGRAM@`, `@CONFIG@`, `@FOLDER@` | program, filled configuration, folder of the start |
 //! | `@ADDRESS@`, `@PORT@` | address and port of the server: 127.0.0.1 unless other machines take part; by IPv6 in brackets |
 //! | `@WORKERS@` | number of workers in the setting, or 1 if the setting has none |
+//! | `@CAPACITY@` | calls a second that the run has found the server to carry, or 1000000 before that is known |
 //! | `@LOAD@`, `@WARM_UP@`, `@WINDOW@` | in `measure`: load of the trial, and its times in seconds |
 //! | `@WORDS@` | the `words` of the scenario; a word of `start` or `measure` must consist of this mark alone |
 //! | `@CERTIFICATE@`, `@KEY@` | files of a certificate of `@ADDRESS@`, made for the start |
@@ -39,6 +40,7 @@ pub(crate) mod certificate;
 mod driver;
 mod folder;
 mod marks;
+mod quota;
 mod ready;
 mod running;
 mod shipped;
@@ -46,6 +48,7 @@ mod shipped;
 pub use driver::{DriverFile, Entries, Ready, Rows, Scenario};
 pub use folder::SystemFolder;
 pub use marks::fill;
+pub use quota::can_limit;
 pub(crate) use running::Measuring;
 pub use running::{RunningSystem, Setting, check, start};
 pub use shipped::{Files, SHIPPED};

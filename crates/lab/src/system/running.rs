@@ -1,6 +1,7 @@
 //! Systems that run.
 
 use super::marks::OF_TRIAL;
+use super::quota::Quota;
 use super::{Entries, Ready, Scenario, SystemFolder, certificate, fill, marks, ready};
 use crate::backend::run;
 use crate::document::DOMAIN;
@@ -14,6 +15,9 @@ use std::time::Duration;
 
 /// Time in which the port of a killed server becomes free.
 const FREED: Duration = Duration::from_secs(1);
+
+/// Capacity of a server that no search has measured: above all loads.
+const UNKNOWN_CAPACITY: f64 = 1e6;
 
 /// Time in which a command that counts entries succeeds.
 const ANSWERED: Duration = Duration::from_secs(20);
@@ -38,6 +42,10 @@ pub struct Setting<'a> {
     pub copies: bool,
     /// Address that it listens on.
     pub address: IpAddr,
+    /// Processor time of all processes of a server, in per cent of one core. `None`: no limit.
+    pub quota: Option<u32>,
+    /// Load that the server is known to carry, for configurations that bound it.
+    pub capacity: Option<f64>,
     /// Port of the address, or `None` for a free one. A system of several servers always has free ports.
     pub port: Option<u16>,
 }
@@ -54,6 +62,8 @@ impl<'a> Setting<'a> {
             cores: &[],
             copies: false,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            quota: None,
+            capacity: None,
             port: None,
         }
     }
@@ -87,10 +97,15 @@ pub fn start(system: &SystemFolder, setting: &Setting<'_>) -> Result<RunningSyst
         if written.start.is_empty() {
             continue;
         }
-        let words = pinned(&written.start, setting.cores);
+        let quota = setting.quota.map(Quota::of_a_core).transpose()?;
+        let words = match &quota {
+            Some(quota) => quota.within(&written.start),
+            None => written.start.clone(),
+        };
         let mut server = Server {
             process: None,
-            words,
+            quota,
+            words: pinned(&words, setting.cores),
             name: system.name().to_owned(),
             folder: written.folder.clone(),
             address: SocketAddr::new(setting.address, written.port),
@@ -170,6 +185,7 @@ fn write(system: &SystemFolder, setting: &Setting<'_>, node: u32, instances: u32
         ("PORT", port.to_string()),
         ("NODE", node.to_string()),
         ("WORKERS", setting.workers.unwrap_or(1).to_string()),
+        ("CAPACITY", setting.capacity.unwrap_or(UNKNOWN_CAPACITY).round().to_string()),
         ("DOMAIN", DOMAIN.to_owned()),
     ];
     values.extend(config.map(|config| ("CONFIG", config)));
@@ -292,7 +308,11 @@ fn pinned(words: &[String], cores: &[usize]) -> Vec<String> {
 /// Server of a system.
 #[derive(Debug)]
 struct Server {
+    // Dropped in this order: a group is removed after its processes.
     process: Option<Process>,
+    /// Control group of its processes. It stays for the next start.
+    #[expect(dead_code, reason = "it is removed when it is dropped")]
+    quota: Option<Quota>,
     words: Vec<String>,
     name: String,
     folder: PathBuf,

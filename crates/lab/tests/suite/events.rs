@@ -74,7 +74,7 @@ fn each_trial_has_the_events_of_its_profile_and_axes() {
     let course = |profile, phones| experiment.course(profile, &axes(phones));
     let over_time = vec!["registered".to_owned()];
     let events = vec![event(2, kill), event(3, Action::Load(500.0)), event(4, Action::Start)];
-    assert_eq!(course(Profile::Quick, "tcp"), Course { events, users: 100, over_time });
+    assert_eq!(course(Profile::Quick, "tcp"), Course { events, users: 100, over_time, ..Course::default() });
     assert_eq!(course(Profile::Quick, "udp").events, [event(2, kill), event(4, Action::Start)]);
     // Events of one moment keep the order of the file.
     let paper = [event(10, kill), event(10, Action::Load(500.0)), event(20, Action::Start)];

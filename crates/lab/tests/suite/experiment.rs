@@ -61,6 +61,9 @@ fn each_mistake_is_named_with_line_and_cure() {
         ("answer = \"answer\"", "answer = 1", 5, "no text", "write answer"),
         ("users = 500", "users = 1.5", 6, "no whole number from 0", "write users"),
         ("users = 500", "hold = \"ten\"", 6, "no length of time", "\"10s\""),
+        ("users = 500", "quota = 10", 6, "no whole number from 20", "write quota = 20"),
+        ("users = 500", "mixed = { call = 0.5 }", 6, "a whole number of per cent", "mixed = { name = 5 }"),
+        ("users = 500", "mixed = { a = 60, b = 40 }", 6, "no calls are left", "a sum below 100"),
         ("users = 500", "transport = \"tpc\"", 6, "there is no transport", "write tcp"),
         ("users = 500", "connections = \"each\"", 6, "there is no connections", "one, per-user, per-call"),
         (
@@ -75,6 +78,9 @@ fn each_mistake_is_named_with_line_and_cure() {
         ("values = [100, 200]", "finder = \"serach\"", 10, "there is no finder", "write search"),
         ("values = [100, 200]", "finder = \"staircase\"", 8, "a staircase has no step", "step = 100"),
         ("values = [100, 200]", "finder = \"search\"\nmost = 5", 8, "not above most", "start = 10"),
+        ("values = [100, 200]", "values = [100, 200]\nbefore = 0.5", 11, "a multiple of the limit", "of_limit = true"),
+        ("[\"local\", \"redis\"]", "[0.5, 2]\nof_limit = true", 8, "no finder finds the limit", "finder = \"search\""),
+        ("[\"local\", \"redis\"]", "[0, 2]\nof_limit = true", 15, "a number above 0", "[0.5, 1, 2]"),
         ("window = \"4s\"", "search = 1", 28, "no true or false", "search = false"),
         ("values = [100, 200]\n", "", 8, "has no values", "or a finder"),
         ("name = \"cache\"", "name = \"load\"", 13, "every row has load already", "another name"),
@@ -162,6 +168,36 @@ fn each_mistake_is_named_with_line_and_cure() {
                 && fault.cure.contains(cure)
         });
         assert!(fits, "line {line}: {message} ... {cure}\n{report}");
+    }
+}
+
+/// Checks the limit of an axis of multiples: none without a finder, and one axis for each limit.
+#[test]
+fn multiples_have_one_limit() {
+    let axis = "values = [\"local\", \"redis\"]";
+    let of = |load: &str, axes: &str| {
+        let text =
+            MINE.replace("values = [100, 200]", load).replace(axis, axes).replace("skip = { cache = [\"redis\"] }", "");
+        Experiment::read("mine.toml", &text.replace("cache = \"local\"", "cache = 2"))
+    };
+    let (experiment, _) = of("finder = \"search\"", "values = [0.5, 2]\nof_limit = true").expect("right");
+    let axes = Axes::from([("cache".to_owned(), AxisValue::Number(2.0))]);
+    assert_eq!((experiment.multiple(&axes), experiment.others(&axes)), (Some(2.0), Axes::new()));
+    assert_eq!((mine().multiple(&axes), mine().others(&axes)), (None, axes));
+    for (load, axes, message) in [
+        (
+            "values = [100]\nfinder = \"search\"",
+            "values = [0.5, 2]\nof_limit = true",
+            "the loads are those of the axis with of_limit",
+        ),
+        (
+            "finder = \"search\"",
+            "values = [0.5, 2]\nof_limit = true\n[[axis]]\nname = \"other\"\nvalues = [1, 2]\nof_limit = true",
+            "two axes are multiples of the limit",
+        ),
+    ] {
+        let report = of(load, axes).expect_err(message).to_string();
+        assert!(report.contains(message), "{report}");
     }
 }
 

@@ -6,6 +6,7 @@ use strowger_lab::formula::methodology::{
     DELAY_LIMIT, INEFFECTIVE_LIMIT, PACKET_DELAY_LIMIT, call_rate, ineffective_registrations, ineffective_sessions,
     rating_factor,
 };
+use strowger_lab::formula::overload::{ideal_goodput, refusal_cost};
 use strowger_lab::formula::stress::{PUBLISHED, penalty, scaled_load};
 
 fn near(found: Option<f64>, wanted: f64, tolerance: f64) {
@@ -82,4 +83,36 @@ fn scaled_loads_and_penalties_are_those_of_the_published_table() {
     }
     assert_eq!(scaled_load(1.0, 0.0), None);
     assert_eq!(penalty(1.0, 0.0), None);
+}
+
+/// Computes with a refusal that costs a twentieth of a call.
+#[test]
+fn the_ideal_goodput_pays_for_refusals() {
+    for (multiple, cost, wanted) in [
+        (0.5, 0.05, 0.5),
+        (1.0, 0.05, 1.0),
+        (2.0, 0.05, 1.0 - 0.05 / 0.95),
+        (10.0, 0.05, 1.0 - 0.45 / 0.95),
+        (10.0, 0.0, 1.0),
+    ] {
+        let ideal = ideal_goodput(multiple, cost);
+        near(ideal, wanted, 1e-9);
+        // The work of accepted and refused calls is that of one call.
+        if multiple >= 1.0 {
+            near(ideal.map(|ideal| ideal + (multiple - ideal) * cost), 1.0, 1e-9);
+        }
+    }
+    // At 21 times the limit the refusals alone take all the time.
+    near(ideal_goodput(21.0, 0.05), 0.0, 1e-9);
+    // Nothing is refused.
+    near(ideal_goodput(0.5, 2.0), 0.5, 1e-9);
+    assert_eq!(ideal_goodput(2.0, 1.0), None);
+}
+
+#[test]
+fn the_cost_of_a_refusal_is_that_of_the_refused_part() {
+    // A tenth is accepted at 50 µs each, and the others cost 2 µs each.
+    near(refusal_cost(0.1 * 50.0 + 0.9 * 2.0, 0.1, 50.0), 0.04, 1e-9);
+    near(refusal_cost(4.0, 0.1, 50.0), 0.0, 1e-9);
+    assert_eq!((refusal_cost(50.0, 1.0, 50.0), refusal_cost(5.0, 0.1, 0.0)), (None, None));
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use strowger_lab::document::{self, Parties};
 use strowger_lab::experiment::{Experiment, SHIPPED, combinations, fill};
-use strowger_lab::system::{self, Ready, Setting, SystemFolder, check, start};
+use strowger_lab::system::{self, Ready, Setting, SystemFolder, can_limit, check, start};
 use tempfile::TempDir;
 
 /// Program that binds the UDP port of its second argument, prints, and waits.
@@ -196,6 +196,32 @@ fn a_system_starts_is_killed_and_starts_again_on_its_port() {
     assert_eq!((running.addresses(), running.ids().len()), (&addresses[..], 2));
     drop(running);
     UdpSocket::bind(addresses[0]).expect("its port is free again");
+}
+
+/// Checks that a server with a quota is in a control group of its own, after another start too, and that the group goes with it.
+#[test]
+fn a_server_has_its_share_of_a_core() {
+    if !can_limit() {
+        return;
+    }
+    let system = open(stub(STUB, "").path());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let group = |id: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{id}/cgroup")).expect("it runs");
+        let name = text.lines().find_map(|line| line.split_once("/strowger-lab-")).map(|(_, name)| name.to_owned());
+        name.unwrap_or_else(|| panic!("{text}"))
+    };
+    let setting = Setting { quota: Some(20), cores: &[0], ..Setting::new(folder.path(), "relay") };
+    let mut running = start(&system, &setting).unwrap_or_else(|error| panic!("{error}"));
+    let first = group(running.ids()[0]);
+    running.kill();
+    running.start_again().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(group(running.ids()[0]), first);
+    let paths =
+        ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(|root| PathBuf::from(format!("{root}/strowger-lab-{first}")));
+    assert!(paths.iter().any(|path| path.exists()));
+    drop(running);
+    assert!(!paths.iter().any(|path| path.exists()));
 }
 
 /// Counts entries within the system by a command of the driver, whose output is part of its fault.

@@ -168,6 +168,22 @@ fn the_registration_storm_is_whole() {
     assert_table(&storm, "storm", 6, &columns);
 }
 
+#[test]
+fn the_overload_is_whole() {
+    let overload = shapes("overload", Profile::Standard, &["strowger", "kamailio"]);
+    let Content::Series { unit, points } = &overload["goodput"] else { panic!("{:?}", overload["goodput"]) };
+    assert_eq!(unit, "%");
+    // Two systems by four transports, over five multiples of the capacity.
+    let shares: Vec<usize> =
+        points.iter().filter(|(name, _)| name.ends_with("goodput.share")).map(|(_, count)| *count).collect();
+    assert_eq!(shares, [5; 8], "{points:?}");
+    assert_table(&overload, "capacity", 8, &["transport", "system", "limit", "limit.high"]);
+    // Multiples, and the trial that confirmed each capacity.
+    let columns = ["transport", "n", "system", "failed.warm_up", "recovery", "server.pss"];
+    assert_table(&overload, "in progress", 8 * (5 + 1), &columns);
+    assert_table(&overload, "overload", 8 * (5 + 1), &["n", "goodput.ratio", "refusal.cost", "refused.share"]);
+}
+
 /// Checks that a point over time is the median of the trials at the end of its second, and that a missing point is
 /// named.
 #[test]

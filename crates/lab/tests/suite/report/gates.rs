@@ -3,6 +3,7 @@
 use super::recorded::rows;
 use strowger_lab::compare::FLOOR;
 use strowger_lab::experiment::Experiment;
+use strowger_lab::formula::overload::ideal_goodput;
 use strowger_lab::report::{GateVerdict, gates};
 use strowger_lab::row::{Check, Profile, Reason, Row, Validity};
 
@@ -187,4 +188,65 @@ fn of_several_loads_the_furthest_from_the_bound_decides() {
     assert_eq!((verdicts[0].value, verdicts[0].is_met), (Some(2_400.0), Some(false)));
     assert_eq!(verdicts[0].gate, "srd.p95 of strowger at most 2.30 ms");
     assert_eq!((verdicts[1].value, verdicts[1].is_met), (Some(100.0), Some(false)));
+}
+
+/// Judges a server that reaches a share of the ideal goodput, whose refusals have a cost, and whose memory grows under overload.
+#[test]
+fn overload_is_judged_by_the_ideal_goodput_of_its_run() {
+    let (experiment, _) = Experiment::shipped("overload").expect("it is shipped");
+    for (share, cost, memory, are_met) in [
+        (0.95, 0.03, 1.2, [Some(true), Some(true), Some(true)]),
+        (0.85, 0.06, 1.4, [Some(true), Some(true), Some(false)]),
+        (0.7, 0.1, 1.0, [Some(false), Some(false), Some(true)]),
+    ] {
+        let mut rows = rows(&experiment, Profile::Quick, &["strowger"]);
+        for row in &mut rows {
+            let Some(n) = experiment.multiple(&row.axes) else { continue };
+            let reached = if n > 1.0 { share } else { 1.0 };
+            let accepted = ideal_goodput(n, cost).expect("refusals are cheap") * reached / n;
+            let load = row.load.value;
+            set(row, "rate.achieved", load);
+            set(row, "goodput", accepted * load);
+            set(row, "server.cpu.call", 50.0 * (accepted + (1.0 - accepted) * cost));
+            set(row, "server.pss", if n > 1.0 { memory * 20e6 } else { 20e6 });
+        }
+        let verdicts = gates(&experiment, &rows);
+        let of = [
+            "goodput.ratio of strowger n=5 at least 80.00 %, aim 90.00 %",
+            "refusal.cost of strowger n=10 transport=udp at most 8.00 %, aim 4.00 %",
+            "server.pss of strowger n=10 over strowger n=1 at most 1.300",
+        ]
+        .map(|start| verdict(&verdicts, start));
+        assert_eq!(of.map(|verdict| verdict.is_met), are_met, "{of:?}");
+        let near = |value: Option<f64>, wanted: f64| value.is_some_and(|value| (value - wanted).abs() < 0.1);
+        assert!(near(of[0].value, share * 100.0) && near(of[1].value, cost * 100.0), "{of:?}");
+        assert_eq!([of[0], of[1]].map(|verdict| verdict.is_aim_met), [Some(share > 0.9), Some(cost < 0.04)]);
+        // The profile has no trial by TCP.
+        assert_eq!(verdict(&verdicts, "goodput.share of strowger transport=udp beside").is_met, None);
+    }
+}
+
+/// Compares transports at equal multiples of their limits, though the loads differ.
+#[test]
+fn transports_are_compared_at_equal_multiples() {
+    let (experiment, _) = Experiment::shipped("overload").expect("it is shipped");
+    let mut rows = rows(&experiment, Profile::Standard, &["strowger"]);
+    for row in &mut rows {
+        let Some(n) = experiment.multiple(&row.axes) else { continue };
+        let (share, slower) = match row.axes["transport"].to_string().as_str() {
+            "udp" => (0.9, 1.0),
+            "tcp-persistent" => (0.86, 0.5),
+            _ => (0.75, 0.25),
+        };
+        row.load.value *= slower;
+        let goodput = share * row.load.value / n;
+        set(row, "goodput", goodput);
+    }
+    let verdicts = gates(&experiment, &rows);
+    for (transport, is_met, is_aim_met) in [("tcp-persistent", true, true), ("tcp-transaction", false, false)] {
+        let start =
+            format!("goodput.share of strowger transport=udp beside strowger transport={transport} adds at most");
+        let of = verdict(&verdicts, &start);
+        assert_eq!((of.is_met, of.is_aim_met), (Some(is_met), Some(is_aim_met)), "{of:?}");
+    }
 }

@@ -3,6 +3,7 @@
 mod bed;
 mod conduct;
 mod folder;
+mod multiples;
 mod steps;
 mod validity;
 
