@@ -2,9 +2,18 @@
 
 mod certificate;
 mod decryption;
+#[cfg_attr(not(test), expect(dead_code, reason = "until connections use it"))]
+mod handshake;
 mod identities;
+#[cfg_attr(not(test), expect(dead_code, reason = "until connections use it"))]
+mod key_log;
+mod records;
 mod sessions;
 mod sni;
+#[cfg(test)]
+mod test_peer;
+#[cfg_attr(not(test), expect(dead_code, reason = "until listeners use it"))]
+mod ticket_keys;
 
 pub use certificate::Certificate;
 pub use identities::Identities;

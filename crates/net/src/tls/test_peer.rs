@@ -1,0 +1,271 @@
+//! Settings and peers of the tests: rustls with its buffers, and records that are sealed and opened one by one.
+
+use super::handshake::Handshake;
+use super::key_log::secret_log;
+use super::records::{RecordKeys, Records, Suite, Version};
+use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf::{self, KeyType, Prk};
+use rustls::crypto::aws_lc_rs as provider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ClientConfig, ClientConnection, Connection, Error, RootCertStore, ServerConfig, ServerConnection,
+    SupportedCipherSuite,
+};
+use std::io::{Read, Write};
+use std::sync::{Arc, OnceLock};
+
+/// Types of records (RFC 8446 appendix B.1).
+pub(super) const ALERT: u8 = 21;
+pub(super) const HANDSHAKE: u8 = 22;
+pub(super) const DATA: u8 = 23;
+
+/// Returns the suites: three of TLS 1.3, and the same three of TLS 1.2.
+pub(super) fn suites() -> [SupportedCipherSuite; 6] {
+    use provider::cipher_suite::{
+        TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384,
+        TLS13_CHACHA20_POLY1305_SHA256,
+    };
+    [
+        TLS13_AES_128_GCM_SHA256,
+        TLS13_AES_256_GCM_SHA384,
+        TLS13_CHACHA20_POLY1305_SHA256,
+        TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    ]
+}
+
+/// A certificate of "localhost", which is also its authority, and its key.
+fn identity() -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    static IDENTITY: OnceLock<rcgen::CertifiedKey<rcgen::KeyPair>> = OnceLock::new();
+    let identity =
+        IDENTITY.get_or_init(|| rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a key"));
+    (identity.cert.der().clone(), PrivatePkcs8KeyDer::from(identity.signing_key.serialize_der()).into())
+}
+
+/// Settings of both sides for this suite; the server asks clients for a certificate if `verifies`.
+pub(super) fn configs(suite: SupportedCipherSuite, verifies: bool) -> (ServerConfig, ClientConfig) {
+    let mut provider = provider::default_provider();
+    provider.cipher_suites.retain(|one| *one == suite);
+    let (provider, versions) = (Arc::new(provider), [suite.version()]);
+    let (certificate, key) = identity();
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).expect("an authority");
+    let roots = Arc::new(roots);
+    let server = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(&versions).expect("one");
+    let server = match verifies {
+        true => server.with_client_cert_verifier(
+            WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone()).build().expect("roots"),
+        ),
+        false => server.with_no_client_auth(),
+    };
+    let mut server = server.with_single_cert(vec![certificate.clone()], key.clone_key()).expect("its key");
+    server.ticketer = provider::Ticketer::new().expect("random numbers");
+    let client = ClientConfig::builder_with_provider(provider).with_protocol_versions(&versions).expect("one");
+    let client = client.with_root_certificates(roots);
+    let mut client = client.with_client_auth_cert(vec![certificate], key).expect("its key");
+    (server.key_log, client.key_log) = (secret_log(), secret_log());
+    (server.enable_secret_extraction, client.enable_secret_extraction) = (true, true);
+    (server, client)
+}
+
+/// Our side as server or client, and rustls at the other end.
+pub(super) fn sides(server: &Arc<ServerConfig>, client: &Arc<ClientConfig>, is_client: bool) -> (Handshake, Peer) {
+    let name = || "localhost".try_into().expect("a name");
+    let (ours, peer) = if is_client {
+        let peer = ServerConnection::new(server.clone()).expect("settings");
+        (Handshake::client(client.clone(), name()), Connection::Server(peer))
+    } else {
+        let peer = ClientConnection::new(client.clone(), name()).expect("settings");
+        (Handshake::server(server.clone()), Connection::Client(peer))
+    };
+    (ours.expect("settings"), Peer(peer))
+}
+
+/// rustls with its buffers.
+pub(super) struct Peer(pub(super) Connection);
+
+impl Peer {
+    pub(super) fn flush(&mut self) -> Vec<u8> {
+        let mut wire = Vec::new();
+        while self.0.wants_write() {
+            self.0.write_tls(&mut wire).expect("a vector takes all");
+        }
+        wire
+    }
+
+    /// Reads records, and returns their data.
+    pub(super) fn read(&mut self, mut wire: &[u8]) -> Result<Vec<u8>, Error> {
+        let mut plain = Vec::new();
+        while !wire.is_empty() {
+            if self.0.read_tls(&mut wire).expect("room for a record") == 0 {
+                break;
+            }
+            let length = self.0.process_new_packets()?.plaintext_bytes_to_read();
+            let start = plain.len();
+            plain.resize(start + length, 0);
+            self.0.reader().read_exact(&mut plain[start..]).expect("as many as it says");
+        }
+        Ok(plain)
+    }
+
+    pub(super) fn write(&mut self, data: &[u8]) {
+        self.0.writer().write_all(data).expect("room for data");
+    }
+}
+
+/// What the two sides had to say in a handshake.
+#[derive(Default)]
+pub(super) struct Shaken {
+    /// Bytes of the peer behind the handshake that our side has not got.
+    pub(super) behind: Vec<u8>,
+    pub(super) longest_flight: usize,
+    pub(super) kind: Option<rustls::HandshakeKind>,
+}
+
+/// Runs a handshake. The first piece of each flight of the peer has at most `first` bytes, each other one at most `then`; `peer_says` is called
+/// before each flight of the peer.
+pub(super) fn shake(
+    ours: &mut Handshake,
+    peer: &mut Peer,
+    (first, then): (usize, usize),
+    mut peer_says: impl FnMut(&mut Peer),
+) -> Shaken {
+    let (mut wire, mut plain, mut shaken) = (Vec::new(), Vec::new(), Shaken::default());
+    let mut is_complete = ours.process(&[], &mut wire, &mut plain).expect("nothing was received");
+    for _ in 0..6 {
+        peer.read(&std::mem::take(&mut wire)).expect("the handshake goes well");
+        peer_says(peer);
+        let flight = peer.flush();
+        shaken.longest_flight = shaken.longest_flight.max(flight.len());
+        let (mut rest, mut size) = (flight.as_slice(), first);
+        while !rest.is_empty() && !is_complete {
+            let (piece, later) = rest.split_at(size.min(rest.len()));
+            is_complete = ours.process(piece, &mut wire, &mut plain).expect("the handshake goes well");
+            (rest, size) = (later, then);
+        }
+        if is_complete {
+            peer.read(&wire).expect("the handshake goes well");
+            assert!(!peer.0.is_handshaking() && plain.is_empty());
+            (shaken.behind, shaken.kind) = (rest.to_vec(), ours.kind());
+            return shaken;
+        }
+    }
+    panic!("the handshake does not end");
+}
+
+impl Records {
+    /// Seals a record of this type by the keys of this side.
+    pub(super) fn test_seal(&mut self, kind: u8, clear: &[u8]) -> Vec<u8> {
+        let key = context(self.suite, &self.tx);
+        let mut nonce = nonce(&self.tx);
+        let mut sealed = clear.to_vec();
+        let (mut header, mut aad) = (vec![kind, 3, 3], Vec::new());
+        let explicit = match (self.version, self.suite) {
+            (Version::Tls13, _) => {
+                sealed.push(kind);
+                header[0] = DATA;
+                [].as_slice()
+            }
+            (_, Suite::ChaCha20Poly1305) => &[],
+            _ => &nonce[4..],
+        };
+        let length = (explicit.len() + sealed.len() + 16) as u16;
+        match self.version {
+            Version::Tls13 => aad.extend_from_slice(&[DATA, 3, 3, (length >> 8) as u8, length as u8]),
+            Version::Tls12 => aad12(&mut aad, self.tx.seq, kind, clear.len()),
+        }
+        header.extend_from_slice(&length.to_be_bytes());
+        header.extend_from_slice(explicit);
+        let unique = Nonce::assume_unique_for_key(std::mem::take(&mut nonce));
+        let tag = key.seal_in_place_separate_tag(unique, Aad::from(aad), &mut sealed).expect("a record");
+        self.tx.seq += 1;
+        [header.as_slice(), &sealed, tag.as_ref()].concat()
+    }
+
+    /// Opens the records of the peer, whole ones, and returns their types and contents.
+    pub(super) fn test_open(&mut self, mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
+        let mut records = Vec::new();
+        while !bytes.is_empty() {
+            let length = usize::from(u16::from_be_bytes([bytes[3], bytes[4]]));
+            let (header, (mut body, rest)) = (&bytes[..5], bytes[5..].split_at(length));
+            let mut nonce = nonce(&self.rx);
+            let mut aad = header.to_vec();
+            if self.version == Version::Tls12 {
+                aad.clear();
+                let mut overhead = 16;
+                if self.suite != Suite::ChaCha20Poly1305 {
+                    nonce[..4].copy_from_slice(&self.rx.iv[..4]);
+                    nonce[4..].copy_from_slice(&body[..8]);
+                    (body, overhead) = (&body[8..], 24);
+                }
+                aad12(&mut aad, self.rx.seq, header[0], length - overhead);
+            }
+            let (mut clear, nonce) = (body.to_vec(), Nonce::assume_unique_for_key(nonce));
+            let opened = context(self.suite, &self.rx).open_in_place(nonce, Aad::from(aad), &mut clear);
+            let opened = opened.expect("a record under this key").to_vec();
+            self.rx.seq += 1;
+            records.push(match self.version {
+                Version::Tls12 => (header[0], opened),
+                Version::Tls13 => {
+                    let end = opened.iter().rposition(|byte| *byte != 0).expect("a type");
+                    (opened[end], opened[..end].to_vec())
+                }
+            });
+            bytes = rest;
+        }
+        records
+    }
+
+    /// Derives the next keys of the bytes that this side sends (place 0) or receives (place 1).
+    pub(super) fn test_update(&mut self, place: usize) {
+        let is_long = self.suite == Suite::Aes256Gcm;
+        let (hash, length) = if is_long { (hkdf::HKDF_SHA384, 48) } else { (hkdf::HKDF_SHA256, 32) };
+        let next = label(hash, &self.secrets[place][..length], b"traffic upd", length);
+        let keys = if place == 0 { &mut self.tx } else { &mut self.rx };
+        let key = label(hash, &next, b"key", algorithm(self.suite).key_len());
+        keys.key[..key.len()].copy_from_slice(&key);
+        keys.iv.copy_from_slice(&label(hash, &next, b"iv", 12));
+        keys.seq = 0;
+        self.secrets[place][..length].copy_from_slice(&next);
+    }
+}
+
+fn algorithm(suite: Suite) -> &'static aead::Algorithm {
+    match suite {
+        Suite::Aes128Gcm => &aead::AES_128_GCM,
+        Suite::Aes256Gcm => &aead::AES_256_GCM,
+        Suite::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
+    }
+}
+
+fn context(suite: Suite, keys: &RecordKeys) -> LessSafeKey {
+    let algorithm = algorithm(suite);
+    LessSafeKey::new(UnboundKey::new(algorithm, &keys.key[..algorithm.key_len()]).expect("a key of this length"))
+}
+
+fn nonce(keys: &RecordKeys) -> [u8; 12] {
+    let mut nonce = keys.iv;
+    nonce[4..].iter_mut().zip(keys.seq.to_be_bytes()).for_each(|(byte, seq)| *byte ^= seq);
+    nonce
+}
+
+fn aad12(aad: &mut Vec<u8>, seq: u64, kind: u8, length: usize) {
+    aad.extend_from_slice(&seq.to_be_bytes());
+    aad.extend_from_slice(&[kind, 3, 3, (length >> 8) as u8, length as u8]);
+}
+
+fn label(hash: hkdf::Algorithm, secret: &[u8], name: &[u8], length: usize) -> Vec<u8> {
+    struct Length(usize);
+    impl KeyType for Length {
+        fn len(&self) -> usize {
+            self.0
+        }
+    }
+    let (prk, mut out) = (Prk::new_less_safe(hash, secret), vec![0; length]);
+    let info = [&[0, length as u8, name.len() as u8 + 6], b"tls13 ".as_slice(), name, &[0]].concat();
+    prk.expand(&[&info], Length(length)).and_then(|okm| okm.fill(&mut out)).expect("a short value");
+    out
+}
