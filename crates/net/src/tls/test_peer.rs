@@ -5,7 +5,7 @@ use super::key_log::secret_log;
 use super::records::{RecordKeys, Records, Suite, Version};
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf::{self, KeyType, Prk};
-use rustls::crypto::aws_lc_rs as provider;
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{
@@ -49,6 +49,18 @@ fn identity() -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
 pub(super) fn configs(suite: SupportedCipherSuite, verifies: bool) -> (ServerConfig, ClientConfig) {
     let mut provider = provider::default_provider();
     provider.cipher_suites.retain(|one| *one == suite);
+    configs_by(suite, provider, verifies)
+}
+
+/// Settings of both sides whose server accepts only a key exchange of which the client sends no share at first.
+pub(super) fn configs_with_retry(suite: SupportedCipherSuite) -> (ServerConfig, ClientConfig) {
+    let mut provider = provider::default_provider();
+    let (_, client) = configs_by(suite, provider.clone(), false);
+    provider.kx_groups = vec![provider::kx_group::SECP384R1];
+    (configs_by(suite, provider, false).0, client)
+}
+
+fn configs_by(suite: SupportedCipherSuite, provider: CryptoProvider, verifies: bool) -> (ServerConfig, ClientConfig) {
     let (provider, versions) = (Arc::new(provider), [suite.version()]);
     let (certificate, key) = identity();
     let mut roots = RootCertStore::empty();

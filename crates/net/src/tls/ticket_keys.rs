@@ -1,7 +1,7 @@
 //! Keys of session tickets (RFC 8446 section 4.6.1, RFC 5077). They follow from a secret, the day and the identity of the listener, so tickets stay
 //! valid when the server restarts, and at other servers with the same secret and files.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Algorithm, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{Context, SHA256};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use aws_lc_rs::rand;
@@ -15,10 +15,10 @@ const LABEL: &[u8] = b"strowger session ticket 1";
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
-/// Key and nonce of each ticket are used once: the nonce is random, and a key of a day may have 2^32 of them (NIST SP 800-38D section 8.3).
-const KEY: &aws_lc_rs::aead::Algorithm = &AES_256_GCM;
+/// Nonces are random, so a key may seal 2^32 tickets (NIST SP 800-38D section 8.3): 50,000 a second for its day.
+const ALGORITHM: &Algorithm = &AES_256_GCM;
 
-/// Part of the identity of a listener. A session ends with each of them: a resumed session is not verified again.
+/// Part of the identity of a listener. If one changes, no earlier session is resumed, since a peer that resumes is not verified again.
 #[derive(Clone, Copy)]
 pub(crate) enum IdentityPart {
     /// Certificate that the listener shows.
@@ -59,15 +59,15 @@ impl TicketKeys {
 
     fn key(&self, day: u64) -> Option<LessSafeKey> {
         let mut bytes = Zeroizing::new([0; 32]);
-        self.root.expand(&[LABEL, &day.to_be_bytes()], KEY).and_then(|key| key.fill(&mut *bytes)).ok()?;
-        UnboundKey::new(KEY, &*bytes).ok().map(LessSafeKey::new)
+        self.root.expand(&[LABEL, &day.to_be_bytes()], ALGORITHM).and_then(|key| key.fill(&mut *bytes)).ok()?;
+        UnboundKey::new(ALGORITHM, &*bytes).ok().map(LessSafeKey::new)
     }
 
     /// Encrypts the state of a session: nonce, state, tag.
     fn seal(&self, day: u64, state: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).ok()?;
-        let mut ticket = Vec::with_capacity(NONCE_LEN + state.len() + KEY.tag_len());
+        let mut ticket = Vec::with_capacity(NONCE_LEN + state.len() + ALGORITHM.tag_len());
         ticket.extend_from_slice(&nonce);
         ticket.extend_from_slice(state);
         let nonce = Nonce::assume_unique_for_key(nonce);

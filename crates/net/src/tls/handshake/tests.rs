@@ -1,6 +1,6 @@
 use super::*;
 use crate::tls::records::Version;
-use crate::tls::test_peer::{ALERT, DATA, HANDSHAKE, Peer, configs, shake, sides, suites};
+use crate::tls::test_peer::{ALERT, DATA, HANDSHAKE, Peer, configs, configs_with_retry, shake, sides, suites};
 use rustls::{Connection as Buffered, Error, ServerConnection, SupportedCipherSuite};
 use std::mem;
 
@@ -117,6 +117,77 @@ fn records_in_the_segment_of_the_last_message_are_left() {
             assert_eq!(records.test_open(&rest), [(DATA, b"two".to_vec())]);
         }
         talk(&mut records, &mut peer);
+    }
+}
+
+/// Message that changes the keys of its sender (RFC 8446 section 4.6.3); the last byte asks for the same of the receiver.
+const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
+
+/// Returns a server behind the first flight of the client, and the client, whose handshake is complete, with its last flight.
+fn server_before_the_end(suite: SupportedCipherSuite) -> (Handshake, Records, Vec<u8>) {
+    let (server, client) = shared(suite);
+    let mut ours = Handshake::server(server).unwrap();
+    let mut client = Handshake::client(client, "localhost".try_into().unwrap()).unwrap();
+    let (mut wire, mut flight, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+    client.process(&[], &mut wire, &mut plain).unwrap();
+    ours.process(&wire, &mut flight, &mut plain).unwrap();
+    wire.clear();
+    assert!(client.process(&flight, &mut wire, &mut plain).unwrap());
+    (ours, converted(client, &[]).0, wire)
+}
+
+#[test]
+fn each_part_of_a_segment_behind_the_handshake_is_left() {
+    for suite in &suites()[..3] {
+        let (mut ours, mut peer, last) = server_before_the_end(*suite);
+        let first = [peer.test_seal(HANDSHAKE, &KEY_UPDATE[..2]), peer.test_seal(HANDSHAKE, &KEY_UPDATE[2..])].concat();
+        peer.test_update(0);
+        let second = [peer.test_seal(DATA, b"data"), peer.test_seal(ALERT, &[1, 0])].concat();
+        let (mut wire, mut plain) = (Vec::new(), Vec::new());
+        let segment = [last.as_slice(), &first, &second[..second.len() - 1]].concat();
+        assert!(ours.process(&segment, &mut wire, &mut plain).unwrap() && plain.is_empty() && !ours.has_closed());
+        let (mut records, rest, _) = converted(ours, &second[second.len() - 1..]);
+        assert_eq!(rest, [first.as_slice(), &second].concat());
+        let update = [KEY_UPDATE[..2].to_vec(), KEY_UPDATE[2..].to_vec()].map(|part| (HANDSHAKE, part));
+        assert_eq!(records.test_open(&first), update);
+        records.test_update(1);
+        assert_eq!(records.test_open(&second), [(DATA, b"data".to_vec()), (ALERT, vec![1, 0])]);
+    }
+}
+
+#[test]
+fn a_message_in_pieces_that_rustls_holds_stays_with_it() {
+    for suite in &suites()[..3] {
+        let (mut ours, mut peer, last) = server_before_the_end(*suite);
+        let (mut wire, mut plain) = (Vec::new(), Vec::new());
+        let segment = [last, peer.test_seal(HANDSHAKE, &KEY_UPDATE[..4])].concat();
+        assert!(ours.process(&segment, &mut wire, &mut plain).unwrap());
+        assert!(ours.process(&[], &mut wire, &mut plain).unwrap());
+        let mut ours = ours.into_records(&mut Records::default()).err().expect("it stays");
+        peer.test_open(&mem::take(&mut wire));
+        ours.encrypt(b"between", &mut wire).unwrap();
+        assert_eq!(peer.test_open(&mem::take(&mut wire)), [(DATA, b"between".to_vec())]);
+        let end = peer.test_seal(HANDSHAKE, &KEY_UPDATE[4..]);
+        peer.test_update(0);
+        let segment = [end, peer.test_seal(DATA, b"data")].concat();
+        for byte in segment {
+            ours.process(&[byte], &mut wire, &mut plain).unwrap();
+        }
+        assert_eq!(plain, b"data");
+    }
+}
+
+#[test]
+fn a_handshake_with_a_retry_is_converted() {
+    for suite in &suites()[..3] {
+        for is_client in [false, true] {
+            let (server, client) = configs_with_retry(*suite);
+            let (mut ours, mut peer) = sides(&Arc::new(server), &Arc::new(client), is_client);
+            let shaken = shake(&mut ours, &mut peer, (1, 100), |_| ());
+            assert_eq!(shaken.kind, Some(HandshakeKind::FullWithHelloRetryRequest));
+            let (mut records, ..) = converted(ours, &[]);
+            talk(&mut records, &mut peer);
+        }
     }
 }
 
