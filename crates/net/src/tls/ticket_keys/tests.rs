@@ -43,7 +43,7 @@ fn a_ticket_of_other_keys_or_with_another_byte_is_refused() {
         [].as_slice(),
         &PARTS[..1],
         &[(Certificate, b"certificate"), (Certificate, b"authority")],
-        &[(Certificate, b"certificate"), (Authority, b"another")],
+        &[(Certificate, b"certificate"), (Authority, b"AUTHORITY")],
         &[(Certificate, b"another"), (Authority, b"authority")],
         &[(Certificate, b"certificateauthority")],
         &[(Certificate, b"certificate"), (Authority, b"authority"), (RevocationList, b"")],
@@ -91,7 +91,7 @@ fn connect(suite: SupportedCipherSuite, client: &Arc<ClientConfig>, keys: OnDay)
 #[test]
 fn a_session_is_resumed_after_a_restart_and_not_after_a_change() {
     let full = Some(HandshakeKind::Full);
-    let changed = &[(IdentityPart::Certificate, b"certificate".as_slice()), (IdentityPart::Authority, b"another")];
+    let changed = &[(IdentityPart::Certificate, b"certificate".as_slice()), (IdentityPart::Authority, b"AUTHORITY")];
     for suite in [suites()[0], suites()[3]] {
         for (day, secret, parts, expected) in [
             (5, SECRET, PARTS, Some(HandshakeKind::Resumed)),
