@@ -39,12 +39,13 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn new(suite: Suite, version: Version, keys: &RecordKeys) -> Self {
-        let (algorithm, length) = match suite {
-            Suite::Aes128Gcm => (&AES_128_GCM, 16),
-            Suite::Aes256Gcm => (&AES_256_GCM, 32),
-            Suite::ChaCha20Poly1305 => (&CHACHA20_POLY1305, 32),
+        let algorithm = match suite {
+            Suite::Aes128Gcm => &AES_128_GCM,
+            Suite::Aes256Gcm => &AES_256_GCM,
+            Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
         };
-        let key = UnboundKey::new(algorithm, &keys.key[..length]).expect("the key has the length of its algorithm");
+        let key = UnboundKey::new(algorithm, &keys.key[..suite.key_length()])
+            .expect("the key has the length of its algorithm");
         let explicit = match (version, suite) {
             (Version::Tls12, Suite::Aes128Gcm | Suite::Aes256Gcm) => EXPLICIT_NONCE,
             _ => 0,
@@ -146,18 +147,24 @@ fn inner_type(data: &[u8]) -> Result<(u8, usize), Fault> {
 
 /// Replaces a traffic secret and its keys by the next generation (RFC 8446 section 7.2).
 pub(super) fn next_generation(suite: Suite, secret: &mut [u8; 48], keys: &mut RecordKeys) {
-    let (algorithm, length) = match suite {
-        Suite::Aes256Gcm => (HKDF_SHA384, 48),
-        Suite::Aes128Gcm | Suite::ChaCha20Poly1305 => (HKDF_SHA256, 32),
-    };
-    let key_length = if suite == Suite::Aes128Gcm { 16 } else { 32 };
     let mut next = Zeroizing::new([0; 48]);
-    expand(&Prk::new_less_safe(algorithm, &secret[..length]), b"traffic upd", &mut next[..length]);
+    let prk = expandable(suite, secret);
+    expand(&prk, b"traffic upd", &mut next[..suite.hash_length()]);
     *secret = *next;
-    let next = Prk::new_less_safe(algorithm, &secret[..length]);
-    expand(&next, b"key", &mut keys.key[..key_length]);
-    expand(&next, b"iv", &mut keys.iv);
+    derive_keys(suite, secret, keys);
+}
+
+/// Derives the key and the IV of a traffic secret (RFC 8446 section 7.3).
+fn derive_keys(suite: Suite, secret: &[u8; 48], keys: &mut RecordKeys) {
+    let prk = expandable(suite, secret);
+    expand(&prk, b"key", &mut keys.key[..suite.key_length()]);
+    expand(&prk, b"iv", &mut keys.iv);
     keys.seq = 0;
+}
+
+fn expandable(suite: Suite, secret: &[u8; 48]) -> Prk {
+    let algorithm = if suite.hash_length() == 48 { HKDF_SHA384 } else { HKDF_SHA256 };
+    Prk::new_less_safe(algorithm, &secret[..suite.hash_length()])
 }
 
 /// Derives a value by HKDF-Expand-Label with an empty context (RFC 8446 section 7.1).
@@ -173,4 +180,53 @@ fn expand(secret: &Prk, label: &[u8], into: &mut [u8]) {
     let info = [&length[..], &label_length, PREFIX, label, &[0]];
     let derived = secret.expand(&info, Length(into.len())).and_then(|derived| derived.fill(into));
     derived.expect("a key is shorter than 255 hashes");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Records of RFC 8448 section 3, without their headers, and what is inside.
+    #[test]
+    fn the_records_of_the_published_trace_are_sealed_and_opened() {
+        let data: Vec<u8> = (0..50).collect();
+        let client = "9e40646ce79a7f9dc05af8889bce6552875afa0b06df0087f792ebb7c17504a5";
+        let server = "a11af9f05531f856ad47116b45a950328204b4f44bfb6b3a4b4f1f3fcb631643";
+        for (secret, seq, kind, content, record) in [
+            (
+                client,
+                0,
+                APPLICATION_DATA,
+                data.as_slice(),
+                "a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8a5b46b395bd54a9a20441e2b62974e1f5a6292a2977014bd1e3deae63aeebb\
+                 21694915e4",
+            ),
+            (client, 1, ALERT, &[1, 0], "c9872760655666b74d7ff1153efd6db6d0b0e3"),
+            (
+                server,
+                1,
+                APPLICATION_DATA,
+                &data,
+                "2e937e11ef4ac740e538ad36005fc4a46932fc3225d05f82aa1b36e30efaf97d90e6dffc602dcb501a59a8fcc49c4bf2e5f0a21c0047c2abf332540dd032\
+                 e167c2955d",
+            ),
+            (server, 2, ALERT, &[1, 0], "b58fd67166ebf599d24720cfbe7efa7a8864a9"),
+        ] {
+            let (mut whole, mut keys) = ([0; 48], RecordKeys::default());
+            whole[..32].copy_from_slice(&bytes(secret));
+            derive_keys(Suite::Aes128Gcm, &whole, &mut keys);
+            let context = Context::new(Suite::Aes128Gcm, Version::Tls13, &keys);
+            let (mut wire, mut expected) = (Vec::new(), bytes(record));
+            context.seal(seq, kind, content, &mut wire);
+            let header = [23, 3, 3, 0, expected.len() as u8];
+            assert_eq!(wire, [&header[..], &expected].concat(), "{seq}");
+            let (found, place) = context.open(seq, header, &mut expected).ok().expect("it is authentic");
+            assert_eq!((found, &expected[place]), (kind, content), "{seq}");
+        }
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: Vec<u8> = hex.chars().filter_map(|c| c.to_digit(16)).map(|digit| digit as u8).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    }
 }

@@ -71,6 +71,7 @@ pub(crate) struct Records {
     end: End,
     tempers: Tempers,
     /// Certificate of the peer, if its issuers were verified.
+    #[expect(dead_code, reason = "until connections use it")]
     pub(crate) certificate: Option<Arc<VerifiedCertificate>>,
 }
 
@@ -412,6 +413,22 @@ impl Records {
 }
 
 impl Suite {
+    /// Length of the key in bytes.
+    pub(super) const fn key_length(self) -> usize {
+        match self {
+            Self::Aes128Gcm => 16,
+            Self::Aes256Gcm | Self::ChaCha20Poly1305 => 32,
+        }
+    }
+
+    /// Length of the hash and of a traffic secret in TLS 1.3 in bytes (RFC 8446 appendix B.4).
+    pub(super) const fn hash_length(self) -> usize {
+        match self {
+            Self::Aes128Gcm | Self::ChaCha20Poly1305 => 32,
+            Self::Aes256Gcm => 48,
+        }
+    }
+
     /// Number of records that a key may protect.
     const fn most_records(self) -> u64 {
         match self {
