@@ -1,12 +1,16 @@
 //! Certificates, verification of peers, and reports of failures.
 
+mod aead;
 mod certificate;
 mod decryption;
+mod fragments;
 #[cfg_attr(not(test), expect(dead_code, reason = "until connections use it"))]
 mod handshake;
 mod identities;
 #[cfg_attr(not(test), expect(dead_code, reason = "until connections use it"))]
 mod key_log;
+mod record_fault;
+#[cfg_attr(not(test), expect(dead_code, reason = "until connections use it"))]
 mod records;
 mod sessions;
 mod sni;

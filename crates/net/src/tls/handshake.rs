@@ -5,8 +5,9 @@
 
 mod conversion;
 
+use super::aead::HEADER;
 use super::key_log::{self, TrafficSecrets};
-use super::records::Records;
+use super::records::{LONGEST_RECORD, Records};
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -17,12 +18,6 @@ use std::sync::Arc;
 
 /// Receiver of session tickets that a server sends behind the handshake.
 pub(crate) type TicketReceiver = Box<KernelConnection<ClientConnectionData>>;
-
-/// Length of the header of a record: type, version, length (RFC 8446 section 5.1).
-const HEADER: usize = 5;
-
-/// Longest record: 2^14 bytes and the expansion that TLS 1.2 allows (RFC 5246 section 6.2.3).
-const LONGEST_RECORD: usize = HEADER + 16_384 + 2_048;
 
 /// Most bytes that wait for the rest of their handshake message or record.
 const LONGEST_WAITING: usize = 65_535 + LONGEST_RECORD;
@@ -160,8 +155,8 @@ impl Handshake {
         self.0.has_closed
     }
 
-    /// Moves keys and secrets of a complete handshake to `into`; its certificate stays as it is. Returns the rest of the input, which may have whole
-    /// records, and, for a client of TLS 1.3, the receiver of tickets.
+    /// Moves keys and secrets of a complete handshake to `into`, but no certificate. Returns the rest of the input, which may have whole records
+    /// and must be read at once; and the receiver of tickets of a client of TLS 1.3.
     ///
     /// # Errors
     /// Returns the connection, which stays with rustls: the next call of [`Self::process`] reads the rest of the input.
@@ -227,7 +222,7 @@ impl Session {
         Ok(())
     }
 
-    /// Notes an error, and writes what rustls has to tell the peer about it.
+    /// Notes an error, and writes its alert.
     fn fail(&mut self, error: rustls::Error, wire: &mut Vec<u8>, plain: &mut Vec<u8>) {
         (self.input, self.held, self.failure) = (Vec::new(), 0, Some(error));
         // Without output rustls would look for handshake messages that it holds, in an input that is gone.

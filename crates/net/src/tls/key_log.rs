@@ -92,7 +92,7 @@ impl Secret {
         }
     }
 
-    /// Moves a secret here; an empty one leaves this one as it is.
+    /// Moves a secret here, unless it is empty.
     fn take(&mut self, other: &mut Self) {
         if other.length > 0 {
             self.set(&other.bytes[..other.length]);

@@ -1,10 +1,9 @@
 //! Settings and peers of the tests: rustls with its buffers, and records that are sealed and opened one by one.
 
+use super::aead::{Context, HEADER, next_generation};
 use super::handshake::Handshake;
 use super::key_log::secret_log;
-use super::records::{RecordKeys, Records, Suite, Version};
-use aws_lc_rs::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{self, KeyType, Prk};
+use super::records::Records;
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -14,11 +13,6 @@ use rustls::{
 };
 use std::io::{Read, Write};
 use std::sync::{Arc, OnceLock};
-
-/// Types of records (RFC 8446 appendix B.1).
-pub(super) const ALERT: u8 = 21;
-pub(super) const HANDSHAKE: u8 = 22;
-pub(super) const DATA: u8 = 23;
 
 /// Returns the suites: three of TLS 1.3, and the same three of TLS 1.2.
 pub(super) fn suites() -> [SupportedCipherSuite; 6] {
@@ -128,7 +122,7 @@ impl Peer {
     }
 }
 
-/// What the two sides had to say in a handshake.
+/// Result of a handshake.
 #[derive(Default)]
 pub(super) struct Shaken {
     /// Bytes of the peer behind the handshake that our side has not got.
@@ -171,113 +165,34 @@ pub(super) fn shake(
 impl Records {
     /// Seals a record of this type by the keys of this side.
     pub(super) fn test_seal(&mut self, kind: u8, clear: &[u8]) -> Vec<u8> {
-        let key = context(self.suite, &self.tx);
-        let mut nonce = nonce(&self.tx);
-        let mut sealed = clear.to_vec();
-        let (mut header, mut aad) = (vec![kind, 3, 3], Vec::new());
-        let explicit = match (self.version, self.suite) {
-            (Version::Tls13, _) => {
-                sealed.push(kind);
-                header[0] = DATA;
-                [].as_slice()
-            }
-            (_, Suite::ChaCha20Poly1305) => &[],
-            _ => &nonce[4..],
-        };
-        let length = (explicit.len() + sealed.len() + 16) as u16;
-        match self.version {
-            Version::Tls13 => aad.extend_from_slice(&[DATA, 3, 3, (length >> 8) as u8, length as u8]),
-            Version::Tls12 => aad12(&mut aad, self.tx.seq, kind, clear.len()),
-        }
-        header.extend_from_slice(&length.to_be_bytes());
-        header.extend_from_slice(explicit);
-        let unique = Nonce::assume_unique_for_key(std::mem::take(&mut nonce));
-        let tag = key.seal_in_place_separate_tag(unique, Aad::from(aad), &mut sealed).expect("a record");
+        let mut wire = Vec::new();
+        Context::new(self.suite, self.version, &self.tx).seal(self.tx.seq, kind, clear, &mut wire);
         self.tx.seq += 1;
-        [header.as_slice(), &sealed, tag.as_ref()].concat()
+        wire
     }
 
-    /// Opens the records of the peer, whole ones, and returns their types and contents.
+    /// Opens whole records of the peer, and returns their types and contents.
     pub(super) fn test_open(&mut self, mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
         let mut records = Vec::new();
-        while !bytes.is_empty() {
-            let length = usize::from(u16::from_be_bytes([bytes[3], bytes[4]]));
-            let (header, (mut body, rest)) = (&bytes[..5], bytes[5..].split_at(length));
-            let mut nonce = nonce(&self.rx);
-            let mut aad = header.to_vec();
-            if self.version == Version::Tls12 {
-                aad.clear();
-                let mut overhead = 16;
-                if self.suite != Suite::ChaCha20Poly1305 {
-                    nonce[..4].copy_from_slice(&self.rx.iv[..4]);
-                    nonce[4..].copy_from_slice(&body[..8]);
-                    (body, overhead) = (&body[8..], 24);
-                }
-                aad12(&mut aad, self.rx.seq, header[0], length - overhead);
-            }
-            let (mut clear, nonce) = (body.to_vec(), Nonce::assume_unique_for_key(nonce));
-            let opened = context(self.suite, &self.rx).open_in_place(nonce, Aad::from(aad), &mut clear);
-            let opened = opened.expect("a record under this key").to_vec();
+        while let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() {
+            let (payload, rest) = rest.split_at(usize::from(u16::from_be_bytes([header[3], header[4]])));
+            let (context, mut payload) = (Context::new(self.suite, self.version, &self.rx), payload.to_vec());
+            let opened = context.open(self.rx.seq, *header, &mut payload);
+            let (kind, place) = opened.ok().expect("a record under this key");
             self.rx.seq += 1;
-            records.push(match self.version {
-                Version::Tls12 => (header[0], opened),
-                Version::Tls13 => {
-                    let end = opened.iter().rposition(|byte| *byte != 0).expect("a type");
-                    (opened[end], opened[..end].to_vec())
-                }
-            });
+            records.push((kind, payload[place].to_vec()));
             bytes = rest;
         }
         records
     }
 
-    /// Derives the next keys of the bytes that this side sends (place 0) or receives (place 1).
-    pub(super) fn test_update(&mut self, place: usize) {
-        let is_long = self.suite == Suite::Aes256Gcm;
-        let (hash, length) = if is_long { (hkdf::HKDF_SHA384, 48) } else { (hkdf::HKDF_SHA256, 32) };
-        let next = label(hash, &self.secrets[place][..length], b"traffic upd", length);
-        let keys = if place == 0 { &mut self.tx } else { &mut self.rx };
-        let key = label(hash, &next, b"key", algorithm(self.suite).key_len());
-        keys.key[..key.len()].copy_from_slice(&key);
-        keys.iv.copy_from_slice(&label(hash, &next, b"iv", 12));
-        keys.seq = 0;
-        self.secrets[place][..length].copy_from_slice(&next);
+    /// Replaces the keys of the bytes that this side sends.
+    pub(super) fn test_update_sent(&mut self) {
+        next_generation(self.suite, &mut self.secrets[0], &mut self.tx);
     }
-}
 
-fn algorithm(suite: Suite) -> &'static aead::Algorithm {
-    match suite {
-        Suite::Aes128Gcm => &aead::AES_128_GCM,
-        Suite::Aes256Gcm => &aead::AES_256_GCM,
-        Suite::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
+    /// Replaces the keys of the bytes that this side receives.
+    pub(super) fn test_update_received(&mut self) {
+        next_generation(self.suite, &mut self.secrets[1], &mut self.rx);
     }
-}
-
-fn context(suite: Suite, keys: &RecordKeys) -> LessSafeKey {
-    let algorithm = algorithm(suite);
-    LessSafeKey::new(UnboundKey::new(algorithm, &keys.key[..algorithm.key_len()]).expect("a key of this length"))
-}
-
-fn nonce(keys: &RecordKeys) -> [u8; 12] {
-    let mut nonce = keys.iv;
-    nonce[4..].iter_mut().zip(keys.seq.to_be_bytes()).for_each(|(byte, seq)| *byte ^= seq);
-    nonce
-}
-
-fn aad12(aad: &mut Vec<u8>, seq: u64, kind: u8, length: usize) {
-    aad.extend_from_slice(&seq.to_be_bytes());
-    aad.extend_from_slice(&[kind, 3, 3, (length >> 8) as u8, length as u8]);
-}
-
-fn label(hash: hkdf::Algorithm, secret: &[u8], name: &[u8], length: usize) -> Vec<u8> {
-    struct Length(usize);
-    impl KeyType for Length {
-        fn len(&self) -> usize {
-            self.0
-        }
-    }
-    let (prk, mut out) = (Prk::new_less_safe(hash, secret), vec![0; length]);
-    let info = [&[0, length as u8, name.len() as u8 + 6], b"tls13 ".as_slice(), name, &[0]].concat();
-    prk.expand(&[&info], Length(length)).and_then(|okm| okm.fill(&mut out)).expect("a short value");
-    out
 }

@@ -1,12 +1,11 @@
 //! Conversion of a connection of rustls to keys and secrets of records.
 
 use super::{Connection, LOST, Session, Stage, TicketReceiver};
+use crate::tls::aead::derive_keys;
 use crate::tls::key_log::TrafficSecrets;
 use crate::tls::records::{RecordKeys, Records, Suite, Version};
-use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use rustls::{CipherSuite, CommonState, ConnectionTrafficSecrets, ExtractedSecrets, ProtocolVersion, Side};
 use std::mem;
-use zeroize::Zeroizing;
 
 /// Moves keys and secrets to `into`. Returns the rest of the input and the receiver of tickets; or the session, if it cannot be converted.
 pub(super) fn convert(
@@ -61,17 +60,9 @@ impl Terms {
 
     /// Tells whether the secrets from which the keys follow are known (TLS 1.3).
     fn has_secrets(&self, secrets: &TrafficSecrets) -> bool {
-        let length = Some(self.hash_length());
+        let length = Some(self.suite.hash_length());
         let has = |side| secrets.sent_by(side).map(<[u8]>::len) == length;
         self.version == Version::Tls12 || (has(Side::Client) && has(Side::Server))
-    }
-
-    /// Returns the length of the hash of the suite in TLS 1.3 (RFC 8446 appendix B.4), in bytes.
-    const fn hash_length(&self) -> usize {
-        match self.suite {
-            Suite::Aes256Gcm => 48,
-            Suite::Aes128Gcm | Suite::ChaCha20Poly1305 => 32,
-        }
     }
 
     /// Fills in keys and secrets; `None` if the keys do not follow from the secrets.
@@ -80,15 +71,20 @@ impl Terms {
             Side::Client => Side::Server,
             Side::Server => Side::Client,
         };
-        if self.version == Version::Tls13 {
-            for (place, side, (_, keys)) in [(0, self.side, &keys.tx), (1, peer, &keys.rx)] {
-                let secret = secrets.sent_by(side).filter(|secret| follows(keys, secret))?;
-                into.secrets[place][..secret.len()].copy_from_slice(secret);
+        (into.suite, into.version, into.is_client) = (self.suite, self.version, self.side == Side::Client);
+        let [tx_secret, rx_secret] = &mut into.secrets;
+        for (to, keys, secret, side) in
+            [(&mut into.tx, &keys.tx, tx_secret, self.side), (&mut into.rx, &keys.rx, rx_secret, peer)]
+        {
+            fill(to, keys)?;
+            if self.version == Version::Tls13 {
+                let first = secrets.sent_by(side)?;
+                secret[..first.len()].copy_from_slice(first);
+                let mut expected = RecordKeys::default();
+                derive_keys(self.suite, secret, &mut expected);
+                (expected.key == to.key && expected.iv == to.iv).then_some(())?;
             }
         }
-        fill(&mut into.tx, &keys.tx)?;
-        fill(&mut into.rx, &keys.rx)?;
-        (into.suite, into.version, into.is_client) = (self.suite, self.version, self.side == Side::Client);
         Some(())
     }
 }
@@ -118,43 +114,14 @@ fn version(common: &CommonState) -> Option<Version> {
 
 /// Fills in the keys of a direction and its next sequence number.
 fn fill(into: &mut RecordKeys, (seq, keys): &(u64, ConnectionTrafficSecrets)) -> Option<()> {
-    let (key, iv) = parts(keys)?;
+    let (key, iv): (&[u8], &[u8]) = match keys {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (key.as_ref(), iv.as_ref()),
+        _ => return None,
+    };
     into.key.get_mut(..key.len())?.copy_from_slice(key);
     into.iv.get_mut(..iv.len())?.copy_from_slice(iv);
     into.seq = *seq;
     Some(())
-}
-
-fn parts(keys: &ConnectionTrafficSecrets) -> Option<(&[u8], &[u8])> {
-    match keys {
-        ConnectionTrafficSecrets::Aes128Gcm { key, iv }
-        | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
-        | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => Some((key.as_ref(), iv.as_ref())),
-        _ => None,
-    }
-}
-
-/// Tells whether keys follow from a traffic secret (RFC 8446 section 7.3).
-fn follows(keys: &ConnectionTrafficSecrets, secret: &[u8]) -> bool {
-    let Some((key, iv)) = parts(keys) else { return false };
-    let prk = Prk::new_less_safe(if secret.len() == 48 { HKDF_SHA384 } else { HKDF_SHA256 }, secret);
-    let mut expected = Zeroizing::new([0; 32]);
-    [(b"key".as_slice(), key), (b"iv", iv)].into_iter().all(|(label, part)| {
-        let Some(expected) = expected.get_mut(..part.len()) else { return false };
-        expand(&prk, label, expected).is_some() && expected == part
-    })
-}
-
-/// Derives a value by HKDF-Expand-Label with an empty context (RFC 8446 section 7.1).
-fn expand(prk: &Prk, label: &[u8], into: &mut [u8]) -> Option<()> {
-    struct Length(usize);
-    impl KeyType for Length {
-        fn len(&self) -> usize {
-            self.0
-        }
-    }
-    const PREFIX: &[u8] = b"tls13 ";
-    let length = (into.len() as u16).to_be_bytes();
-    let label_length = [(PREFIX.len() + label.len()) as u8];
-    prk.expand(&[&length, &label_length, PREFIX, label, &[0]], Length(into.len())).ok()?.fill(into).ok()
 }

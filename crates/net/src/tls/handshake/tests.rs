@@ -1,6 +1,7 @@
 use super::*;
+use crate::tls::aead::{ALERT, APPLICATION_DATA as DATA, HANDSHAKE};
 use crate::tls::records::Version;
-use crate::tls::test_peer::{ALERT, DATA, HANDSHAKE, Peer, configs, configs_with_retry, shake, sides, suites};
+use crate::tls::test_peer::{Peer, configs, configs_with_retry, shake, sides, suites};
 use rustls::{Connection as Buffered, Error, ServerConnection, SupportedCipherSuite};
 use std::mem;
 
@@ -12,7 +13,7 @@ fn shared(suite: SupportedCipherSuite) -> (Arc<ServerConfig>, Arc<ClientConfig>)
     (Arc::new(server), Arc::new(client))
 }
 
-/// Converts, and returns the records with what the peer has sent behind the handshake.
+/// Converts, and returns the records, the bytes of the peer behind the handshake, and the receiver of tickets.
 fn converted(ours: Handshake, behind: &[u8]) -> (Records, Vec<u8>, Option<TicketReceiver>) {
     let mut records = Records::default();
     let Ok((mut rest, tickets)) = ours.into_records(&mut records) else { panic!("it cannot be converted") };
@@ -62,9 +63,9 @@ fn each_suite_is_converted_in_both_roles_whatever_the_pieces() {
                 if is_tls13(suite) {
                     peer.0.refresh_traffic_keys().unwrap();
                     assert_eq!(records.test_open(&peer.flush()), [(HANDSHAKE, vec![24, 0, 0, 1, 1])]);
-                    records.test_update(1);
+                    records.test_update_received();
                     assert!(peer.read(&records.test_seal(HANDSHAKE, &[24, 0, 0, 1, 0])).unwrap().is_empty());
-                    records.test_update(0);
+                    records.test_update_sent();
                     talk(&mut records, &mut peer);
                 }
             }
@@ -112,7 +113,7 @@ fn records_in_the_segment_of_the_last_message_are_left() {
             let second = first + 5 + usize::from(u16::from_be_bytes([rest[first + 3], rest[first + 4]]));
             let opened = records.test_open(&rest[..second]);
             assert_eq!(opened, [(DATA, b"one".to_vec()), (HANDSHAKE, vec![24, 0, 0, 1, 1])]);
-            records.test_update(1);
+            records.test_update_received();
             rest.drain(..second);
             assert_eq!(records.test_open(&rest), [(DATA, b"two".to_vec())]);
         }
@@ -141,7 +142,7 @@ fn each_part_of_a_segment_behind_the_handshake_is_left() {
     for suite in &suites()[..3] {
         let (mut ours, mut peer, last) = server_before_the_end(*suite);
         let first = [peer.test_seal(HANDSHAKE, &KEY_UPDATE[..2]), peer.test_seal(HANDSHAKE, &KEY_UPDATE[2..])].concat();
-        peer.test_update(0);
+        peer.test_update_sent();
         let second = [peer.test_seal(DATA, b"data"), peer.test_seal(ALERT, &[1, 0])].concat();
         let (mut wire, mut plain) = (Vec::new(), Vec::new());
         let segment = [last.as_slice(), &first, &second[..second.len() - 1]].concat();
@@ -150,7 +151,7 @@ fn each_part_of_a_segment_behind_the_handshake_is_left() {
         assert_eq!(rest, [first.as_slice(), &second].concat());
         let update = [KEY_UPDATE[..2].to_vec(), KEY_UPDATE[2..].to_vec()].map(|part| (HANDSHAKE, part));
         assert_eq!(records.test_open(&first), update);
-        records.test_update(1);
+        records.test_update_received();
         assert_eq!(records.test_open(&second), [(DATA, b"data".to_vec()), (ALERT, vec![1, 0])]);
     }
 }
@@ -168,7 +169,7 @@ fn a_message_in_pieces_that_rustls_holds_stays_with_it() {
         ours.encrypt(b"between", &mut wire).unwrap();
         assert_eq!(peer.test_open(&mem::take(&mut wire)), [(DATA, b"between".to_vec())]);
         let end = peer.test_seal(HANDSHAKE, &KEY_UPDATE[4..]);
-        peer.test_update(0);
+        peer.test_update_sent();
         let segment = [end, peer.test_seal(DATA, b"data")].concat();
         for byte in segment {
             ours.process(&[byte], &mut wire, &mut plain).unwrap();
@@ -345,7 +346,7 @@ fn the_certificate_of_a_client_is_known() {
     }
 }
 
-/// An error with its alert. Of an alert behind other output only the length counts, since that has random bytes.
+/// Error, length of the output, and output if that is an alert alone: other output has random bytes.
 fn verdict(error: &Error, wire: &[u8]) -> (String, usize, Vec<u8>) {
     let alert = if wire.first() == Some(&ALERT) { wire.to_vec() } else { Vec::new() };
     (format!("{error:?}"), wire.len(), alert)
