@@ -155,11 +155,12 @@ impl Handshake {
         self.0.has_closed
     }
 
-    /// Moves keys and secrets of a complete handshake to `into`, but no certificate. Returns the rest of the input, which may have whole records
-    /// and must be read at once; and the receiver of tickets of a client of TLS 1.3.
+    /// Moves keys and secrets of a complete handshake to `into`, which must be new; no certificate. Returns the rest of the input, which may have
+    /// whole records and must be read at once; and the receiver of tickets of a client of TLS 1.3.
     ///
     /// # Errors
-    /// Returns the connection, which stays with rustls: the next call of [`Self::process`] reads the rest of the input.
+    /// Returns the connection, which stays with rustls: the next call of [`Self::process`] reads the rest of the input. If the keys do not follow
+    /// from the reported secrets, which only a defect can cause, this call fails.
     pub(crate) fn into_records(self, into: &mut Records) -> Result<(Vec<u8>, Option<TicketReceiver>), Self> {
         conversion::convert(self.0, into).map_err(Self)
     }
