@@ -6,6 +6,7 @@ mod decryption;
 mod fragments;
 mod identities;
 mod record_fault;
+mod record_format;
 #[cfg_attr(not(test), expect(dead_code, reason = "until connections use it"))]
 mod records;
 mod sessions;
