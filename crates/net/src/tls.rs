@@ -10,6 +10,7 @@ mod identities;
 #[cfg_attr(not(test), expect(dead_code, reason = "until connections use it"))]
 mod key_log;
 mod record_fault;
+mod record_format;
 #[cfg_attr(not(test), expect(dead_code, reason = "until connections use it"))]
 mod records;
 mod sessions;

@@ -1,23 +1,12 @@
 //! Protection of TLS records (RFC 8446 sections 5.2 and 5.3, RFC 5288, RFC 7905), and the derivation of later keys (RFC 8446 section 7.2).
 
 use super::record_fault::Fault;
+use super::record_format::{APPLICATION_DATA, CHANGE_CIPHER_SPEC, HEADER, LONGEST_DATA};
 use super::records::{RecordKeys, Suite, Version};
 use aws_lc_rs::aead::{self, AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, UnboundKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, HKDF_SHA384, KeyType, Prk};
 use std::ops::Range;
 use zeroize::{Zeroize, Zeroizing};
-
-/// Length of the header of a record in bytes: type, version, length.
-pub(super) const HEADER: usize = 5;
-
-/// Most bytes of data in a record (RFC 8446 section 5.1).
-pub(super) const LONGEST_DATA: usize = 16_384;
-
-/// Types of records (RFC 8446 section 5.1).
-pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
-pub(super) const ALERT: u8 = 21;
-pub(super) const HANDSHAKE: u8 = 22;
-pub(super) const APPLICATION_DATA: u8 = 23;
 
 /// Length of the tag of a record in bytes, in all suites.
 const TAG: usize = 16;
@@ -185,6 +174,7 @@ fn expand(secret: &Prk, label: &[u8], into: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::record_format::ALERT;
 
     /// Records of RFC 8448 section 3, without their headers, and what is inside.
     #[test]
@@ -220,7 +210,7 @@ mod tests {
             context.seal(seq, kind, content, &mut wire);
             let header = [23, 3, 3, 0, expected.len() as u8];
             assert_eq!(wire, [&header[..], &expected].concat(), "{seq}");
-            let (found, place) = context.open(seq, header, &mut expected).ok().expect("it is authentic");
+            let (found, place) = context.open(seq, header, &mut expected).expect("it is authentic");
             assert_eq!((found, &expected[place]), (kind, content), "{seq}");
         }
     }

@@ -5,9 +5,9 @@
 
 mod conversion;
 
-use super::aead::HEADER;
 use super::key_log::{self, TrafficSecrets};
-use super::records::{LONGEST_RECORD, Records};
+use super::record_format::{HEADER, LONGEST_RECORD};
+use super::records::Records;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::kernel::KernelConnection;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -189,7 +189,7 @@ impl Session {
         let mut done = 0;
         loop {
             let next = &self.input[self.held..];
-            let length = record_length(next).filter(|length| *length <= next.len());
+            let length = length_in_header(next).filter(|length| *length <= next.len());
             let end = length.map_or(self.input.len(), |length| self.held + length);
             loop {
                 let (discard, step) = self.connection.step(&mut self.input[done..end], wire, plain);
@@ -285,8 +285,8 @@ impl Connection {
     }
 }
 
-/// Returns the length of the first record with its header, if the header is complete.
-fn record_length(bytes: &[u8]) -> Option<usize> {
+/// Returns the length of the first record with its header, if the header is complete. rustls says whether the header is right.
+fn length_in_header(bytes: &[u8]) -> Option<usize> {
     let header = bytes.first_chunk::<HEADER>()?;
     Some(HEADER + usize::from(u16::from_be_bytes([header[3], header[4]])))
 }

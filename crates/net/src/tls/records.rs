@@ -3,36 +3,24 @@
 //! A connection keeps plain data: keys, secrets and sequence numbers. Each turn makes its own AEAD context. Verdicts and limits are those of rustls,
 //! which a connection of another suite keeps, so that both kinds behave alike; the tests compare them byte by byte.
 
-use super::aead::{self, ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, Context, HANDSHAKE, HEADER, LONGEST_DATA};
+use super::aead::{self, Context};
 use super::fragments::{Fragments, Message};
 use super::record_fault::{self as alert, Fault};
+use super::record_format::{
+    ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, CLIENT_HELLO, FATAL, HANDSHAKE, HEADER, HELLO_REQUEST, KEY_UPDATE,
+    LONGEST_DATA, NEW_SESSION_TICKET, WARNING, is_ticket, record_length,
+};
 use crate::verified_certificate::VerifiedCertificate;
 use rustls::{AlertDescription, ContentType, Error, HandshakeType};
 use std::ops::Range;
 use std::sync::Arc;
 use zeroize::Zeroize;
 
-/// Longest record in bytes, with its header.
-pub(crate) const LONGEST_RECORD: usize = HEADER + LONGEST_PAYLOAD;
-
-/// Longest payload of a record: 2^14 bytes, and less than 2 KB of padding and protection (RFC 5246 section 6.2.3).
-const LONGEST_PAYLOAD: usize = LONGEST_DATA + 2_047;
-
 /// Number of records of AES-GCM with one key (RFC 8446 section 5.5 allows 2^24.5).
 const GCM_RECORDS: u64 = 1 << 24;
 
 /// Number of records with one key that stays below the end of the sequence numbers, which never wrap.
 const MOST_RECORDS: u64 = 0xffff_ffff_ffff_0000;
-
-/// Handshake messages behind the handshake (RFC 8446 section 4).
-const HELLO_REQUEST: u8 = 0;
-const CLIENT_HELLO: u8 = 1;
-const NEW_SESSION_TICKET: u8 = 4;
-const KEY_UPDATE: u8 = 24;
-
-/// Levels of alerts (RFC 8446 section 6).
-const WARNING: u8 = 1;
-const FATAL: u8 = 2;
 
 /// Algorithm of the AEAD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -240,7 +228,7 @@ impl Records {
         let mut context = None;
         for part in clear.chunks(LONGEST_DATA) {
             // The KeyUpdate is the last record with its key.
-            if self.version == Version::Tls13 && self.tx.seq > 0 && self.tx.seq + 1 >= limit {
+            if self.version == Version::Tls13 && self.tx.seq > 0 && self.tx.seq.saturating_add(1) >= limit {
                 self.update_keys(wire, true);
                 context = None;
             }
@@ -446,24 +434,6 @@ fn seal(context: &Context, keys: &mut RecordKeys, kind: u8, content: &[u8], wire
     }
 }
 
-/// Returns the length of the first record with its header, if its header is complete. A wrong header is an error as soon as that shows.
-fn record_length(bytes: &[u8]) -> Result<Option<usize>, Fault> {
-    let Some(&kind) = bytes.first() else { return Ok(None) };
-    // The last known type is heartbeat.
-    if !(CHANGE_CIPHER_SPEC..=24).contains(&kind) {
-        return Err(Fault::ContentType);
-    }
-    if bytes.len() >= 3 && bytes[1] != 3 {
-        return Err(Fault::ProtocolVersion);
-    }
-    let Some(&[.., high, low]) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
-    match usize::from(u16::from_be_bytes([high, low])) {
-        0 if kind != APPLICATION_DATA => Err(Fault::EmptyPayload),
-        length if length > LONGEST_PAYLOAD => Err(Fault::RecordTooLarge),
-        length => Ok(Some(HEADER + length)),
-    }
-}
-
 /// Returns the fault of a change_cipher_spec: none is allowed behind the handshake.
 fn change_cipher_spec(content: &[u8]) -> End {
     match content {
@@ -471,29 +441,6 @@ fn change_cipher_spec(content: &[u8]) -> End {
         [1, ..] => Fault::ChangeCipherSpecLong.into(),
         _ => Fault::ChangeCipherSpec.into(),
     }
-}
-
-/// Tells whether a session ticket is well formed (RFC 8446 section 4.6.1).
-fn is_ticket(body: &[u8]) -> bool {
-    let read = || {
-        let (_lifetime_and_age, rest) = body.split_at_checked(8)?;
-        let (length, rest) = rest.split_first()?;
-        let (_nonce, rest) = rest.split_at_checked(usize::from(*length))?;
-        let (ticket, rest) = vector(rest)?;
-        let (mut extensions, rest) = vector(rest)?;
-        while !extensions.is_empty() {
-            let (_type, value) = extensions.split_at_checked(2)?;
-            extensions = vector(value)?.1;
-        }
-        (!ticket.is_empty() && rest.is_empty()).then_some(())
-    };
-    read().is_some()
-}
-
-/// Splits off bytes with a length of two bytes.
-fn vector(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
 }
 
 impl Default for Records {

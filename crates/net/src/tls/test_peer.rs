@@ -1,8 +1,9 @@
 //! Settings and peers of the tests: rustls with its buffers, and records that are sealed and opened one by one.
 
-use super::aead::{Context, HEADER, next_generation};
+use super::aead::{Context, next_generation};
 use super::handshake::Handshake;
 use super::key_log::secret_log;
+use super::record_format::HEADER;
 use super::records::Records;
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -178,7 +179,7 @@ impl Records {
             let (payload, rest) = rest.split_at(usize::from(u16::from_be_bytes([header[3], header[4]])));
             let (context, mut payload) = (Context::new(self.suite, self.version, &self.rx), payload.to_vec());
             let opened = context.open(self.rx.seq, *header, &mut payload);
-            let (kind, place) = opened.ok().expect("a record under this key");
+            let (kind, place) = opened.expect("a record under this key");
             self.rx.seq += 1;
             records.push((kind, payload[place].to_vec()));
             bytes = rest;

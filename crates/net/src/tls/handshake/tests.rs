@@ -1,6 +1,6 @@
 use super::*;
-use crate::tls::aead::{ALERT, APPLICATION_DATA as DATA, HANDSHAKE};
 use crate::tls::fragments::Fragments;
+use crate::tls::record_format::{ALERT, APPLICATION_DATA as DATA, HANDSHAKE};
 use crate::tls::records::Version;
 use crate::tls::test_peer::{Peer, configs, configs_with_retry, shake, sides, suites};
 use rustls::{Connection as Buffered, Error, ServerConnection, SupportedCipherSuite};

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::tls::AnyServer;
+use crate::tls::record_format::LONGEST_RECORD;
 use rcgen::KeyPair;
 use rustls::crypto::{CryptoProvider, aws_lc_rs::default_provider};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
