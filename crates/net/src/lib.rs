@@ -135,6 +135,7 @@
 //! | writing to connections, waiting for one | `streams/writing.rs`; `posting.rs`, `hold_fallback` |
 //! | requests and responses of an ended connection | `streams/sent_log.rs`; `ending.rs` |
 //! | certificates, TLS versions, sessions | `tls.rs`; `tls/sessions.rs`; `tls/sni.rs`, `Certificates` |
+//! | records of TLS behind the handshake, their keys and verdicts | `tls/records.rs`, `Records`; `tls/aead.rs`; `tls/record_fault.rs` |
 //! | certificates replaced at run time | `tls/identities.rs`, `Identities`; `handle.rs`, `set_identities` |
 //! | limits replaced at run time | `bounds.rs`, `Bounds`; `handle.rs`, `set_bounds` |
 //! | memory of a source | `sources.rs` |
