@@ -57,7 +57,7 @@ pub(crate) struct Records {
     pub(super) version: Version,
     pub(super) is_client: bool,
     end: End,
-    tempers: Tempers,
+    allowances: Allowances,
     /// Certificate of the peer, if its issuers were verified.
     #[expect(dead_code, reason = "until connections use it")]
     pub(crate) certificate: Option<Arc<VerifiedCertificate>>,
@@ -87,7 +87,7 @@ impl From<Fault> for End {
 }
 
 /// Remaining numbers of records without data that the peer may send.
-struct Tempers {
+struct Allowances {
     /// KeyUpdates until the next data.
     key_updates: u8,
     /// Records in a row without content.
@@ -96,7 +96,7 @@ struct Tempers {
     rest: u8,
 }
 
-impl Tempers {
+impl Allowances {
     const KEY_UPDATES: u8 = 32;
     const EMPTY_RECORDS: u8 = 32;
     /// Bits of the number of warnings.
@@ -158,7 +158,7 @@ impl Records {
             start += length;
             let handled = match kind {
                 APPLICATION_DATA => {
-                    self.tempers.key_updates = Tempers::KEY_UPDATES;
+                    self.allowances.key_updates = Allowances::KEY_UPDATES;
                     let length = place.len();
                     bytes.copy_within(place, plain);
                     plain += length;
@@ -242,7 +242,7 @@ impl Records {
     pub(crate) fn close_notify(&mut self, wire: &mut Vec<u8>) {
         if self.is_open() {
             self.send(ALERT, &[WARNING, alert::CLOSE_NOTIFY], wire);
-            self.tempers.rest &= !Tempers::IS_OPEN;
+            self.allowances.rest &= !Allowances::IS_OPEN;
         }
     }
 
@@ -278,9 +278,9 @@ impl Records {
         if kind != HANDSHAKE && !parts.is_empty() {
             return Err(Fault::Interleaved);
         }
-        self.tempers.empty_records = match place.is_empty() {
-            true => self.tempers.empty_records.checked_sub(1).ok_or(Fault::EmptyRecords)?,
-            false => Tempers::EMPTY_RECORDS,
+        self.allowances.empty_records = match place.is_empty() {
+            true => self.allowances.empty_records.checked_sub(1).ok_or(Fault::EmptyRecords)?,
+            false => Allowances::EMPTY_RECORDS,
         };
         Ok((kind, place))
     }
@@ -318,7 +318,7 @@ impl Records {
         if !message.is_last {
             return Err(Fault::KeyUpdateNotLast);
         }
-        self.tempers.key_updates = self.tempers.key_updates.checked_sub(1).ok_or(Fault::KeyUpdates)?;
+        self.allowances.key_updates = self.allowances.key_updates.checked_sub(1).ok_or(Fault::KeyUpdates)?;
         match request {
             0 => (),
             1 if *has_answered => (),
@@ -334,10 +334,10 @@ impl Records {
 
     /// Refuses a new handshake (RFC 5246 section 7.2.2): once by a warning.
     fn renegotiation(&mut self, wire: &mut Vec<u8>) -> Result<(), Fault> {
-        if self.tempers.rest & Tempers::RENEGOTIATION == 0 {
+        if self.allowances.rest & Allowances::RENEGOTIATION == 0 {
             return Err(Fault::Renegotiations);
         }
-        self.tempers.rest &= !Tempers::RENEGOTIATION;
+        self.allowances.rest &= !Allowances::RENEGOTIATION;
         if self.is_open() {
             self.send(ALERT, &[WARNING, alert::NO_RENEGOTIATION], wire);
         }
@@ -355,10 +355,10 @@ impl Records {
         match (level, description) {
             (WARNING | FATAL, alert::CLOSE_NOTIFY) => return Err(End::CloseNotify),
             (WARNING, _) => {
-                if self.tempers.rest & Tempers::WARNINGS == 0 {
+                if self.allowances.rest & Allowances::WARNINGS == 0 {
                     return Err(Fault::Warnings.into());
                 }
-                self.tempers.rest -= 1;
+                self.allowances.rest -= 1;
                 // TLS 1.3 has no other warnings.
                 if self.version == Version::Tls12 || description == alert::USER_CANCELED {
                     return Ok(());
@@ -386,7 +386,7 @@ impl Records {
     fn refuse(&mut self, description: u8, wire: &mut Vec<u8>) {
         if self.is_open() {
             self.send(ALERT, &[FATAL, description], wire);
-            self.tempers.rest &= !Tempers::IS_OPEN;
+            self.allowances.rest &= !Allowances::IS_OPEN;
         }
     }
 
@@ -396,7 +396,7 @@ impl Records {
     }
 
     const fn is_open(&self) -> bool {
-        self.tempers.rest & Tempers::IS_OPEN != 0
+        self.allowances.rest & Allowances::IS_OPEN != 0
     }
 }
 
@@ -453,7 +453,7 @@ impl Default for Records {
             version: Version::default(),
             is_client: false,
             end: End::default(),
-            tempers: Tempers::new(),
+            allowances: Allowances::new(),
             certificate: None,
         }
     }

@@ -39,11 +39,11 @@ impl World {
     }
 }
 
-/// What the peer sends, and whether this depends on the version.
-type Send = fn(&mut Records, &mut Vec<u8>);
+/// Records of the peer.
+type Script = fn(&mut Records, &mut Vec<u8>);
 
 /// Checks the end of what the peer sends behind some data: that of rustls, and this one.
-fn check(name: &str, kinds: impl Iterator<Item = Kind>, send: Send, expected: Option<&str>) {
+fn check(name: &str, kinds: impl Iterator<Item = Kind>, send: Script, expected: Option<&str>) {
     for kind in kinds {
         let (mut world, mut wire) = (World::new(kind), Vec::new());
         world.peer.records.seal(b"in front", &mut wire).unwrap();
@@ -69,7 +69,7 @@ fn of(version: Version) -> impl Iterator<Item = Kind> {
 
 #[test]
 fn alerts_end_a_connection_as_in_rustls() {
-    let both: [(&str, Send, Option<&str>); 7] = [
+    let both: [(&str, Script, Option<&str>); 7] = [
         ("fatal", |peer, wire| peer.send(ALERT, &[2, 40], wire), Some("AlertReceived(HandshakeFailure)")),
         ("close_notify", |peer, wire| peer.send(ALERT, &[1, 0], wire), Some("Ok")),
         ("fatal close_notify", |peer, wire| peer.send(ALERT, &[2, 0], wire), Some("Ok")),
@@ -87,14 +87,14 @@ fn alerts_end_a_connection_as_in_rustls() {
     }
     check("long", kinds(), |peer, wire| peer.send(ALERT, &[1, 0, 0], wire), Some("TrailingData"));
     check("empty", kinds(), |peer, wire| peer.send(ALERT, &[], wire), Some("MissingData"));
-    let warning: Send = |peer, wire| peer.send(ALERT, &[1, 112], wire);
+    let warning: Script = |peer, wire| peer.send(ALERT, &[1, 112], wire);
     check("warning", of(Version::Tls12), warning, None);
     check("warning", of(Version::Tls13), warning, Some("AlertReceived(UnrecognisedName)"));
 }
 
 #[test]
 fn wrong_headers_end_a_connection_as_in_rustls() {
-    let cases: [(&str, Send, &str); 9] = [
+    let cases: [(&str, Script, &str); 9] = [
         ("type", |_, wire| wire.extend([19, 3, 3, 0, 1, 0]), "InvalidContentType"),
         ("type alone", |_, wire| wire.extend([25]), "InvalidContentType"),
         ("version", |_, wire| wire.extend([23, 2, 3, 0, 1, 0]), "UnknownProtocolVersion"),
@@ -112,17 +112,17 @@ fn wrong_headers_end_a_connection_as_in_rustls() {
 
 #[test]
 fn contents_of_records_are_judged_as_in_rustls() {
-    let flood: Send = |peer, wire| (0..33).for_each(|_| peer.send(APPLICATION_DATA, &[], wire));
+    let flood: Script = |peer, wire| (0..33).for_each(|_| peer.send(APPLICATION_DATA, &[], wire));
     check("empty records", kinds(), flood, Some("TooManyEmptyFragments"));
-    let fewer: Send = |peer, wire| (0..32).for_each(|_| peer.send(APPLICATION_DATA, &[], wire));
+    let fewer: Script = |peer, wire| (0..32).for_each(|_| peer.send(APPLICATION_DATA, &[], wire));
     check("some empty records", kinds(), fewer, None);
-    let oversized: Send = |peer, wire| peer.send(APPLICATION_DATA, &[1; 16_386], wire);
+    let oversized: Script = |peer, wire| peer.send(APPLICATION_DATA, &[1; 16_386], wire);
     check("oversized", kinds(), oversized, Some("PeerSentOversizedRecord"));
-    let by_one: Send = |peer, wire| peer.send(APPLICATION_DATA, &[1; 16_385], wire);
+    let by_one: Script = |peer, wire| peer.send(APPLICATION_DATA, &[1; 16_385], wire);
     check("oversized by one", kinds(), by_one, Some("PeerSentOversizedRecord"));
     check("heartbeat", kinds(), |peer, wire| peer.send(24, &[1], wire), Some("InvalidContentType"));
     check("unknown type", kinds(), |peer, wire| peer.send(99, &[1], wire), Some("InvalidContentType"));
-    let plain: [(&str, Send, &str); 3] = [
+    let plain: [(&str, Script, &str); 3] = [
         ("change_cipher_spec", |_, wire| wire.extend([20, 3, 3, 0, 1, 1]), "InappropriateMessage"),
         ("wrong change_cipher_spec", |_, wire| wire.extend([20, 3, 3, 0, 1, 2]), "InvalidCcs"),
         ("long change_cipher_spec", |_, wire| wire.extend([20, 3, 3, 0, 2, 1, 1]), "TrailingData"),
@@ -131,7 +131,7 @@ fn contents_of_records_are_judged_as_in_rustls() {
         check(name, kinds(), send, Some(expected));
     }
     let tls13 = || of(Version::Tls13);
-    let protected: Send = |peer, wire| peer.send(CHANGE_CIPHER_SPEC, &[1], wire);
+    let protected: Script = |peer, wire| peer.send(CHANGE_CIPHER_SPEC, &[1], wire);
     check("protected change_cipher_spec", tls13(), protected, Some("IllegalMiddleboxChangeCipherSpec"));
     check("no inner type", tls13(), |peer, wire| peer.send(0, &[0; 9], wire), Some("IllegalTlsInnerPlaintext"));
     check("no content at all", tls13(), |peer, wire| peer.send(0, &[], wire), Some("IllegalTlsInnerPlaintext"));
@@ -154,7 +154,7 @@ fn padding_is_removed() {
 #[test]
 fn handshake_messages_are_judged_as_in_rustls() {
     let tls13 = || of(Version::Tls13);
-    let cases: [(&str, Send, Option<&str>); 14] = [
+    let cases: [(&str, Script, Option<&str>); 14] = [
         ("KeyUpdate", |peer, wire| peer.update_keys(wire, false), None),
         ("KeyUpdate, with answer", |peer, wire| peer.update_keys(wire, true), None),
         ("32 KeyUpdates", |peer, wire| (0..32).for_each(|_| peer.update_keys(wire, false)), None),
@@ -196,12 +196,12 @@ fn handshake_messages_are_judged_as_in_rustls() {
     for (name, send, expected) in cases {
         check(name, tls13(), send, expected);
     }
-    let in_pieces: Send = |peer, wire| {
+    let in_pieces: Script = |peer, wire| {
         [&[24, 0][..], &[], &[0, 1], &[1]].iter().for_each(|piece| peer.send(HANDSHAKE, piece, wire));
         aead::next_generation(peer.suite, &mut peer.secrets[0], &mut peer.tx);
     };
     check("KeyUpdate in pieces", tls13(), in_pieces, None);
-    let ticket: Send = |peer, wire| peer.send(HANDSHAKE, &ticket(20), wire);
+    let ticket: Script = |peer, wire| peer.send(HANDSHAKE, &ticket(20), wire);
     check("ticket for a server", tls13().filter(|kind| !kind.is_client), ticket, Some("got_type: NewSessionTicket"));
     // The errors of parts of messages differ: rustls names the part.
     for kind in tls13().filter(|kind| kind.is_client) {
@@ -221,14 +221,14 @@ fn handshake_messages_are_judged_as_in_rustls() {
 fn a_renegotiation_is_refused_once_by_a_warning() {
     let (server, client) =
         (|| of(Version::Tls12).filter(|k| !k.is_client), || of(Version::Tls12).filter(|k| k.is_client));
-    let hello: Send = |peer, wire| peer.send(HANDSHAKE, &HELLO, wire);
-    let request: Send = |peer, wire| peer.send(HANDSHAKE, &[0, 0, 0, 0], wire);
+    let hello: Script = |peer, wire| peer.send(HANDSHAKE, &HELLO, wire);
+    let request: Script = |peer, wire| peer.send(HANDSHAKE, &[0, 0, 0, 0], wire);
     check("ClientHello", server(), hello, None);
     check("HelloRequest", client(), request, None);
     check("HelloRequest for a server", server(), request, Some("InappropriateMessage"));
-    let twice: Send = |peer, wire| (0..2).for_each(|_| peer.send(HANDSHAKE, &HELLO, wire));
+    let twice: Script = |peer, wire| (0..2).for_each(|_| peer.send(HANDSHAKE, &HELLO, wire));
     check("two ClientHellos", server(), twice, Some("TooManyRenegotiationRequests"));
-    let twice: Send = |peer, wire| peer.send(HANDSHAKE, &[0; 8], wire);
+    let twice: Script = |peer, wire| peer.send(HANDSHAKE, &[0; 8], wire);
     check("two HelloRequests", client(), twice, Some("TooManyRenegotiationRequests"));
     check(
         "Finished",
