@@ -144,6 +144,9 @@
 //! | writing to connections, waiting for one | `streams/writing.rs`; `posting.rs`, `hold_fallback` |
 //! | requests and responses of an ended connection | `streams/sent_log.rs`; `ending.rs` |
 //! | certificates, TLS versions, sessions | `tls.rs`; `tls/sessions.rs`; `tls/sni.rs`, `Certificates` |
+//! | TLS handshake, change from rustls to own records; traffic secrets | `tls/handshake.rs`, `Handshake`; `handshake/conversion.rs`; `tls/key_log.rs` |
+//! | keys of session tickets | `tls/ticket_keys.rs`, `TicketKeys` |
+//! | records of TLS behind the handshake, their keys and verdicts | `tls/records.rs`, `Records`; `tls/aead.rs`; `tls/record_fault.rs` |
 //! | certificates replaced at run time | `tls/identities.rs`, `Identities`; `handle.rs`, `set_identities` |
 //! | limits replaced at run time | `bounds.rs`, `Bounds`; `handle.rs`, `set_bounds` |
 //! | memory of a source | `sources.rs` |
