@@ -81,7 +81,7 @@ impl EdgeReadiness {
         Ok(Self { watched: watched()?, events: Box::new([NO_EVENT; EVENTS]) })
     }
 
-    /// Watches a socket. What it has already is reported too.
+    /// Watches a socket. Data that have arrived before are reported too.
     ///
     /// # Errors
     /// The kernel has no room for one more.

@@ -69,7 +69,7 @@ impl LocalFd {
         }
         if let Some(from) = from {
             if from.port() == 0 {
-                // The kernel chooses the port when it connects. Then the port must differ only from those of connections to the same peer.
+                // The kernel chooses the port when it connects: one that differs from those of connections to the same peer.
                 let _ = socket_option::set(socket.as_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1);
             }
             socket.bind(&from.into())?;
