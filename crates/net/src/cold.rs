@@ -1,4 +1,4 @@
-//! Part of a connection that most connections lack: incomplete input, output that waits, and what is needed while it opens or ends.
+//! Rare state of a connection: incomplete input, waiting output, values of its begin and end. Most connections have none.
 
 #![expect(dead_code, reason = "until connections are entries")]
 
@@ -6,7 +6,7 @@ use crate::connection::{Alias, Fallback};
 use crate::tick::Tick;
 use strowger_core::{PeerName, Target};
 
-/// Rare state of a connection. An idle connection has none, whatever its transport.
+/// Rare state of a connection. An idle connection has none, unless it has an alias.
 pub(crate) struct Cold {
     /// Incomplete message, or complete ones after a turn that has ended, and the length that was searched for the end of a header.
     pub(crate) partial: Vec<u8>,
@@ -34,7 +34,6 @@ pub(crate) struct Cold {
 const _: () = assert!(size_of::<Cold>() <= 160);
 
 /// Messages that wait until a connection is open, and values that it needs until then.
-#[derive(Default)]
 pub(crate) struct Opening {
     /// Longest wait for the peer to accept the connection.
     pub(crate) deadline: Tick,
@@ -49,6 +48,21 @@ pub(crate) struct Opening {
     pub(crate) key: Option<String>,
     /// Name that the peer of a dedicated connection must prove.
     pub(crate) name: Option<PeerName>,
+}
+
+impl Opening {
+    /// Creates the state of a connection that must be made until this time.
+    pub(crate) fn until(deadline: Tick) -> Self {
+        Self {
+            deadline,
+            pending: Vec::new(),
+            pending_messages: 0,
+            tokens: Vec::new(),
+            fallbacks: Vec::new(),
+            key: None,
+            name: None,
+        }
+    }
 }
 
 impl Default for Cold {
@@ -84,7 +98,7 @@ impl Cold {
 /// Cold parts without content, for reuse: so a message in two reads costs no allocation of a cold part.
 #[derive(Default)]
 pub(crate) struct Spare {
-    #[expect(clippy::vec_box, reason = "the boxes are what is reused")]
+    #[expect(clippy::vec_box, reason = "the boxes are reused")]
     parts: Vec<Box<Cold>>,
 }
 
@@ -120,7 +134,7 @@ mod tests {
             Cold { waiting: vec![1], ..Cold::default() },
             Cold { unacknowledged: vec![(Target::LOOPBACK, Box::default())], ..Cold::default() },
             Cold { alias: Some(Box::new(alias)), ..Cold::default() },
-            Cold { opening: Some(Box::default()), ..Cold::default() },
+            Cold { opening: Some(Box::new(Opening::until(Tick::NEVER))), ..Cold::default() },
         ]
     }
 

@@ -68,7 +68,7 @@ impl Slab {
         }
     }
 
-    /// Returns the entry of a slot, if it is still that of an event or flow.
+    /// Returns the entry of a slot if it has this generation: an event or flow may name an earlier one.
     pub(crate) fn same(&mut self, slot: u32, generation: u32) -> Option<&mut Entry> {
         self.get(slot).filter(|entry| entry.generation == generation)
     }

@@ -26,7 +26,7 @@ impl Tick {
         Self::numbered(millis.div_ceil(Self::MILLIS))
     }
 
-    /// Returns the last tick that has begun at a time in milliseconds: what is due by then, is due.
+    /// Returns the last tick at or before a time in milliseconds. Time-outs up to this tick are due.
     pub(crate) fn begun(millis: u64) -> Self {
         Self::numbered(millis / Self::MILLIS)
     }

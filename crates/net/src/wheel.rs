@@ -21,7 +21,7 @@ pub(crate) struct Wheel {
     first: Box<[u32]>,
     /// Buckets that are not empty, a bit for each.
     used: [u64; BUCKETS as usize / 64],
-    /// Last tick whose time-outs were taken.
+    /// Last tick whose time-outs were removed.
     passed: Tick,
 }
 
@@ -78,8 +78,8 @@ impl Wheel {
         }
     }
 
-    /// Takes the time-outs that are due, those of earlier ticks first if less than a rotation has passed. `out`: slots of their entries, which have no
-    /// time-out afterwards. `now`: never less than before.
+    /// Removes the due time-outs, and appends the slots of their entries to `out`. The order is that of time if at most a rotation has passed. `now`
+    /// never decreases.
     pub(crate) fn due(&mut self, slab: &mut Slab, now: Tick, out: &mut Vec<u32>) {
         if now <= self.passed {
             return;
@@ -94,7 +94,7 @@ impl Wheel {
         self.passed = now;
     }
 
-    /// Takes the due time-outs of a bucket.
+    /// Removes the due time-outs of a bucket.
     fn take(&mut self, slab: &mut Slab, bucket: usize, now: Tick, out: &mut Vec<u32>) {
         let mut slot = self.first[bucket];
         while let Some(entry) = slab.get(slot) {
@@ -107,7 +107,7 @@ impl Wheel {
         }
     }
 
-    /// Returns the time of the next [`Self::due`] at the latest. It may find no time-out, if those of the bucket belong to later rotations.
+    /// Returns the latest time of the next [`Self::due`]. All time-outs of the bucket may belong to later rotations.
     pub(crate) fn deadline(&self) -> Option<Tick> {
         self.next_used(self.passed.plus(1))
     }
