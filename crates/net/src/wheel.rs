@@ -78,8 +78,8 @@ impl Wheel {
         }
     }
 
-    /// Removes the due time-outs, and appends the slots of their entries to `out`. The order is that of time if at most a rotation has passed. `now`
-    /// never decreases.
+    /// Removes the due time-outs, and appends the slots of their entries to `out`, in the order of time if at most a rotation has passed. `now` never
+    /// decreases.
     pub(crate) fn due(&mut self, slab: &mut Slab, now: Tick, out: &mut Vec<u32>) {
         if now <= self.passed {
             return;
