@@ -9,7 +9,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Maximum number of sockets reported at once.
-const EVENTS: usize = 256;
+pub(crate) const EVENTS: usize = 256;
 
 /// Set of sockets, itself watched by the runtime of its shard.
 pub(crate) struct Readiness {
@@ -32,11 +32,7 @@ impl Readiness {
     /// # Errors
     /// The process is out of descriptors or memory.
     pub(crate) fn new() -> io::Result<Self> {
-        let set = ReadySet::new()?;
-        // SAFETY: a `ReadySet` names the same descriptor each time and closes it only when it is dropped, which
-        // `AsyncFd` does after it has ended the watch.
-        let watched = unsafe { AsyncFd::register_with_interest(set, Interest::READABLE) };
-        Ok(Self { watched: watched.map_err(io::Error::from)?, events: Box::new([NO_EVENT; EVENTS]) })
+        Ok(Self { watched: watched()?, events: Box::new([NO_EVENT; EVENTS]) })
     }
 
     /// Watches a socket. The kernel forgets it when its last descriptor is closed.
@@ -66,7 +62,6 @@ impl Readiness {
         });
         match found {
             Ok(Ok(n)) => {
-                let has = |event: &libc::epoll_event, what: libc::c_int| event.events & what as u32 != 0;
                 ready.extend(self.events[..n].iter().map(|event| Ready {
                     name: event.u64,
                     writable: has(event, libc::EPOLLOUT),
@@ -80,6 +75,23 @@ impl Readiness {
             Err(_) => self.watched.poll_read_ready(cx).is_ready(),
         }
     }
+}
+
+/// Creates an empty set that is watched by the runtime of the calling thread.
+///
+/// # Errors
+/// The process is out of descriptors or memory.
+pub(crate) fn watched() -> io::Result<AsyncFd<ReadySet>> {
+    let set = ReadySet::new()?;
+    // SAFETY: a `ReadySet` names the same descriptor each time and closes it only when it is dropped, which
+    // `AsyncFd` does after it has ended the watch.
+    let watched = unsafe { AsyncFd::register_with_interest(set, Interest::READABLE) };
+    watched.map_err(io::Error::from)
+}
+
+/// Tells whether one of these events has come.
+pub(crate) const fn has(event: &libc::epoll_event, what: libc::c_int) -> bool {
+    event.events & what as u32 != 0
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@ pub(crate) enum Wanted {
     Reading,
     /// Reading and writing.
     Both,
+    /// Reading, writing and the end of the peer's side, each reported once when it comes (`EPOLLET`, epoll(7)).
+    Edges,
 }
 
 /// Set of sockets that are watched. Any thread may add and remove sockets while another waits.
@@ -52,7 +54,15 @@ impl ReadySet {
     /// # Errors
     /// The socket is in the set, or the kernel has no room for one more.
     pub fn add(&self, socket: BorrowedFd<'_>, name: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, socket, name, Wanted::Reading)
+        self.add_for(socket, name, Wanted::Reading)
+    }
+
+    /// Adds a socket under a name, to be watched for these events.
+    ///
+    /// # Errors
+    /// As of [`Self::add`].
+    pub(crate) fn add_for(&self, socket: BorrowedFd<'_>, name: u64, wanted: Wanted) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, socket, name, wanted)
     }
 
     /// Removes a socket; one that is not in the set is ignored.
@@ -72,6 +82,7 @@ impl ReadySet {
         let events = match wanted {
             Wanted::Reading => libc::EPOLLIN,
             Wanted::Both => libc::EPOLLIN | libc::EPOLLOUT,
+            Wanted::Edges => libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET,
         };
         let mut event = epoll_event { events: events as u32, u64: name };
         // SAFETY: the kernel reads our own variable and writes nothing; a descriptor that is none is an error.
