@@ -67,16 +67,16 @@ impl PeerActivity {
     /// it replaces these times, even shorter ones: the peer sends nothing before its keep-alive is due.
     pub(crate) fn due(&self, longest: Duration, in_use_until: u64) -> u64 {
         let idle = self.last_read.saturating_add(longest.as_millis() as u64).max(self.kept_until).max(in_use_until);
-        self.limit().unwrap_or_else(|| idle.max(self.limited_until))
+        self.limit_end().unwrap_or_else(|| idle.max(self.limited_until))
     }
 
     /// Tells whether the peer has been silent for longer than the service permits.
     pub(crate) fn is_overdue(&self, now: u64) -> bool {
-        self.limit().is_some_and(|limit| limit <= now)
+        self.limit_end().is_some_and(|limit| limit <= now)
     }
 
     /// Returns the time at which the limit of the service ends the connection; `None` if there is no limit.
-    fn limit(&self) -> Option<u64> {
+    fn limit_end(&self) -> Option<u64> {
         let limit = self.last_read.saturating_add(self.longest_silence);
         (self.longest_silence > 0 && limit <= self.limited_until).then_some(limit)
     }
