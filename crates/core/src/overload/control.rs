@@ -13,6 +13,11 @@ const PATIENCE: u64 = 100;
 /// Length of a step, in milliseconds.
 const STEP: u64 = 50;
 
+/// Longest time between two reports in which a shard works all the time, in milliseconds. The rest of a longer time is a standstill: another
+/// program had the processor. It counts neither as time for which messages are late nor as time of a step, since the queue may be empty soon
+/// after it.
+const LONGEST_GAP: u64 = 20;
+
 /// Longest time between two reports of a shard that runs, in milliseconds. A shard that stood still for longer finds old
 /// messages, which say nothing about the load.
 const STANDSTILL: u64 = 100;
@@ -23,7 +28,8 @@ const DRAIN: f64 = 1_000.0;
 /// Bounds of the factor by which one step changes the admitted share.
 const FACTORS: (f64, f64) = (0.25, 1.25);
 
-/// Growth of the admitted share in the first idle step. The second idle step has twice this growth, and so on.
+/// Growth of the admitted share in the first idle step, in which no message was left unserved at some moment. The second idle step has twice
+/// this growth, and so on.
 const GROWTH: f64 = 0.1;
 
 /// Maximum number of idle steps that one report stands for.
@@ -91,6 +97,8 @@ pub struct OverloadControl {
     /// Last reported wait in microseconds, and the time of the report in milliseconds.
     wait: u64,
     reported: u64,
+    /// Standstills since messages are late, or in this step, in milliseconds.
+    stood: u64,
     /// Admitted share of the work of all requests that may be refused.
     admitted: f64,
     /// Number of idle steps since the last step that was not idle.
@@ -113,6 +121,7 @@ impl OverloadControl {
             step: Step { began: 0, wait: 0, least: 0 },
             wait: 0,
             reported: 0,
+            stood: 0,
             admitted: 1.0,
             idle_steps: 0,
             limits: [ALL_ADMITTED; CLASSES],
@@ -126,12 +135,16 @@ impl OverloadControl {
     /// reports in every round while it measures the wait, and at each [`OverloadControl::deadline`] the last wait again.
     pub fn waited(&mut self, now: Now, wait: u64) -> Option<OverloadChange> {
         let now = now.mono;
-        let stood_still = now.saturating_sub(std::mem::replace(&mut self.reported, now)) > STANDSTILL;
+        let gap = now.saturating_sub(std::mem::replace(&mut self.reported, now));
+        let stood_still = gap > STANDSTILL;
         self.wait = wait;
+        if wait > ON_TIME {
+            self.stood += gap.saturating_sub(LONGEST_GAP);
+        }
         match self.state {
             State::Overloaded { since, whole_since } => {
                 self.step.least = self.step.least.min(wait);
-                if now.saturating_sub(self.step.began) < STEP {
+                if now.saturating_sub(self.step.began + self.stood) < STEP {
                     return None;
                 }
                 self.end_step(now, stood_still);
@@ -143,27 +156,33 @@ impl OverloadControl {
             }
             State::Late { since, wait: before } if !stood_still => {
                 let elapsed = now.saturating_sub(since);
-                if elapsed < PATIENCE {
+                if elapsed < PATIENCE + self.stood {
                     return None;
                 }
                 let share = pace(before, wait, elapsed) / wanted_pace(wait);
                 if share >= 1.0 {
-                    self.state = State::Late { since: now, wait };
+                    self.set_late(now);
                     return None;
                 }
                 self.begin(now, share);
                 Some(OverloadChange::Began)
             }
             State::OnTime | State::Late { .. } => {
-                self.state = State::Late { since: now, wait };
+                self.set_late(now);
                 None
             }
         }
     }
 
+    /// Begins the time for which messages are late.
+    const fn set_late(&mut self, now: u64) {
+        self.state = State::Late { since: now, wait: self.wait };
+        self.stood = 0;
+    }
+
     /// Returns the time of the next report if none comes before, as [`Now::mono`]; `None` while the shard is not overloaded.
     pub fn deadline(&self) -> Option<u64> {
-        self.is_active().then_some(self.step.began + STEP)
+        self.is_active().then_some(self.step.began + self.stood + STEP)
     }
 
     /// Returns the last reported wait, in microseconds.
@@ -224,7 +243,7 @@ impl OverloadControl {
     /// Begins to refuse. The first step assumes that all requests are calls.
     fn begin(&mut self, now: u64, share: f64) {
         self.state = State::Overloaded { since: now, whole_since: None };
-        self.step = Step { began: now, wait: self.wait, least: self.wait };
+        self.begin_step(now);
         (self.idle_steps, self.refused, self.counted) = (0, 0, [0; CLASSES]);
         self.mix = [0.0; CLASSES];
         self.mix[RequestClass::Call as usize] = 1.0;
@@ -232,11 +251,17 @@ impl OverloadControl {
         self.divide();
     }
 
+    const fn begin_step(&mut self, now: u64) {
+        self.step = Step { began: now, wait: self.wait, least: self.wait };
+        self.stood = 0;
+    }
+
     /// Sets the admitted share by the observations of a step, and begins the next step.
     fn end_step(&mut self, now: u64, stood_still: bool) {
         let Step { began, wait: before, least } = self.step;
         let elapsed = now.saturating_sub(began);
-        if least == 0 && self.wait <= ON_TIME {
+        // Messages that are late at the end of such a step came in a standstill, or the next step finds that they wait.
+        if least == 0 {
             for _ in 0..(elapsed / STEP).min(MOST_IDLE_STEPS) {
                 self.idle_steps += 1;
                 self.admitted = (self.admitted * (1.0 + GROWTH * f64::from(self.idle_steps))).min(1.0);
@@ -247,7 +272,7 @@ impl OverloadControl {
             self.idle_steps = 0;
             self.admitted = (self.admitted * factor.clamp(least_factor, most_factor)).clamp(LEAST, 1.0);
         }
-        self.step = Step { began: now, wait: self.wait, least: self.wait };
+        self.begin_step(now);
         self.divide();
     }
 

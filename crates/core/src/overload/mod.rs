@@ -10,13 +10,21 @@
 //! messages are late, a first step follows from how fast the wait has grown: a wait that grows by 90 ms in 100 ms means
 //! that a tenth of the load can be served. The overload ends when all requests have been admitted for a second.
 //!
+//! # Standstills
+//!
+//! On a busy machine other programs take the processor for 20 to 100 ms at a time. Messages are late then, but the queue is empty soon
+//! after each standstill, and refusals would save nothing. An overload is a queue that never is empty. So of a longer time without
+//! a report only 20 ms count: the queue has time to become empty before the control begins to refuse, and in each step. A shard
+//! with a quota of processor time stands still too, at each end of a period; it is overloaded if its queue stays from period to period.
+//!
 //! # Steps
 //!
 //! Each step of 50 ms multiplies the admitted share by the quotient of two paces, which are arrival time per time on the
 //! clock. The *pace* of the shard is the arrival time of the messages that it served in the step: 1 means that the wait
 //! stays the same. The *wanted pace* is above 1 by as much as works off the wait in a second. The decision is made when a
-//! message is served, not when it arrives, so a change of the share changes the pace at once. If the shard was idle
-//! during the step, its pace says nothing: the share grows by a tenth, and faster with each such step.
+//! message is served, not when it arrives, so a change of the share changes the pace at once. If no message
+//! was left unserved at some moment of the step, the pace says nothing, and the shard was idle or has caught up after a standstill: the
+//! share grows by a tenth, and faster with each such step.
 //!
 //! # Classes
 //!

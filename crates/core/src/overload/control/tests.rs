@@ -44,7 +44,11 @@ fn it_begins_when_messages_are_late_for_a_while() {
         (every(0, 200).map(|now| (now, 210 - now)).collect(), None),
         // The shard stood still.
         (vec![(0, 6), (150, 150)], None),
-        (vec![(0, 6), (99, 150), (150, 160)], Some(150)),
+        // It stood still twice, and the queue may be empty soon.
+        (vec![(0, 6), (99, 105), (150, 156)], None),
+        (vec![(0, 8), (60, 68), (65, 60), (125, 120), (130, 110), (140, 0)], None),
+        // The queue stays from standstill to standstill.
+        (vec![(0, 6), (80, 80), (100, 60), (180, 130), (200, 110), (280, 180)], Some(280)),
     ] {
         let mut control = OverloadControl::new([1, 2]);
         assert!(!control.is_active() && control.deadline().is_none());
@@ -157,6 +161,11 @@ enum Queued {
 
 /// Offers calls to a shard for ten seconds. `load`: calls by capacity at a time in milliseconds. A refusal costs 12 us, its ACK 4 us.
 fn run(load: impl Fn(u64) -> f64) -> Run {
+    run_while(load, |_| true)
+}
+
+/// Offers calls to a shard as [`run`] does. `has_processor`: whether the shard has a processor at a time in milliseconds.
+fn run_while(load: impl Fn(u64) -> f64, has_processor: impl Fn(u64) -> bool) -> Run {
     let mut control = OverloadControl::new([1, 2]);
     let (mut queue, mut due) = (VecDeque::new(), BTreeMap::<u64, Vec<Queued>>::new());
     let (mut offered, mut number, mut budget) = (0.0, 0_u64, 0.0_f64);
@@ -168,6 +177,9 @@ fn run(load: impl Fn(u64) -> f64) -> Run {
             offered -= 1.0;
             number += 1;
             queue.push_back((now, Queued::Invite(number)));
+        }
+        if !has_processor(now) {
+            continue;
         }
         budget = budget.min(0.0) + 1_000.0;
         while budget > 0.0 {
@@ -234,4 +246,59 @@ fn a_short_burst_is_served() {
     assert_eq!(run.changes, []);
     let goodput = run.goodput.iter().sum::<u64>();
     assert!((5_030..=5_040).contains(&goodput), "{goodput}");
+}
+
+/// Returns whether a shard of a busy machine has a processor, by millisecond. It waits for one for 20 to 100 ms at a time, and runs for up to
+/// 80 ms in between.
+fn busy_machine(seed: u64) -> Vec<bool> {
+    let mut state = seed;
+    let mut draw = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % 81
+    };
+    let mut has_processor = Vec::new();
+    while has_processor.len() < 10_000 {
+        has_processor.resize(has_processor.len() + draw(), true);
+        has_processor.resize(has_processor.len() + 20 + draw(), false);
+    }
+    has_processor
+}
+
+/// Checks that waits for a processor are no overload: the shard works off its queue after each of them.
+#[test]
+fn a_shard_that_waits_for_a_processor_refuses_nothing() {
+    for seed in 1..=8 {
+        let has_processor = busy_machine(seed);
+        let run = run_while(|_| 0.17, |now| has_processor[now as usize]);
+        assert_eq!(run.changes, [], "{seed}");
+        let goodput = run.goodput.iter().sum::<u64>();
+        assert!(goodput > 1_650, "{seed}: {:?}", run.goodput);
+    }
+}
+
+#[test]
+fn an_overload_ends_though_the_shard_waits_for_a_processor() {
+    for seed in 1..=8 {
+        let has_processor = busy_machine(seed);
+        let run = run_while(|now| if now < 1_500 { 3.0 } else { 0.17 }, |now| has_processor[now as usize]);
+        assert!(matches!(run.changes[..], [(_, true), .., (_, false)]), "{seed}: {:?}", run.changes);
+        let goodput = run.goodput[5..].iter().sum::<u64>();
+        assert!(goodput > 750, "{seed}: {:?}", run.goodput);
+    }
+}
+
+/// Checks a shard that may use a fifth of a processor in each period, as by a quota of the kernel.
+#[test]
+fn a_quota_of_processor_time_is_a_capacity() {
+    const SHARE: u64 = 5;
+    for period in [5, 20, 100] {
+        for load in [0.9, 1.2, 2.0, 5.0] {
+            let run = run_while(|_| load / SHARE as f64, |now| now % period < period / SHARE);
+            let goodput = run.goodput[2..].iter().sum::<u64>() as f64 / 8.0;
+            let ideal = ideal(load) / SHARE as f64;
+            assert!((0.9 * ideal..1.03 * ideal).contains(&goodput), "{period}, {load}: {:?}, {ideal}", run.goodput);
+            assert_eq!(run.changes.len(), usize::from(load > 1.0), "{period}, {load}: {:?}", run.changes);
+            assert!(run.wait < 400, "{period}, {load}: {} ms", run.wait);
+        }
+    }
 }
