@@ -1,5 +1,6 @@
 //! Planted faults (`tests/faults.toml`): the simulation, or the tests that a fault names, must find each of them: `make faults`.
-//! `STROWGER_FAULTS="text|text"` looks for those alone whose law has one of the texts.
+//! `STROWGER_FAULTS="text|text"` looks for those alone whose law has one of the texts. `STROWGER_FAULT_SEEDS=1` writes into the list which worlds of
+//! the simulation have found faults, so that these worlds are the first to be tried.
 //!
 //! A copy of the project has all of them in one build, and an environment variable selects the fault of a process (`schemata.rs`).
 
@@ -8,8 +9,8 @@ mod list;
 mod schemata;
 mod tree;
 
-use build::{Program, Programs, build};
-use list::{Fault, Search, faults, root};
+use build::{Program, Programs, Target, build};
+use list::{Fault, Search, WORLDS, faults, root};
 use schemata::{Planted, plant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -17,9 +18,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
-
-/// Number of worlds that the simulation tries.
-const SEEDS: &str = "3000";
 
 fn read(file: &Path) -> String {
     fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
@@ -59,16 +57,14 @@ fn each_fault_changes_bodies_of_functions() {
 fn build_all(faults: &[Fault]) -> (Programs, Broken) {
     let [tree, target] =
         ["tree", "target"].map(|name| Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(name));
-    let targets = faults.iter().map(|fault| &fault.search.target);
-    let packages: BTreeSet<&str> = targets.clone().map(|target| target.package.as_str()).collect();
-    let names: BTreeSet<&str> = targets.map(|target| target.name.as_str()).collect();
+    let targets: BTreeSet<&Target> = faults.iter().map(|fault| &fault.search.target).collect();
     let mut broken = Broken::new();
+    tree::take_dependencies(&target);
     loop {
         let planted = plant_all(faults, &broken);
         tree::copy(&tree, &planted.iter().map(|(file, planted)| (file.as_path(), planted.text.as_str())).collect());
-        let built: Result<Vec<Programs>, _> = names.iter().map(|name| build(&tree, &target, &packages, name)).collect();
-        let errors = match built {
-            Ok(programs) => return (programs.into_iter().flatten().collect(), broken),
+        let errors = match build(&tree, &target, &targets) {
+            Ok(programs) => return (programs, broken),
             Err(errors) => errors,
         };
         let before = broken.len();
@@ -87,14 +83,36 @@ fn build_all(faults: &[Fault]) -> (Programs, Broken) {
 struct Job<'a> {
     search: &'a Search,
     fault: Option<&'a Fault>,
+    /// A part of names of tests, or the number of worlds and the seeds of those before them.
+    arguments: Vec<String>,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    fn of_fault(fault: &'a Fault) -> Self {
+        let seed = fault.seed.map(|seed| seed.to_string());
+        Self {
+            fault: Some(fault),
+            arguments: Self::whole(&fault.search).into_iter().chain(seed).collect(),
+            search: &fault.search,
+        }
+    }
+
+    fn without_fault(search: &'a Search) -> Self {
+        Self { search, fault: None, arguments: Self::whole(search) }
+    }
+
+    /// Returns the arguments for everything that a search tries.
+    fn whole(search: &Search) -> Vec<String> {
+        vec![search.tests.clone().unwrap_or_else(|| WORLDS.to_string())]
+    }
+
     /// Runs the search. Returns an error if the result of the search is wrong.
     fn run(&self, program: &Program) -> Result<String, String> {
         let mut command = Command::new(&program.path);
-        command.current_dir(&program.folder).arg(self.search.tests.as_deref().unwrap_or(SEEDS));
+        command.current_dir(&program.folder).args(&self.arguments);
         command.env(schemata::VARIABLE, self.fault.map_or(0, |fault| fault.number).to_string());
+        // Backtraces of tests that have to fail would take longer than most of them.
+        command.env_remove("RUST_BACKTRACE").env_remove("STROWGER_SIM_FIRST");
         let output = command.output().expect("it has been built");
         let text = String::from_utf8_lossy(&output.stdout);
         let failed: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("---- ")).collect();
@@ -124,6 +142,37 @@ impl Job<'_> {
     }
 }
 
+/// Results of the simulation with faults.
+#[derive(Default)]
+struct Simulated {
+    results: usize,
+    /// Seeds of the worlds that found faults, by fault.
+    seeds: BTreeMap<u32, u64>,
+    /// True if a fault was not found by a single world but by the totals of all, or by the end of the process.
+    needs_all: bool,
+}
+
+impl Simulated {
+    fn add(&mut self, fault: &Fault, result: &Result<String, String>) {
+        self.results += 1;
+        let Ok(said) = result else { return };
+        let seed: Option<u64> = said.strip_prefix("seed ").and_then(|said| said.split_once(':')?.0.parse().ok());
+        self.needs_all |= seed.is_none();
+        self.seeds.extend(seed.map(|seed| (fault.number, seed)));
+    }
+
+    /// Returns the search without a fault: of the worlds that have found one, since a world is the same each time. With
+    /// `STROWGER_WHOLE=1` `make test` tries all worlds.
+    fn without_fault<'a>(&self, simulation: &'a Search) -> Job<'a> {
+        let job = Job::without_fault(simulation);
+        if self.needs_all {
+            return job;
+        }
+        let seeds: BTreeSet<&u64> = self.seeds.values().collect();
+        Job { arguments: ["0".to_owned()].into_iter().chain(seeds.into_iter().map(u64::to_string)).collect(), ..job }
+    }
+}
+
 #[test]
 #[ignore = "minutes: make faults"]
 fn each_fault_is_found() {
@@ -135,10 +184,16 @@ fn each_fault_is_found() {
     let (programs, broken) = build_all(&all);
     println!("{} s: {} faults are built", begun.elapsed().as_secs(), all.len());
 
-    let searches: BTreeSet<&Search> = faults.iter().map(|fault| &fault.search).collect();
-    let jobs = searches.into_iter().map(|search| Job { search, fault: None });
-    let jobs = jobs.chain(faults.into_iter().map(|fault| Job { search: &fault.search, fault: Some(fault) }));
+    // The simulation comes first: a fault that it finds late takes longer than any test.
+    let simulation = Search::simulation();
+    let is_simulated = |fault: &&Fault| fault.search.is_simulation();
+    let (by_simulation, by_tests): (Vec<&Fault>, Vec<&Fault>) = faults.into_iter().partition(is_simulated);
+    let searches: BTreeSet<&Search> = by_tests.iter().map(|fault| &fault.search).collect();
+    let jobs = by_simulation.iter().copied().map(Job::of_fault);
+    let jobs = jobs.chain(searches.into_iter().map(Job::without_fault));
+    let jobs = jobs.chain(by_tests.iter().copied().map(Job::of_fault));
     let (queue, bad) = (Mutex::new(jobs.collect::<VecDeque<_>>()), Mutex::new(Vec::new()));
+    let simulated = Mutex::new(Simulated::default());
     let work = || {
         let take = || queue.lock().expect("nothing panics with it").pop_front();
         while let Some(job) = take() {
@@ -147,6 +202,14 @@ fn each_fault_is_found() {
                 Some(error) => Err(format!("DOES NOT COMPILE: {error}")),
                 None => job.run(&programs[&job.search.target]),
             };
+            if let Some(fault) = job.fault.filter(is_simulated) {
+                let mut simulated = simulated.lock().expect("nothing panics with it");
+                simulated.add(fault, &result);
+                if simulated.results == by_simulation.len() {
+                    let without_fault = simulated.without_fault(&simulation);
+                    queue.lock().expect("nothing panics with it").push_front(without_fault);
+                }
+            }
             let bad_one = job.report(begun, result);
             bad.lock().expect("nothing panics with it").extend(bad_one);
         }
@@ -158,5 +221,8 @@ fn each_fault_is_found() {
     });
     let bad = bad.into_inner().expect("nothing panicked with it");
     println!("{} s in all", begun.elapsed().as_secs());
+    if std::env::var_os("STROWGER_FAULT_SEEDS").is_some() {
+        list::write_seeds(&simulated.into_inner().expect("nothing panicked with it").seeds);
+    }
     assert!(bad.is_empty(), "{} of these went wrong:\n{}", bad.len(), bad.join("\n"));
 }
