@@ -192,9 +192,10 @@ pub(super) fn packet(numbering: &mut Numbering, sender: u8) -> Vec<u8> {
     bytes
 }
 
-/// Returns the number of the sender of a packet; `None` if it is no RTP of these worlds.
+/// Returns the number of the sender of a packet; `None` if it is no RTP of these worlds, or was damaged on its way.
 pub(super) fn sender_of(datagram: &[u8]) -> Option<u8> {
-    Packet::read(datagram)?.payload.strip_prefix(MARK)?.first().copied()
+    let (sender, copies) = Packet::read(datagram)?.payload.strip_prefix(MARK)?.split_first()?;
+    copies.iter().all(|copy| copy == sender).then_some(*sender)
 }
 
 const fn direction(sends: bool, receives: bool) -> &'static str {
