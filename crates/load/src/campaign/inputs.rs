@@ -4,7 +4,7 @@ use super::Work;
 use super::plan::{Plan, User};
 use std::path::Path;
 use std::sync::Arc;
-use strowger_scenario::injection::{Injection, InjectionOptions};
+use strowger_scenario::injection::{Injection, InjectionOptions, LineOrder};
 use strowger_scenario::{Command, Environment, Scenario};
 
 /// Returns the names that documents may use.
@@ -72,12 +72,11 @@ fn injections(plan: &Plan) -> Vec<String> {
     has_list(plan).then(|| "users".into()).into_iter().chain(plan.injections.iter().map(base)).collect()
 }
 
-/// Reads the data that the generators of a campaign share. The lines are used in turn: after the last line the first one
-/// is used again.
+/// Reads the data that the generators of a campaign share. Lines in turn begin again at the first after the last.
 pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
     let mut all = Vec::new();
     if has_list(plan) {
-        all.push(users_list(plan.users.iter())?);
+        all.push(users_list(plan.users.iter(), plan.pool.order)?);
     }
     for path in &plan.injections {
         let options = InjectionOptions { strip_carriage_return: true, ..InjectionOptions::default() };
@@ -86,9 +85,9 @@ pub(super) fn data(plan: &Plan) -> Result<Arc<[Injection]>, String> {
     Ok(all.into())
 }
 
-/// Makes an injection file of users, which calls take in turn.
-pub(super) fn users_list<'a>(users: impl Iterator<Item = &'a User>) -> Result<Injection, String> {
-    let mut text = String::from("SEQUENTIAL\n");
+/// Makes an injection file of users, which calls take in turn or at random.
+pub(super) fn users_list<'a>(users: impl Iterator<Item = &'a User>, order: LineOrder) -> Result<Injection, String> {
+    let mut text = String::from(if order == LineOrder::Random { "RANDOM\n" } else { "SEQUENTIAL\n" });
     for user in users {
         text.push_str(&format!("{};{}\n", user.name, user.password));
     }

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use strowger_core::Transport;
 use strowger_load::campaign::preflight::{Finding, Probing};
-use strowger_load::campaign::{self, Campaign, Plan, Stage, Work, profile, rehearse};
+use strowger_load::campaign::{self, Campaign, Plan, Stage, Work, period, profile, rehearse};
 use strowger_load::engine::pace::Part;
 use strowger_load::keys::Keys;
 use strowger_load::printable;
-use strowger_measure::{Level, Requirement, Run, catalogue};
+use strowger_measure::{Level, Requirement, Run, catalogue, several};
 
 use self::arguments::{LoadArguments, LoadCommand, Output, ReportArguments, UasArguments};
 pub(crate) use self::interrupted::Interrupted;
@@ -230,6 +230,10 @@ fn drive(
         Some(address) => Some(Prometheus::serve(address).map_err(|e| usage(format!("{e:#}")))?),
         None => None,
     };
+    if let Some(rate) = plan.pool.connect_rate.filter(|_| !words.quiet) {
+        let (users, time) = (plan.users.len() as u64, Duration::from_secs_f64(plan.users.len() as f64 / rate));
+        output::say(&format!("Connecting {}, {rate} a second: {}", several(users, "user"), period::show(time)));
+    }
     let document = plan.work.is_document();
     let refused = if document || plan.log.is_some() { code::USAGE } else { code::FAILED };
     let start = move |stopped: &dyn Fn() -> bool| Campaign::start(plan, stopped).map_err(|text| Refusal(refused, text));
