@@ -93,3 +93,21 @@ pub(super) fn users_list<'a>(users: impl Iterator<Item = &'a User>, order: LineO
     }
     Injection::new("users".into(), text.into_bytes(), InjectionOptions::default()).map_err(|e| e.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_taken_in_turn_or_at_random() {
+        let users: Vec<User> =
+            (0..9).map(|i| User { name: format!("user{i}"), password: format!("secret{i}") }).collect();
+        for order in [LineOrder::Sequential, LineOrder::Random] {
+            let list = users_list(users.iter(), order).expect("a list");
+            assert_eq!((list.order(), list.lines()), (order, 9));
+            let mut text = Vec::new();
+            list.write_field(8, 1, &mut text).expect("a field");
+            assert_eq!(text, b"secret8");
+        }
+    }
+}

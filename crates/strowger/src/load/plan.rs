@@ -170,7 +170,9 @@ fn pool(words: &arguments::Pool, plan: &Plan) -> Result<Pool, Refusal> {
         Some(_) if plan.connections != Connections::PerUser => {
             return Err(usage("--connect-rate holds a connection for each user: give --connections per-user"));
         }
-        Some(rate) if rate <= 0.0 => return Err(usage("a --connect-rate of 0 connects nobody: give users a second, such as 4k")),
+        Some(rate) if rate <= 0.0 => {
+            return Err(usage("a --connect-rate of 0 connects nobody: give users a second, such as 4k"));
+        }
         _ => (),
     }
     Ok(Pool {
