@@ -18,7 +18,7 @@ table! {
     CallsFailed = "calls.failed", "calls that failed";
     CallsStopped = "calls.stopped", "calls that were cut off by the end of the run, or taken back by the caller (CANCEL) while they rang at the answering side";
 
-    ConnectionsAhead = "connections.ahead", "users that connected and registered before the schedule (--connect-rate)";
+    ConnectionsAhead = "connections.ahead", "users that connected before the schedule (--connect-rate)";
     ConnectionsAheadRate = "connections.ahead.rate", "of those: a second";
     ConnectionsMade = "connections.made", "connections of calls and users that were made, apart from those before the schedule";
     ConnectionsLost = "connections.lost", "connections that the other side or the network ended while a call or user had them";

@@ -1,5 +1,5 @@
-//! Connections of users before the schedule: each user connects and registers, at a bounded rate, and its connection stays
-//! open for its calls.
+//! Connections of users before the schedule: each user connects and registers (with a document: makes a call), at a bounded rate, and
+//! its connection stays open for its calls.
 
 use super::facts::Facts;
 use super::period;
@@ -8,49 +8,49 @@ use super::side::Side;
 use crate::engine::traffic::Event;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant, SystemTime};
-use strowger_measure::{Clock, Collector, Counter, Failure, Page, grouped, several};
+use strowger_measure::{Clock, Collector, Failure, Page, grouped, several};
 use strowger_net::clock;
 
 /// Result of connecting before the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Ahead {
-    /// Users that connected and registered.
-    pub(super) registered: u64,
+    /// Users that connected, and whose registration or call succeeded.
+    pub(super) connected: u64,
     users: u64,
     took: Duration,
 }
 
 impl Ahead {
-    /// Returns the users that connected and registered in a second.
+    /// Returns the users that connected in a second.
     pub(super) fn rate(&self) -> u64 {
         let seconds = self.took.as_secs_f64();
-        if seconds > 0.0 { (self.registered as f64 / seconds) as u64 } else { 0 }
+        if seconds > 0.0 { (self.connected as f64 / seconds) as u64 } else { 0 }
     }
 
-    /// Returns a sentence for the report, and whether all users are registered.
+    /// Returns a sentence for the report, and whether all users have connected.
     fn sentence(&self, page: &Page, plan: &Plan) -> (bool, String) {
         let (users, took) = (several(self.users, "user"), period::show(self.took));
-        if self.registered == self.users {
+        if self.connected == self.users {
             let rate = grouped(self.rate() as f64);
-            return (true, format!("{users} connected and registered before the schedule in {took}, {rate} a second"));
+            return (true, format!("{users} connected before the schedule in {took}, {rate} a second"));
         }
-        let left = if self.registered == 0 {
+        let left = if self.connected == 0 {
             format!("None of {users}")
         } else {
-            format!("Only {} of {users}", grouped(self.registered as f64))
+            format!("Only {} of {users}", grouped(self.connected as f64))
         };
-        (false, format!("{left} could be registered before the schedule (--connect-rate): {}", cause(page, plan)))
+        (false, format!("{left} connected before the schedule (--connect-rate): {}", cause(page, plan)))
     }
 }
 
-/// Returns the most frequent cause of failed registrations, with its cure.
+/// Returns the most frequent cause of failures, with its cure.
 fn cause(page: &Page, plan: &Plan) -> String {
     let refused = page.refusals().iter().max_by_key(|(.., times)| *times);
     let domain = plan.domain.as_deref().or_else(|| plan.target.as_ref().map(|t| t.host.as_str())).unwrap_or_default();
     let failed = Failure::MEASURES.iter().copied().max_by_key(|failure| page.failures(*failure));
     match (refused, failed) {
         _ if page.failures(Failure::Authentication) > 0 => {
-            format!("are the passwords right (--users FILE), and is {domain} the domain of these users (--domain NAME)?")
+            format!("are the passwords right, and is {domain} the domain of these users (--domain NAME)?")
         }
         (Some((_, code, _)), _) => format!(
             "the target answered {code}; is {domain} a domain of the target (--domain NAME), and may so many register at once? Its log may say why"
@@ -64,11 +64,11 @@ fn cause(page: &Page, plan: &Plan) -> String {
     }
 }
 
-/// Connects and registers the users of all callers if the plan says so, and waits for the end. Returns the result and a
-/// sentence about it, with whether all users are registered.
+/// Connects the users of all callers if the plan says so, and waits for the end. Returns the result and a sentence about it, with
+/// whether all users have connected.
 ///
 /// # Errors
-/// No user could be registered, or `stopped` ended the wait. The error is a sentence with a cure.
+/// No user could connect, or `stopped` ended the wait. The error is a sentence with a cure.
 pub(super) fn connect(
     facts: &Facts,
     plan: &Plan,
@@ -78,13 +78,14 @@ pub(super) fn connect(
     let Some(rate) = plan.pool.connect_rate.filter(|_| !callers.is_empty()) else { return Ok(None) };
     let now = clock::micros();
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), callers.len());
-    let mut open = Vec::new();
+    let (mut open, mut users) = (Vec::new(), 0);
     let begun = Instant::now();
     for (index, side) in callers.iter().enumerate() {
         let run = facts.ahead(plan, index, callers.len(), rate, side.address)?;
+        users += run.load.calls.unwrap_or(0);
         open.push(side.begin_ahead(run, collector.recorder(clock::micros())));
     }
-    let mut registered = 0;
+    let mut connected = 0;
     while !open.is_empty() {
         if stopped() {
             return Err("interrupted while the users connected".into());
@@ -93,26 +94,25 @@ pub(super) fn connect(
         collector.poll(clock::micros(), |_| {});
         open.retain(|events| match events.try_recv() {
             Ok(Event::Finished(stats)) => {
-                registered += stats.successful;
+                connected += stats.successful;
                 false
             }
             Ok(Event::Halt(_)) | Err(TryRecvError::Empty) => true,
             Err(TryRecvError::Disconnected) => false,
         });
     }
-    let ahead = Ahead { registered, users: plan.users.len() as u64, took: begun.elapsed() };
+    let ahead = Ahead { connected, users, took: begun.elapsed() };
     let page = collector.finish(|_| {});
     let (are_all, text) = ahead.sentence(&page, plan);
-    if registered == 0 { Err(text) } else { Ok(Some((ahead, are_all, text))) }
+    if connected == 0 { Err(text) } else { Ok(Some((ahead, are_all, text))) }
 }
 
-/// Checks that users of `--connect-rate` find sockets and ports. `most`: sockets for each of `generators`; `sources`: number of
-/// source addresses.
+/// Checks that this number of users of `--connect-rate` finds sockets and ports. `most`: sockets for each of `generators`; `sources`:
+/// number of source addresses.
 ///
 /// # Errors
 /// What is too small, with its cure.
-pub(super) fn check(plan: &Plan, generators: usize, most: usize, sources: usize) -> Result<(), String> {
-    let users = plan.users.len();
+pub(super) fn check(plan: &Plan, users: usize, generators: usize, most: usize, sources: usize) -> Result<(), String> {
     if plan.pool.connect_rate.is_none() || generators == 0 {
         return Ok(());
     }
@@ -150,33 +150,26 @@ fn ports() -> usize {
 mod tests {
     use super::*;
     use crate::campaign::plan::Pool;
-    use crate::campaign::{Connections, User};
     use strowger_message::Method;
 
-    fn plan(users: usize) -> Plan {
-        let mut plan = Plan::to("192.0.2.1".parse().expect("a target"));
-        plan.users = (0..users).map(|i| User { name: format!("user{i}"), password: String::new() }).collect();
-        plan.pool = Pool { connect_rate: Some(4_000.0), ..Pool::default() };
-        plan.connections = Connections::PerUser;
-        plan
+    fn plan() -> Plan {
+        let pool = Pool { connect_rate: Some(4_000.0), ..Pool::default() };
+        Plan { pool, ..Plan::to("192.0.2.1".parse().expect("a target")) }
     }
 
     #[test]
     fn the_result_has_its_rate_or_its_cause_and_cure() {
-        let told = |registered, fill: fn(&mut Page)| {
+        let told = |connected, fill: fn(&mut Page)| {
             let mut page = Page::new(0);
             fill(&mut page);
-            Ahead { registered, users: 8_000, took: Duration::from_secs(2) }.sentence(&page, &plan(8_000))
+            Ahead { connected, users: 8_000, took: Duration::from_secs(2) }.sentence(&page, &plan())
         };
         let (are_all, text) = told(8_000, |_| ());
-        assert_eq!(
-            (are_all, &*text),
-            (true, "8,000 users connected and registered before the schedule in 2 s, 4,000 a second")
-        );
+        assert_eq!((are_all, &*text), (true, "8,000 users connected before the schedule in 2 s, 4,000 a second"));
         let fills: [(fn(&mut Page), &str); 4] = [
             (|page| page.count_refusals(Method::Register, 403, 9), "answered 403"),
             (|page| page.count_failures(Failure::TcpConnect, 9), "--source"),
-            (|page| page.count_failures(Failure::Authentication, 9), "--users FILE"),
+            (|page| page.count_failures(Failure::Authentication, 9), "passwords"),
             (|page| page.count_failures(Failure::TimeoutOnReceive, 9), "--timeout"),
         ];
         for (fill, part) in fills {
@@ -188,14 +181,14 @@ mod tests {
 
     #[test]
     fn users_without_socket_or_port_are_refused_before_they_connect() {
-        assert_eq!(check(&plan(1_000), 4, 250, 4), Ok(()));
+        assert_eq!(check(&plan(), 1_000, 4, 250, 4), Ok(()));
         assert!(
-            check(&plan(1_001), 4, 250, 4)
+            check(&plan(), 1_001, 4, 250, 4)
                 .is_err_and(|error| error.contains("1,001 users") && error.contains("ulimit -n"))
         );
         let most = 65_536;
-        assert!(check(&plan(most), 1, most, 1).is_err_and(|error| error.contains("--source")));
-        assert_eq!(check(&plan(most), 30, most, 30), Ok(()));
-        assert_eq!(check(&Plan { pool: Pool::default(), ..plan(most) }, 1, 1, 1), Ok(()));
+        assert!(check(&plan(), most, 1, most, 1).is_err_and(|error| error.contains("--source")));
+        assert_eq!(check(&plan(), most, 30, most, 30), Ok(()));
+        assert_eq!(check(&Plan { pool: Pool::default(), ..plan() }, most, 1, 1, 1), Ok(()));
     }
 }

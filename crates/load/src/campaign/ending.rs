@@ -152,7 +152,7 @@ impl Campaign {
             );
         }
         for (counter, value) in
-            [(Counter::ConnectionsAhead, self.ahead.registered), (Counter::ConnectionsAheadRate, self.ahead.rate())]
+            [(Counter::ConnectionsAhead, self.ahead.connected), (Counter::ConnectionsAheadRate, self.ahead.rate())]
         {
             self.own.count(counter, value);
         }

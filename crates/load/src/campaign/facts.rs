@@ -1,7 +1,7 @@
 //! Facts that the documents of one campaign share, and the parameters of the engine.
 
 use super::Work;
-use super::inputs::{document, environment, has_list, users_list};
+use super::inputs::{data_of, document, environment, has_list, users_list};
 use super::plan::{Connections, Plan, Pool, User};
 use super::profile;
 use super::side::Part;
@@ -172,6 +172,11 @@ impl Facts {
                 let users = plan.users.iter().skip(index).step_by(count);
                 [users_list(users, plan.pool.order)?].into()
             }
+            Part::Caller { .. }
+                if each == Each::User && plan.pool.connect_rate.is_some() && !plan.injections.is_empty() =>
+            {
+                data_of(plan, index, count, false)?
+            }
             _ => self.injections.clone(),
         };
         let ip = own.ip().to_string();
@@ -228,11 +233,11 @@ impl Facts {
         })
     }
 
-    /// Returns the run that connects and registers each user of caller `index` of `count` once, `rate` users a second over all
-    /// callers, over the sockets of the calls of these users.
+    /// Returns the run that connects each user of caller `index` of `count`, `rate` users a second over all callers: a registration, or
+    /// a call of the document, over the socket of the later calls of this user.
     ///
     /// # Errors
-    /// The document of the registrations cannot be read.
+    /// The document or its data cannot be read.
     pub(super) fn ahead(
         &self,
         plan: &Plan,
@@ -242,13 +247,17 @@ impl Facts {
         own: SocketAddr,
     ) -> Result<Run, String> {
         let pool = Pool { order: LineOrder::Sequential, ..plan.pool };
-        let plan = Plan { work: Work::Ready(Workload::Register), pool, ..plan.clone() };
+        let work = if plan.work.is_document() { plan.work.clone() } else { Work::Ready(Workload::Register) };
+        let plan = Plan { work, pool, ..plan.clone() };
         let part = Part::Caller { index, count, place: index, all: count };
         let scenario = Arc::new(self.scenario(&plan, part)?);
         let mut run = self.run(&plan, part, scenario, own)?;
         // The process id is part of branches and Call-IDs, so that the calls of the schedule do not look like retransmissions.
         run.pid = run.pid.wrapping_mul(256).wrapping_add(254);
-        let users = profile::portion(plan.users.len() as u64, index, count);
+        if plan.work.is_document() {
+            run.injections = data_of(&plan, index, count, true)?;
+        }
+        let users = run.injections.first().map_or(1, |list| u64::from(list.lines()));
         let profile = profile::share(&[Pace::Hold { rate }], index, count);
         run.load = Load { profile, calls: Some(users), limit: UNANSWERED, ..Load::default() };
         Ok(run)

@@ -99,13 +99,15 @@ impl Prepared {
         let registers = receives || (plan.pair && plan.callee.is_some());
         let direct = plan.pair && plan.callee.is_none() && !receives;
         let most_sockets = sockets::most_sockets(plan, count);
-        ahead::check(plan, count, most_sockets, sources.len())?;
+        let injections = inputs::data(plan)?;
+        let users = injections.first().map_or(plan.users.len(), |list| list.lines() as usize);
+        ahead::check(plan, users, count, most_sockets, sources.len())?;
         let facts = Facts {
             destination,
             target: if direct { at } else { resolved },
             direct,
             callee: plan.callee.clone(),
-            injections: inputs::data(plan)?,
+            injections,
             most_sockets,
         };
         Ok(Self { facts, callers, answerer, registers })

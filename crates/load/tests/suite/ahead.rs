@@ -69,11 +69,35 @@ fn users_connect_at_the_rate_and_calls_find_their_connections() {
         let calls = [Counter::CallsOutgoing, Counter::RegistrationSuccessful, Counter::CallsFailed];
         assert_eq!(counts(&ended, calls), [40, 40, 0], "registrations before the schedule are in no figure");
         let notes = &ended.run.generators[0].notes;
-        assert!(notes.iter().any(|note| note.text.starts_with("30 users connected")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.text.starts_with("30 users connected before")), "{notes:?}");
     }
     registrar.interrupt();
     let ended = finish(registrar);
     assert_eq!(ended.run.totals.requests_received(Method::Register), 2 * (30 + 40));
+}
+
+const OPTIONS: &str = "<?xml version=\"1.0\"?><scenario name=\"asks\"><send><![CDATA[\n\
+    OPTIONS sip:[remote_ip]:[remote_port] SIP/2.0\nVia: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]\n\
+    From: <sip:[field0]@[local_ip]>;tag=[pid]f[call_number]\nTo: <sip:[remote_ip]>\nCall-ID: [call_id]\nCSeq: 1 OPTIONS\n\
+    Max-Forwards: 70\nContent-Length: 0\n\n]]></send><recv response=\"200\"/></scenario>";
+
+#[test]
+fn each_line_of_a_document_connects_ahead_at_one_generator() {
+    let mut registrar = registrar();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let [document, data] = ["asks.xml", "lines.csv"].map(|name| folder.path().join(name));
+    std::fs::write(&document, OPTIONS).expect("the folder can be written");
+    let lines: String = (0..10).map(|i| format!("line{i};\n")).collect();
+    std::fs::write(&data, format!("RANDOM\n{lines}")).expect("the folder can be written");
+    let mut plan = plan(registrar.answering_at().expect("it answers"), 0, 30, 200.0);
+    (plan.work, plan.injections, plan.shards) = (Work::Document(document), vec![data], 2);
+    plan.pool.connect_rate = Some(200.0);
+    let ended = finish(Campaign::start(plan, &|| false).expect("the lines can connect"));
+    let counters =
+        [Counter::ConnectionsAhead, Counter::ConnectionsMade, Counter::ConnectionsHeld, Counter::CallsSuccessful];
+    assert_eq!(counts(&ended, counters), [10, 0, 10, 30], "{:?}", ended.run.generators[0].notes);
+    registrar.interrupt();
+    assert_eq!(finish(registrar).run.totals.requests_received(Method::Other), 40);
 }
 
 #[test]

@@ -231,8 +231,12 @@ fn drive(
         None => None,
     };
     if let Some(rate) = plan.pool.connect_rate.filter(|_| !words.quiet) {
-        let (users, time) = (plan.users.len() as u64, Duration::from_secs_f64(plan.users.len() as f64 / rate));
-        output::say(&format!("Connecting {}, {rate} a second: {}", several(users, "user"), period::show(time)));
+        let users = plan.users.len();
+        let time = period::show(Duration::from_secs_f64(users as f64 / rate));
+        output::say(&match users {
+            0 => format!("Connecting the users of --inf, {rate} a second"),
+            _ => format!("Connecting {}, {rate} a second: {time}", several(users as u64, "user")),
+        });
     }
     let document = plan.work.is_document();
     let refused = if document || plan.log.is_some() { code::USAGE } else { code::FAILED };

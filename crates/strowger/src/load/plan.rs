@@ -164,8 +164,11 @@ fn pool(words: &arguments::Pool, plan: &Plan) -> Result<Pool, Refusal> {
         Some(_) if receives => {
             return Err(usage("register-then-receive connects its users at the rate of -r: leave --connect-rate out"));
         }
-        Some(_) if plan.users.is_empty() => {
-            return Err(usage("--connect-rate connects users before the calls: give --users FILE and a workload (-w)"));
+        Some(_) if plan.users.is_empty() && plan.injections.is_empty() => {
+            return Err(usage("--connect-rate connects users: give --users FILE, or --inf FILE to a document"));
+        }
+        Some(_) if matches!(plan.work, Work::Documents(_)) => {
+            return Err(usage("--connect-rate connects the users of one document: give one --scenario"));
         }
         Some(_) if plan.connections != Connections::PerUser => {
             return Err(usage("--connect-rate holds a connection for each user: give --connections per-user"));

@@ -17,11 +17,11 @@ pub(crate) struct Pool {
     /// [default: the number that the system allows].
     #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=u64::from(u32::MAX)))]
     pub max_sockets: Option<u32>,
-    /// Connect and register each user of --users before the schedule, RATE users a second. The connections are held for the
-    /// calls (--connections per-user).
+    /// Connect each user before the schedule, RATE users a second, and hold the connections for the calls (--connections
+    /// per-user): each user of --users registers; each line of the first --inf file makes one call of the document.
     #[arg(long, value_name = "RATE", value_parser = period::rate)]
     pub connect_rate: Option<f64>,
-    /// Calls take the users of --users at random, not in turn.
+    /// Calls take the users of --users at random, not in turn. (A file of --inf has RANDOM in its first line instead.)
     #[arg(long, requires = "users")]
     pub random_users: bool,
 }
