@@ -97,7 +97,7 @@ fn each_line_of_a_document_connects_ahead_at_one_generator() {
         [Counter::ConnectionsAhead, Counter::ConnectionsMade, Counter::ConnectionsHeld, Counter::CallsSuccessful];
     assert_eq!(counts(&ended, counters), [10, 0, 10, 30], "{:?}", ended.run.generators[0].notes);
     registrar.interrupt();
-    assert_eq!(finish(registrar).run.totals.requests_received(Method::Other), 40);
+    assert_eq!(finish(registrar).run.totals.requests_received(Method::Options), 40);
 }
 
 #[test]
