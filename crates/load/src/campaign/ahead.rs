@@ -3,13 +3,15 @@
 
 use super::facts::Facts;
 use super::period;
-use super::plan::Plan;
+use super::plan::{Plan, Pool, Work};
 use super::side::Side;
 use crate::engine::traffic::Event;
+use crate::workload::Workload;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant, SystemTime};
 use strowger_measure::{Clock, Collector, Failure, Page, grouped, several};
 use strowger_net::clock;
+use strowger_scenario::injection::LineOrder;
 
 /// Result of connecting before the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -76,12 +78,16 @@ pub(super) fn connect(
     stopped: &dyn Fn() -> bool,
 ) -> Result<Option<(Ahead, bool, String)>, String> {
     let Some(rate) = plan.pool.connect_rate.filter(|_| !callers.is_empty()) else { return Ok(None) };
+    // In turn each user gets one call.
+    let pool = Pool { order: LineOrder::Sequential, ..plan.pool };
+    let work = if plan.work.is_document() { plan.work.clone() } else { Work::Ready(Workload::Register) };
+    let of_each = Plan { work, pool, ..plan.clone() };
     let now = clock::micros();
     let mut collector = Collector::new(Clock::new(now, SystemTime::now()), Vec::new(), callers.len());
     let (mut open, mut users) = (Vec::new(), 0);
     let begun = Instant::now();
     for (index, side) in callers.iter().enumerate() {
-        let run = facts.ahead(plan, index, callers.len(), rate, side.address)?;
+        let run = facts.ahead(&of_each, index, callers.len(), rate, side.address)?;
         users += run.load.calls.unwrap_or(0);
         open.push(side.begin_ahead(run, collector.recorder(clock::micros())));
     }
@@ -149,7 +155,6 @@ fn ports() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::plan::Pool;
     use strowger_message::Method;
 
     fn plan() -> Plan {

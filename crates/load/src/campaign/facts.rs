@@ -2,7 +2,7 @@
 
 use super::Work;
 use super::inputs::{data_of, document, environment, has_list, users_list};
-use super::plan::{Connections, Plan, Pool, User};
+use super::plan::{Connections, Plan, User};
 use super::profile;
 use super::side::Part;
 use crate::engine::pace::Part as Pace;
@@ -233,8 +233,8 @@ impl Facts {
         })
     }
 
-    /// Returns the run that connects each user of caller `index` of `count`, `rate` users a second over all callers: a registration, or
-    /// a call of the document, over the socket of the later calls of this user.
+    /// Returns the run of a plan that connects each user of caller `index` of `count`, `rate` users a second over all callers, by one
+    /// call over the socket of the later calls of this user.
     ///
     /// # Errors
     /// The document or its data cannot be read.
@@ -246,16 +246,13 @@ impl Facts {
         rate: f64,
         own: SocketAddr,
     ) -> Result<Run, String> {
-        let pool = Pool { order: LineOrder::Sequential, ..plan.pool };
-        let work = if plan.work.is_document() { plan.work.clone() } else { Work::Ready(Workload::Register) };
-        let plan = Plan { work, pool, ..plan.clone() };
         let part = Part::Caller { index, count, place: index, all: count };
-        let scenario = Arc::new(self.scenario(&plan, part)?);
-        let mut run = self.run(&plan, part, scenario, own)?;
+        let scenario = Arc::new(self.scenario(plan, part)?);
+        let mut run = self.run(plan, part, scenario, own)?;
         // The process id is part of branches and Call-IDs, so that the calls of the schedule do not look like retransmissions.
         run.pid = run.pid.wrapping_mul(256).wrapping_add(254);
         if plan.work.is_document() {
-            run.injections = data_of(&plan, index, count, true)?;
+            run.injections = data_of(plan, index, count, true)?;
         }
         let users = run.injections.first().map_or(1, |list| u64::from(list.lines()));
         let profile = profile::share(&[Pace::Hold { rate }], index, count);

@@ -226,17 +226,19 @@ impl Campaign {
                 return Err(error);
             }
         };
+        let mut ahead = ahead::Ahead::default();
+        if let Some((result, are_all, text)) = connected {
+            ahead = result;
+            // The processor time so far is none of the run.
+            journal.wait(clock::micros());
+            journal.note(clock::micros(), if are_all { Level::Info } else { Level::Warning }, text);
+        }
         for side in callers.iter().chain(answerer.as_ref().filter(|_| callers_none && prepared.registers)) {
             side.send_command(ShardCommand::Begin(at));
         }
         let mut own = journal.recorder(clock::micros());
         if at.is_some() || !plan.warm_up.is_zero() {
             own.reopen(at.unwrap_or_else(clock::micros), plan.warm_up.as_micros() as u64);
-        }
-        let mut ahead = ahead::Ahead::default();
-        if let Some((result, are_all, text)) = connected {
-            ahead = result;
-            journal.note(clock::micros(), if are_all { Level::Info } else { Level::Warning }, text);
         }
         for side in callers.iter().chain(&answerer) {
             if let Some(buffer) = side.receive_buffer() {
