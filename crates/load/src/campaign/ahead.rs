@@ -117,7 +117,7 @@ pub(super) fn connect(
 /// number of source addresses.
 ///
 /// # Errors
-/// What is too small, with its cure.
+/// There are too few sockets or ports. The error is a sentence with a cure.
 pub(super) fn check(plan: &Plan, users: usize, generators: usize, most: usize, sources: usize) -> Result<(), String> {
     if plan.pool.connect_rate.is_none() || generators == 0 {
         return Ok(());
