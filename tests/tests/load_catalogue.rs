@@ -185,6 +185,10 @@ fn runs(folder: &Path) -> Vec<PathBuf> {
     }
     run("forks-longer", &[&[to("forks").as_str()][..], &["-r", "50", "-m", "3", "--hold", "100ms"]].concat());
     run("closed", &[&[format!("tcp://{plain_tcp}").as_str(), "--connections", "per-call"][..], &usual].concat());
+    let users = folder.join("users.csv");
+    std::fs::write(&users, "alice;secret\nbob;secret\n").expect("the folder can be written");
+    let held = ["-w", "register", "--users", &text(&users), "--connections", "per-user", "--connect-rate", "100"];
+    run("held", &[&[peer.to_string().as_str()][..], &held, &usual].concat());
     run("limited", &[&to("bob"), "-r", "100", "-m", "20", "-l", "1", "--hold", "20ms"]);
 
     let (hundred, big) = ("100", "x".repeat(66_000));

@@ -30,6 +30,7 @@ fn sockets_and_connections_of_calls() {
         ("each_call_has_a_connection_of_wss", || a_connection_for_each_call("wss")),
         ("each_user_has_a_socket", each_user_has_a_socket),
         ("users_are_shared_out_among_generators", users_are_shared_out_among_generators),
+        ("users_connect_before_the_schedule", users_connect_before_the_schedule),
         ("users_are_called_over_their_connections", users_are_called_over_their_connections),
         ("what_the_kernel_dropped_before_a_user", what_the_kernel_dropped_before_a_user_is_in_the_report),
         ("through_a_server", through_a_server),
@@ -217,6 +218,31 @@ fn users_are_shared_out_among_generators() {
     assert_eq!((ports.len(), ports.values().flatten().collect::<BTreeSet<_>>().len()), (6, 6), "{ports:?}");
 }
 
+/// Each user has one connection for the whole run, and calls take users in no order.
+fn users_connect_before_the_schedule() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = users(folder.path(), 20);
+    let peer = Peer::tcp(0);
+    let target = format!("tcp://{}", peer.address);
+    let words = ["-w", "register", "--users", &file, "--connections", "per-user", "--connect-rate", "100"];
+    let ran = run(&target, &[&words[..], &["--random-users", "--seed", "7", "-r", "100", "-m", "60"]].concat());
+    ran.all_successful(60);
+    until("connections stay open", || peer.connections.open.load(SeqCst) == 0);
+    assert_eq!(peer.connections.counts(), [20, 0, 20, 0]);
+    let figures = ["ahead", "made", "lost", "held"].map(|name| ran.count("counters", &format!("connections.{name}")));
+    assert_eq!(figures, [20, 0, 0, 20], "{}", ran.said);
+    assert!((1..=110).contains(&ran.count("counters", "connections.ahead.rate")), "{}", ran.said);
+    assert!(ran.said.contains("Connecting 20 users, 100 a second"), "{}", ran.said);
+    let names: Vec<String> = peer.seen().iter().map(|seen| seen.header("From").to_owned()).collect();
+    let user = |name: &String| name.split(['<', ':', '@']).find(|word| word.starts_with("user")).map(str::to_owned);
+    let in_turn: Vec<Option<String>> = (0..20).map(|i| Some(format!("user{i}"))).collect();
+    let taken: Vec<Option<String>> = names.iter().map(user).collect();
+    assert_eq!(taken.len(), 80);
+    let first: BTreeSet<_> = taken[..20].iter().collect();
+    assert_eq!(first.len(), 20, "each user registers once before the schedule: {taken:?}");
+    assert!(taken[20..].chunks(20).all(|users| users != in_turn), "{taken:?}");
+}
+
 fn users_are_called_over_their_connections() {
     let server = Setup::on(&[Transport::Udp, Transport::Tcp]).open_registrar().in_memory();
     let server = server.with("ban.enabled = false").start();
@@ -358,6 +384,11 @@ fn what_cannot_be_is_refused() {
         (&["127.0.0.1", "--connections", "4"], "--shards says the same"),
         (&["tcp://127.0.0.1", "--connections", "4", "--shards", "2"], "give one of them"),
         (&["127.0.0.1", "--connections", "per-call", "--max-sockets", "0"], "--max-sockets"),
+        (&["tcp://127.0.0.1", "--connect-rate", "100"], "give --users FILE"),
+        (&["tcp://127.0.0.1", "--auth", "a:b", "--connect-rate", "100"], "give --connections per-user"),
+        (&["tcp://127.0.0.1", "--auth", "a:b", "--connections", "per-user", "--connect-rate", "0"], "connects nobody"),
+        (&["tcp://127.0.0.1", "-w", "register-then-receive", "--connect-rate", "100"], "at the rate of -r"),
+        (&["tcp://127.0.0.1", "--random-users"], "--users"),
         (&["127.0.0.1", "--shards", "2", "--port", "65535", "--no-preflight"], "the highest is 65535"),
         (
             &["127.0.0.1", "-w", "register-then-receive", "--connections", "per-call", "--no-preflight"],

@@ -67,6 +67,7 @@
 //! |---|---|
 //! | calls that are open at the end of a run | `engine/leaving.rs` |
 //! | moment of the first call | `campaign/moment.rs` |
+//! | connections of users before the schedule | `campaign/ahead.rs`; `engine/traffic/ending.rs`, `begin_ahead` |
 //! | shares of several documents | `campaign/documents.rs` |
 //! | keys that change a run | `campaign/keys.rs` |
 //! | messages of failed calls | `campaign/failed_calls.rs`; `report/ladder.rs` |

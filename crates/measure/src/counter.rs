@@ -18,6 +18,12 @@ table! {
     CallsFailed = "calls.failed", "calls that failed";
     CallsStopped = "calls.stopped", "calls that were cut off by the end of the run, or taken back by the caller (CANCEL) while they rang at the answering side";
 
+    ConnectionsAhead = "connections.ahead", "users that connected before the schedule (--connect-rate)";
+    ConnectionsAheadRate = "connections.ahead.rate", "of those: a second";
+    ConnectionsMade = "connections.made", "connections of calls and users that were made, apart from those before the schedule";
+    ConnectionsLost = "connections.lost", "connections that the other side or the network ended while a call or user had them";
+    ConnectionsHeld = "connections.held", "sockets and connections that users had when the last call had ended";
+
     SessionAttempts = "session.attempts", "initial INVITEs sent; one tried again after a challenge is the same attempt";
     SessionAnswered = "session.answered", "session attempts answered with 2xx";
     SessionRedirected = "session.redirected", "session attempts answered with 3xx";

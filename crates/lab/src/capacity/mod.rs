@@ -286,7 +286,7 @@ fn setting(request: &CapacityRequest) -> Setting {
         program: request.program.clone(),
         target: request.target.to_string(),
         transport: request.transport,
-        connections: strowger_load::campaign::Connections::One,
+        connections: crate::generator::CallerConnections::default(),
         traffic: Traffic::Ready(request.work.workload(), words),
         users: 0,
         registers: true,

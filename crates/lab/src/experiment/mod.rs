@@ -6,7 +6,7 @@
 //! |---|---|
 //! | above the first table | `title`; `answer`: the figure of the sentence at the top of the report; `notes`: sentences for its readers |
 //! | `[published]` | `source`, `machine` and `errata` of the published figures |
-//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `registers`, `hold`, `patience`, `answering` sides, `transport`, `connections`, `fresh`, `mixed`, `quota` |
+//! | `[call]` | `document` and `answer`: scenarios of both ends; `users`, `registers`, `hold`, `patience`, `answering` sides, `transport`, `connections`, `connect_rate`, `fresh`, `mixed`, `quota` |
 //! | `[load]` | `unit`; fixed `values`; a `finder` with `start`, `step`, `most`, `expected`, `sessions`, `increase`; `before` and `after` |
 //! | `[goal]` | figures and the most that each may be, for a finder |
 //! | `[[axis]]` | `name`, `values`; `title`, `users`, `load`, `document`, `configuration`, `transport`, `connections`, `figures`, `against` by value; `per_core`, `of_limit` |
@@ -223,6 +223,9 @@ pub struct Call {
     pub transport: Transport,
     /// Owner of a socket or connection of callers.
     pub connections: Connections,
+    /// Users that connect in a second before the load, where each has a connection. They make one call each, and calls of the load take
+    /// users at random. `None`: users connect with their first call of the load.
+    pub connect_rate: Option<u32>,
     /// True if the system is restarted before each trial, also before a repeated one.
     pub fresh: bool,
     /// True if the users register before the load, and call each other. Users that do not register call the answering side.

@@ -127,6 +127,7 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
         answering: 1,
         transport: Transport::Udp,
         connections: Connections::One,
+        connect_rate: None,
         fresh: false,
         registers: true,
         mixed: Vec::new(),
@@ -145,6 +146,7 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
         "answering",
         "transport",
         "connections",
+        "connect_rate",
         "fresh",
         "registers",
         "mixed",
@@ -164,6 +166,10 @@ fn call(top: &Fields<'_>, faults: &mut Faults) -> Call {
     call.answering = fields.count("answering", 1, faults).unwrap_or(1);
     call.registers = fields.flag("registers", faults).unwrap_or(true);
     call.mixed = mixed(&fields, faults);
+    call.connect_rate = fields.count("connect_rate", 1, faults);
+    if let Some(value) = fields.value("connect_rate").filter(|_| !call.mixed.is_empty()) {
+        faults.push(value.span(), "users of one document connect before the load", "write connect_rate or mixed");
+    }
     call.quota = fields.count("quota", LEAST_QUOTA, faults);
     call
 }

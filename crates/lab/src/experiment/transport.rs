@@ -58,9 +58,17 @@ impl Experiment {
         let users = f64::from(self.users(axes));
         let is_stream = self.transport(axes) != Transport::Udp;
         match self.connections(axes) {
-            Connections::PerUser if is_stream && load > 0.0 => Duration::from_secs_f64(users / load),
+            Connections::PerUser if is_stream && load > 0.0 && self.call.connect_rate.is_none() => {
+                Duration::from_secs_f64(users / load)
+            }
             _ => Duration::ZERO,
         }
+    }
+
+    /// Returns the users that connect in a second before the load at these values of axes, if each has a connection.
+    pub fn connect_rate(&self, axes: &Axes) -> Option<f64> {
+        let is_held = self.transport(axes) != Transport::Udp && self.connections(axes) == Connections::PerUser;
+        self.call.connect_rate.filter(|_| is_held).map(f64::from)
     }
 
     /// Returns the time of load before a window: the time in the profile, or longer, until each user has its connection and all calls of

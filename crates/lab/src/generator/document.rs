@@ -20,11 +20,18 @@ pub(super) struct Files {
     pub(super) registering: Vec<(PathBuf, PathBuf, u32)>,
 }
 
+/// First line of data whose lines calls take in turn.
+const IN_TURN: &str = "SEQUENTIAL";
+
 /// Writes all files of a setting.
 pub(super) fn write(setting: &Setting, folder: &Path) -> Result<Files, Error> {
     std::fs::create_dir_all(folder).map_err(Error::file(folder))?;
     let mut files = Files { data: folder.join("users.csv"), ..Files::default() };
-    write_file(&files.data, &data(setting.users, 0, 1))?;
+    let mut lines = data(setting.users, 0, 1);
+    if setting.connections.connect_rate.is_some() {
+        lines = lines.replacen(IN_TURN, "RANDOM", 1);
+    }
+    write_file(&files.data, &lines)?;
     // A document that names no answering side is filled in with the port that discards everything.
     let nowhere = [SocketAddr::from((Ipv4Addr::LOCALHOST, 9))];
     let sides = if setting.sides.is_empty() { &nowhere[..] } else { &setting.sides };
@@ -87,7 +94,7 @@ fn write_file(file: &Path, text: &str) -> Result<(), Error> {
 
 /// Returns the data of each `step`-th user: name, credentials, and the user that it calls.
 fn data(users: u32, first: u32, step: u32) -> String {
-    let mut data = String::from("SEQUENTIAL\n");
+    let mut data = format!("{IN_TURN}\n");
     for number in (1 + first..=users.max(1)).step_by(step as usize) {
         let ((name, password), (callee, _)) = (user(number), user(number % users.max(1) + 1));
         // Writing to a String cannot fail.

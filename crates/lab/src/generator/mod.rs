@@ -16,7 +16,7 @@ mod trial;
 mod words;
 
 pub(crate) use reading::of_second;
-pub use setting::{CalleeBehaviour, PATIENCE, Setting, Traffic};
+pub use setting::{CalleeBehaviour, CallerConnections, PATIENCE, Setting, Traffic};
 
 use crate::Error;
 use crate::row::{Figures, Load, Reason};
@@ -111,7 +111,7 @@ impl Generator {
     /// connection.
     pub fn connections(&self) -> u32 {
         let is_stream = self.setting.transport != Transport::Udp;
-        if is_stream && self.setting.connections == Connections::PerUser { self.setting.users } else { 0 }
+        if is_stream && self.setting.connections.owner == Connections::PerUser { self.setting.users } else { 0 }
     }
 
     /// Registers all users at the answering sides, in turn, at this rate a second, and writes the logs into this folder.

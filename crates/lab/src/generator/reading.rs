@@ -78,8 +78,11 @@ pub(super) fn read(
     }
     let completed = measured.counter(Counter::CallsSuccessful) as f64 / length.as_secs_f64();
     figures.set("goodput", completed).map_err(known)?;
-    if setting.transport != Transport::Udp && setting.connections == Connections::PerCall {
+    if setting.transport != Transport::Udp && setting.connections.owner == Connections::PerCall {
         figures.set("connect.rate", completed).map_err(known)?;
+    }
+    if let held @ 1.. = run.totals.counter(Counter::ConnectionsAheadRate) {
+        figures.set("connect.rate", held as f64).map_err(known)?;
     }
     if let Some(warm_up) = warm_ups(&run).next() {
         let [begun, successful] =

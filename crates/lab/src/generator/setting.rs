@@ -20,8 +20,8 @@ pub struct Setting {
     pub target: String,
     /// Transport of callers, and of answering sides at which users register.
     pub transport: Transport,
-    /// Owner of a socket or connection: the generator, a user, or a call.
-    pub connections: Connections,
+    /// Sockets and connections of the callers.
+    pub connections: CallerConnections,
     /// Calls and registrations.
     pub traffic: Traffic,
     /// Users, `user1` with the password `secret1` and so on; 0 for none.
@@ -44,6 +44,16 @@ pub struct Setting {
     pub thresholds: Thresholds,
     /// Cores of all processes of the generator. Empty for all cores.
     pub cores: Vec<usize>,
+}
+
+/// Sockets and connections of callers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CallerConnections {
+    /// Owner of a socket or connection: the generator, a user, or a call.
+    pub owner: Connections,
+    /// Users that connect in a second before the load, over all callers, with a call each. Calls of the load then take users at
+    /// random. `None`: users connect with their first call of the load.
+    pub connect_rate: Option<f64>,
 }
 
 /// Calls and registrations of a trial.
@@ -75,7 +85,7 @@ impl Setting {
             program: std::env::current_exe()?,
             target: target.into(),
             transport: Transport::Udp,
-            connections: Connections::One,
+            connections: CallerConnections::default(),
             traffic,
             users: 0,
             registers: true,
@@ -88,6 +98,12 @@ impl Setting {
             thresholds: Thresholds::default(),
             cores: Vec::new(),
         })
+    }
+
+    /// Returns the time in which the users connect before the load, with half as much for a system that is slower than the rate.
+    pub(super) fn connecting(&self) -> Duration {
+        let time = |rate: f64| Duration::from_secs_f64(f64::from(self.users) / rate * 1.5) + Duration::from_secs(1);
+        self.connections.connect_rate.map_or(Duration::ZERO, time)
     }
 
     /// Returns the place (machine or host) of the answering side with this number, from 0.

@@ -12,6 +12,9 @@ const CONNECTS: f64 = 312.5;
 /// Maximum number of source addresses of one trial: each has a thread of its own.
 const MOST: f64 = 16.0;
 
+/// Connections that an address holds. Beyond these the kernel searches for a free port with each connection.
+const HELD: u32 = 14_000;
+
 /// Addresses from 127.64.0.0 on are given out one after the other.
 const FIRST: u32 = u32::from_be_bytes([127, 64, 0, 0]);
 const COUNT: u32 = 1 << 22;
@@ -25,8 +28,11 @@ pub(super) fn fresh(setting: &Setting, rate: f64) -> Vec<Ipv4Addr> {
         (false, _) => Vec::new(),
         (true, Transport::Udp) => vec![Ipv4Addr::LOCALHOST],
         (true, _) => {
-            let wanted = match setting.connections {
+            let wanted = match setting.connections.owner {
                 Connections::PerCall => (rate / CONNECTS).ceil().clamp(1.0, MOST) as u32,
+                Connections::PerUser if setting.connections.connect_rate.is_some() => {
+                    setting.users.div_ceil(HELD).max(1)
+                }
                 Connections::One | Connections::PerUser => 1,
             };
             (0..wanted).map(|_| next()).collect()
@@ -53,9 +59,14 @@ mod tests {
     fn streams_over_loopback_have_fresh_sources() {
         let mut setting = Setting::new("sip:bob@127.0.0.1:5070", Traffic::Ready("call", vec![])).expect("a path");
         assert_eq!(fresh(&setting, 100.0), [Ipv4Addr::LOCALHOST]);
-        (setting.transport, setting.connections) = (Transport::Tcp, Connections::PerCall);
+        (setting.transport, setting.connections.owner) = (Transport::Tcp, Connections::PerCall);
         let mut all = fresh(&setting, 2_500.0);
         assert_eq!(all.len(), 8);
+        (setting.connections.owner, setting.users) = (Connections::PerUser, 28_001);
+        assert_eq!(fresh(&setting, 2_500.0).len(), 1);
+        setting.connections.connect_rate = Some(4_000.0);
+        assert_eq!(fresh(&setting, 2_500.0).len(), 3, "held connections are shared out");
+        setting.connections.owner = Connections::PerCall;
         all.extend(fresh(&setting, 100.0));
         all.sort();
         all.dedup();

@@ -37,7 +37,7 @@ pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Resul
     let folder = trial.folder;
     let steps = steps(setting, trial)?;
     let length = trial.warm_up + trial.window + trial.cool_down;
-    let longest = length + setting.hold + 3 * setting.patience + WRITING;
+    let longest = setting.connecting() + length + setting.hold + 3 * setting.patience + WRITING;
     let clocks = Clocks::of(setting)?;
     let mut sides = Vec::new();
     for (number, side) in setting.sides.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn make(setting: &Setting, files: &Files, trial: &Trial<'_>) -> Resul
     for (party, words, _) in &orders {
         party.place.prepare(words)?;
     }
-    let preparation = if clocks.0.is_empty() { PREPARATION } else { FAR_PREPARATION };
+    let preparation = setting.connecting() + if clocks.0.is_empty() { PREPARATION } else { FAR_PREPARATION };
     let begin = whole_second(SystemTime::now() + preparation + trial.warm_up);
     let first = moment(begin - trial.warm_up);
     let (mut callers, mut logs) = (Vec::new(), Vec::new());
@@ -109,6 +109,9 @@ fn calling<'a>(
         words.text(["--warm-up", &written(trial.warm_up), "--timeout", &written(setting.patience)]);
         words.text(["--grace", &written(GRACE), "--log"]).output(&log);
         traffic(&mut words, setting, files, &files.data_of(number, count)?);
+        if let Some(rate) = setting.connections.connect_rate {
+            words.text(["--connect-rate", &(rate / count as f64).to_string()]);
+        }
         match party.address {
             Some(address) => drop(words.text(["--source", &address.to_string()])),
             None => {
@@ -214,7 +217,7 @@ fn rate(setting: &Setting, load: Load) -> Result<f64, Error> {
 
 /// Appends the options of the traffic.
 fn traffic(words: &mut Words, setting: &Setting, files: &Files, data: &Path) {
-    match setting.connections {
+    match setting.connections.owner {
         Connections::One => {}
         Connections::PerUser => drop(words.text(["--connections", "per-user"])),
         Connections::PerCall => drop(words.text(["--connections", "per-call"])),

@@ -79,7 +79,9 @@ fn rows(experiment: &Experiment, profile: Profile, trial: &Planned) -> Vec<Row> 
         for definition in DEFINITIONS.iter().filter(|definition| !definition.name.ends_with('/')) {
             let is_limit = definition.name.starts_with("limit");
             let has = experiment.has_figure(&trial.axes, definition.name)
-                && (definition.name != "connect.rate" || experiment.establishes(&trial.axes));
+                && (definition.name != "connect.rate"
+                    || experiment.establishes(&trial.axes)
+                    || experiment.connect_rate(&trial.axes).is_some());
             if has && !is_limit {
                 let _ = row.figures.set(definition.name, 1.0);
             }

@@ -210,7 +210,8 @@ impl Laboratory {
         load.users = self.experiment.users(&planned.axes);
         load.registers = self.experiment.call.registers;
         load.transport = self.experiment.transport(&planned.axes);
-        load.connections = self.experiment.connections(&planned.axes);
+        load.connections.owner = self.experiment.connections(&planned.axes);
+        load.connections.connect_rate = self.experiment.connect_rate(&planned.axes);
         load.patience = self.experiment.call.patience.unwrap_or(load.patience);
         load.hold = self.steps.hold.unwrap_or(self.experiment.call.hold);
         if let Some(answer) = self.experiment.call.answer.as_ref().filter(|answer| *answer != document::ANSWER) {

@@ -64,6 +64,7 @@ fn each_mistake_is_named_with_line_and_cure() {
         ("users = 500", "quota = 10", 6, "no whole number from 20", "write quota = 20"),
         ("users = 500", "mixed = { call = 0.5 }", 6, "a whole number of per cent", "mixed = { name = 5 }"),
         ("users = 500", "mixed = { a = 60, b = 40 }", 6, "no calls are left", "a sum below 100"),
+        ("users = 500", "mixed = { a = 5 }\nconnect_rate = 9", 7, "users of one document", "connect_rate or mixed"),
         ("users = 500", "transport = \"tpc\"", 6, "there is no transport", "write tcp"),
         ("users = 500", "connections = \"each\"", 6, "there is no connections", "one, per-user, per-call"),
         (
@@ -413,6 +414,11 @@ fn configurations_and_the_time_to_connect_follow_the_axes() {
     let connecting = |lifetime| lifetimes.connecting(&at(lifetime), 500.0);
     assert_eq!((connecting("tls-persistent"), connecting("udp")), (Duration::from_secs(2), Duration::ZERO));
     assert_eq!(connecting("tcp-transaction"), Duration::ZERO);
+    let mut held = lifetimes.clone();
+    held.call.connect_rate = Some(4_000);
+    assert_eq!(held.connecting(&at("tcp-persistent"), 500.0), Duration::ZERO);
+    let rates = ["tcp-persistent", "tcp-transaction", "udp"].map(|lifetime| held.connect_rate(&at(lifetime)));
+    assert_eq!(rates, [Some(4_000.0), None, None]);
     let establishes = |lifetime| lifetimes.establishes(&at(lifetime));
     assert!(establishes("tcp-transaction") && !establishes("tcp-persistent") && !establishes("udp"));
 }

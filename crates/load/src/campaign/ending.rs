@@ -151,6 +151,11 @@ impl Campaign {
                 format!("{lost} calls that succeeded at the callers did not end well at the answering side."),
             );
         }
+        for (counter, value) in
+            [(Counter::ConnectionsAhead, self.ahead.connected), (Counter::ConnectionsAheadRate, self.ahead.rate())]
+        {
+            self.own.count(counter, value);
+        }
         let now = clock::micros();
         self.own.close(now);
         let run = self.journal.finish(now, self.reason);

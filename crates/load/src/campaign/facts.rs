@@ -1,7 +1,7 @@
 //! Facts that the documents of one campaign share, and the parameters of the engine.
 
 use super::Work;
-use super::inputs::{document, environment, has_list, users_list};
+use super::inputs::{data_of, document, environment, has_list, users_list};
 use super::plan::{Connections, Plan, User};
 use super::profile;
 use super::side::Part;
@@ -15,8 +15,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use strowger_core::Transport;
-use strowger_scenario::injection::Injection;
+use strowger_scenario::injection::{Injection, LineOrder};
 use strowger_scenario::{Environment, Scenario};
+
+/// Limit of unanswered registrations of a generator before the schedule, so that a slow server bounds the rate.
+const UNANSWERED: u64 = 1_000;
 
 /// Facts that the documents of one campaign share.
 #[derive(Clone)]
@@ -165,9 +168,14 @@ impl Facts {
         };
         let injections = match part {
             // Each user belongs to one generator, or it would have several connections.
-            Part::Caller { .. } if each == Each::User && count > 1 && has_list(plan) => {
+            Part::Caller { .. } if each == Each::User && has_list(plan) => {
                 let users = plan.users.iter().skip(index).step_by(count);
-                [users_list(users)?].into()
+                [users_list(users, plan.pool.order)?].into()
+            }
+            Part::Caller { .. }
+                if each == Each::User && plan.pool.connect_rate.is_some() && !plan.injections.is_empty() =>
+            {
+                data_of(plan, index, count, false)?
             }
             _ => self.injections.clone(),
         };
@@ -225,6 +233,33 @@ impl Facts {
         })
     }
 
+    /// Returns the run of a plan that connects each user of caller `index` of `count`, `rate` users a second over all callers, by one
+    /// call over the socket of the later calls of this user.
+    ///
+    /// # Errors
+    /// The document or its data cannot be read.
+    pub(super) fn ahead(
+        &self,
+        plan: &Plan,
+        index: usize,
+        count: usize,
+        rate: f64,
+        own: SocketAddr,
+    ) -> Result<Run, String> {
+        let part = Part::Caller { index, count, place: index, all: count };
+        let scenario = Arc::new(self.scenario(plan, part)?);
+        let mut run = self.run(plan, part, scenario, own)?;
+        // The process id is part of branches and Call-IDs, so that the calls of the schedule do not look like retransmissions.
+        run.pid = run.pid.wrapping_mul(256).wrapping_add(254);
+        if plan.work.is_document() {
+            run.injections = data_of(plan, index, count, true)?;
+        }
+        let users = run.injections.first().map_or(1, |list| u64::from(list.lines()));
+        let profile = profile::share(&[Pace::Hold { rate }], index, count);
+        run.load = Load { profile, calls: Some(users), limit: UNANSWERED, ..Load::default() };
+        Ok(run)
+    }
+
     /// Returns how many users of the answering side may have registered, by the number of its outgoing calls.
     pub(super) fn registered(&self, plan: &Plan, stats: &SippStats) -> u64 {
         match plan.users.len() as u64 {
@@ -245,7 +280,7 @@ impl Facts {
         let mut run = self.run(&plan, Part::Receiver, scenario.clone(), own)?;
         if has_list(&plan) && self.callee.is_none() {
             // A new list begins at the first user again.
-            run.injections = [users_list(plan.users.iter())?].into();
+            run.injections = [users_list(plan.users.iter(), LineOrder::Sequential)?].into();
         }
         // The process id is part of branches and Call-IDs. It is changed so that these requests do not look like
         // retransmissions of the registrations.

@@ -10,6 +10,7 @@ pub mod target;
 pub mod users;
 
 mod advice;
+mod ahead;
 mod documents;
 mod ending;
 mod facts;
@@ -33,7 +34,7 @@ pub use inputs::{timers, warnings};
 pub use keys::QUIT;
 pub use live::Live;
 pub use obstacle::Obstacle;
-pub use plan::{Connections, Plan, Trust, User, Work};
+pub use plan::{Connections, Plan, Pool, Trust, User, Work};
 pub use probe::probe;
 pub use rehearsal::{Line, rehearse};
 pub use target::Target;
@@ -79,8 +80,10 @@ pub struct Campaign {
     aside: Option<Collector>,
     /// Recorder of observations from outside the shards.
     own: ShardRecorder,
-    drops: u64,
-    unsent: u64,
+    /// Counted losses: datagrams that were dropped before they were read, and messages that were not sent.
+    lost: (u64, u64),
+    /// Users that connected before the schedule.
+    ahead: ahead::Ahead,
     started: Instant,
     /// Time since which no call begins.
     ending: Option<Instant>,
@@ -212,7 +215,9 @@ impl Campaign {
             registration.wait(side, collector, &plan, stopped)?;
         }
         connect(&callers, &plan, stopped);
-        let (at, left) = match moment::opening(plan.start_at, clock, plan.wall()) {
+        let connected = ahead::connect(&prepared.facts, &plan, &callers, stopped);
+        let opening = connected.and_then(|ahead| Ok((ahead, moment::opening(plan.start_at, clock, plan.wall())?)));
+        let (connected, (at, left)) = match opening {
             Ok(opening) => opening,
             Err(error) => {
                 if let (Some(registration), Some(side)) = (&mut registration, &mut answerer) {
@@ -221,6 +226,13 @@ impl Campaign {
                 return Err(error);
             }
         };
+        let mut ahead = ahead::Ahead::default();
+        if let Some((result, are_all, text)) = connected {
+            ahead = result;
+            // The processor time so far is none of the run.
+            journal.wait(clock::micros());
+            journal.note(clock::micros(), if are_all { Level::Info } else { Level::Warning }, text);
+        }
         for side in callers.iter().chain(answerer.as_ref().filter(|_| callers_none && prepared.registers)) {
             side.send_command(ShardCommand::Begin(at));
         }
@@ -242,8 +254,8 @@ impl Campaign {
             registration,
             aside,
             own,
-            drops: 0,
-            unsent: 0,
+            lost: (0, 0),
+            ahead,
             started: Instant::now() + left,
             ending: None,
             leaving: None,
@@ -438,7 +450,7 @@ impl Campaign {
     /// Counts the messages that this machine lost so far: inbound and outbound.
     fn count_losses(&mut self, drops: u64, unsent: u64) {
         for (counter, known, now) in
-            [(Counter::SocketDrops, &mut self.drops, drops), (Counter::SendFailuresLocal, &mut self.unsent, unsent)]
+            [(Counter::SocketDrops, &mut self.lost.0, drops), (Counter::SendFailuresLocal, &mut self.lost.1, unsent)]
         {
             self.own.count(counter, now.saturating_sub(*known));
             *known = now.max(*known);

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use strowger_core::Transport;
 use strowger_measure::Requirement;
+use strowger_scenario::injection::LineOrder;
 use strowger_scenario::step::{Pause, StepKind};
 use strowger_scenario::{Distribution, Scenario};
 
@@ -49,6 +50,25 @@ pub enum Connections {
     PerUser,
     /// Each call has one, from its first message to its end.
     PerCall,
+}
+
+/// Sockets and connections of users and calls, and the users who have them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pool {
+    /// Maximum number of sockets and connections at once, over all generators. Calls above this number share them. `None`:
+    /// as many as the process may have.
+    pub most: Option<usize>,
+    /// Users that connect and register in a second before the schedule, over all generators; above 0. `None`: each user connects
+    /// with its first call.
+    pub connect_rate: Option<f64>,
+    /// Order in which calls take the users of the list: sequential or random.
+    pub order: LineOrder,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { most: None, connect_rate: None, order: LineOrder::Sequential }
+    }
 }
 
 /// Certificates.
@@ -110,9 +130,7 @@ pub struct Plan {
     /// Threads that make calls, for each source.
     pub shards: usize,
     pub connections: Connections,
-    /// Maximum number of sockets and connections of calls at once, over all generators. Calls above this number share them.
-    /// `None`: as many as the process may have.
-    pub max_sockets: Option<usize>,
+    pub pool: Pool,
     pub trust: Trust,
     /// Values of `-key` for documents.
     pub keys: Vec<(String, String)>,
@@ -178,7 +196,7 @@ impl Plan {
             port: 0,
             shards: 1,
             connections: Connections::One,
-            max_sockets: None,
+            pool: Pool::default(),
             trust: Trust::default(),
             keys: Vec::new(),
             no_exec: false,

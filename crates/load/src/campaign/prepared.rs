@@ -4,7 +4,7 @@ use super::facts::Facts;
 use super::plan::{Connections, Plan};
 use super::side::Side;
 use super::sockets::{self, Bound};
-use super::{inputs, moment};
+use super::{ahead, inputs, moment};
 use crate::engine::traffic::ShardCommand;
 use crate::workload::Workload;
 use std::net::{IpAddr, Ipv4Addr};
@@ -98,13 +98,17 @@ impl Prepared {
         let at = answerer.as_ref().map(|bound| bound.address);
         let registers = receives || (plan.pair && plan.callee.is_some());
         let direct = plan.pair && plan.callee.is_none() && !receives;
+        let most_sockets = sockets::most_sockets(plan, count);
+        let injections = inputs::data(plan)?;
+        let users = injections.first().map_or(plan.users.len(), |list| list.lines() as usize);
+        ahead::check(plan, users, count, most_sockets, sources.len())?;
         let facts = Facts {
             destination,
             target: if direct { at } else { resolved },
             direct,
             callee: plan.callee.clone(),
-            injections: inputs::data(plan)?,
-            most_sockets: sockets::most_sockets(plan, count),
+            injections,
+            most_sockets,
         };
         Ok(Self { facts, callers, answerer, registers })
     }

@@ -5,13 +5,14 @@ use crate::engine::helper::Helper;
 use crate::engine::run::Run;
 use crate::engine::script::Script;
 use crate::engine::sipp_stats::SippStats;
-use crate::engine::traffic::{Event, ShardCommand, Traffic};
+use crate::engine::traffic::{Event, Following, ShardCommand, Traffic};
 use crate::engine::watch::Watch;
 use crate::media::Plane;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use strowger_core::PeerName;
 use strowger_measure::{ReceiveBuffer, ShardRecorder};
 use strowger_net::{DedicatedSockets, Node, Snapshot};
 
@@ -29,6 +30,8 @@ pub(super) struct Side {
     pub(super) handshakes: Handshakes,
     /// Media, which stop when they are dropped.
     plane: Option<Plane>,
+    /// Name that the target must prove by TLS.
+    peer: Option<PeerName>,
 }
 
 /// Role of a side.
@@ -86,6 +89,7 @@ impl Side {
     ) -> Result<Self, String> {
         let plane = run.start_media().map_err(|error| error.to_string())?;
         let legs = Mutex::new(plane.as_ref().map(Plane::legs));
+        let peer = run.peer;
         let run = Arc::new(run);
         let scenario = run.scenario.clone();
         let script = Arc::new(Script::new(scenario.clone(), &run));
@@ -108,7 +112,17 @@ impl Side {
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
         let steps = SippStats::new(&scenario);
         let Bound { address, handshakes, .. } = bound;
-        Ok(Self { node, events, stats: None, address, steps, handshakes, plane })
+        Ok(Self { node, events, stats: None, address, steps, handshakes, plane, peer })
+    }
+
+    /// Makes the calls of `run` before the schedule, on the sockets of the side. Returns their events.
+    pub(super) fn begin_ahead(&self, mut run: Run, recorder: ShardRecorder) -> Receiver<Event> {
+        run.peer = self.peer;
+        let run = Arc::new(run);
+        let script = Arc::new(Script::new(run.scenario.clone(), &run));
+        let (told, events) = channel();
+        self.send_command(ShardCommand::Ahead(Box::new(Following { run, script, recorder, events: told })));
+        events
     }
 
     pub(super) fn send_command(&self, command: ShardCommand) {

@@ -130,5 +130,5 @@ pub(super) fn most_sockets(plan: &Plan, generators: usize) -> usize {
     let allowed = descriptors::raise().unwrap_or(1_024).saturating_sub(SPARE + 16 * generators);
     // If both ends run here, each connection has two descriptors.
     let allowed = if plan.pair && plan.transport.is_reliable() { allowed / 2 } else { allowed };
-    (plan.max_sockets.unwrap_or(usize::MAX).min(allowed) / generators.max(1)).max(1)
+    (plan.pool.most.unwrap_or(usize::MAX).min(allowed) / generators.max(1)).max(1)
 }

@@ -168,6 +168,11 @@ impl CallSockets {
         }
     }
 
+    /// Returns the number of sockets that calls or users have. A connection that is not yet made is included.
+    pub(super) fn held(&self) -> usize {
+        self.uses.iter().filter(|used| used.socket.is_some()).count()
+    }
+
     /// Closes the kept sockets, which no call will use again. Returns true after all are closed, including those that
     /// their peers close: an earlier exit would cut these off.
     pub(super) fn end(&mut self) -> bool {

@@ -82,11 +82,12 @@ pub struct Traffic {
     /// True if new callers are refused because the run ends.
     refusing: bool,
     /// Slot from which open calls have yet to leave, and the time of the command, µs.
-    leave_from: Option<u32>,
-    leave_since: u64,
+    leave_from: Option<(u32, u64)>,
     finished: bool,
     /// True if only the connections of ended calls are still open.
     parting: bool,
+    /// The calls of the run, while the calls before its schedule are made.
+    resumed: Option<Box<Following>>,
     /// True until `<init>` has run.
     uninitialised: bool,
     /// Open calls outside the main scenario.
@@ -209,9 +210,9 @@ impl Traffic {
             quitting: false,
             refusing: false,
             leave_from: None,
-            leave_since: 0,
             finished: false,
             parting: false,
+            resumed: None,
             uninitialised: !main.scenario.init.is_empty(),
             strangers: 0,
             heard: 0,

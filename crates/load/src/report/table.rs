@@ -167,6 +167,15 @@ impl Out {
             Some(format!("{} {name}", Unit::PerSecond.show(value)))
         });
         self.0.list("Rate", &rates.collect::<Vec<_>>());
+        let connections = [
+            (Counter::ConnectionsAhead, "before the schedule"),
+            (Counter::ConnectionsMade, "made"),
+            (Counter::ConnectionsLost, "lost"),
+            (Counter::ConnectionsHeld, "held at the end"),
+        ];
+        let connections = connections.iter().filter(|(counter, _)| totals.counter(*counter) > 0);
+        let connections = connections.map(|(counter, name)| format!("{} {name}", count(totals.counter(*counter))));
+        self.0.list("Connections", &connections.collect::<Vec<_>>());
         self.0.list("Failures", &failures(totals));
     }
 

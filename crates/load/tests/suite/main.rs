@@ -1,5 +1,6 @@
 //! Tests of the generator that need no process of their own: one program, linked once.
 
+mod ahead;
 mod authentication;
 mod command_link;
 mod measure_warm_up;

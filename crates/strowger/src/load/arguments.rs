@@ -1,5 +1,6 @@
 //! The command line of `strowger load`.
 
+mod pool;
 mod values;
 
 use std::net::{IpAddr, SocketAddr};
@@ -14,8 +15,9 @@ use strowger_load::workload::{Mix, Workload};
 use strowger_measure::Thresholds;
 use strowger_scenario::Distribution;
 
+pub(crate) use self::pool::Pool;
 pub(crate) use self::values::Apart;
-use self::values::{apart, arrivals, domain, hold, key, listen, milliseconds, percent, start_at, transport};
+use self::values::{arrivals, domain, hold, key, listen, milliseconds, percent, start_at, transport};
 use crate::cli::whole;
 
 /// Make SIP traffic, and measure the results.
@@ -30,6 +32,7 @@ Examples:
   strowger load sip:bob@192.0.2.1 -r 100 -m 5000     5,000 calls to bob, 100 a second
   strowger load 192.0.2.1 --pair -r 500 -d 1m        both ends here, through the server
   strowger load 192.0.2.1 -w register --users users.csv -r 50
+  strowger load tcp://192.0.2.1 -w register --users users.csv --connections per-user --connect-rate 4k --random-users
   strowger load 192.0.2.1 --mix call=60,register=30,options=10
   strowger load tls://sip.example.org --auth alice:secret --hold 30s
   strowger load 192.0.2.1 --scenario mine.xml --inf data.csv -r 20
@@ -237,14 +240,8 @@ pub(crate) struct Traffic {
     /// udp, tcp, tls, ws or wss [default: the transport of the target, or udp].
     #[arg(long, short, value_name = "TRANSPORT", value_parser = transport)]
     pub transport: Option<Transport>,
-    /// Sockets and connections: one for all calls of a generator, per-user, or per-call, each with a port of its own. A
-    /// number instead sets the number of generators, each with a thread of its own.
-    #[arg(long, value_name = "HOW", default_value = "one", value_parser = apart)]
-    pub connections: Apart,
-    /// Maximum number of sockets and connections that per-user and per-call open at once; further calls share them
-    /// [default: the number that the system allows].
-    #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=u64::from(u32::MAX)))]
-    pub max_sockets: Option<u32>,
+    #[command(flatten)]
+    pub pool: Pool,
     /// Send everything to this address; the target stays in the messages.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub proxy: Option<Target>,

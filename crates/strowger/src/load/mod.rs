@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use strowger_core::Transport;
 use strowger_load::campaign::preflight::{Finding, Probing};
-use strowger_load::campaign::{self, Campaign, Plan, Stage, Work, profile, rehearse};
+use strowger_load::campaign::{self, Campaign, Plan, Stage, Work, period, profile, rehearse};
 use strowger_load::engine::pace::Part;
 use strowger_load::keys::Keys;
 use strowger_load::printable;
-use strowger_measure::{Level, Requirement, Run, catalogue};
+use strowger_measure::{Level, Requirement, Run, catalogue, several};
 
 use self::arguments::{LoadArguments, LoadCommand, Output, ReportArguments, UasArguments};
 pub(crate) use self::interrupted::Interrupted;
@@ -230,6 +230,14 @@ fn drive(
         Some(address) => Some(Prometheus::serve(address).map_err(|e| usage(format!("{e:#}")))?),
         None => None,
     };
+    if let Some(rate) = plan.pool.connect_rate.filter(|_| !words.quiet) {
+        let users = plan.users.len();
+        let time = period::show(Duration::from_secs_f64(users as f64 / rate));
+        output::say(&match users {
+            0 => format!("Connecting the users of --inf, {rate} a second"),
+            _ => format!("Connecting {}, {rate} a second: {time}", several(users as u64, "user")),
+        });
+    }
     let document = plan.work.is_document();
     let refused = if document || plan.log.is_some() { code::USAGE } else { code::FAILED };
     let start = move |stopped: &dyn Fn() -> bool| Campaign::start(plan, stopped).map_err(|text| Refusal(refused, text));

@@ -7,12 +7,13 @@ use std::time::Duration;
 use clap::CommandFactory;
 use clap::parser::ValueSource;
 use strowger_core::Transport;
-use strowger_load::campaign::{self, Connections, Plan, Trust, Work, period, profile, users};
+use strowger_load::campaign::{self, Connections, Plan, Pool, Trust, Work, period, profile, users};
 use strowger_load::engine::pace::Part;
 use strowger_load::workload::Workload;
 use strowger_scenario::Distribution;
+use strowger_scenario::injection::LineOrder;
 
-use super::arguments::{Apart, Certificates, LoadArguments, Schedule};
+use super::arguments::{self, Apart, Certificates, LoadArguments, Schedule};
 use crate::cli::Cli;
 use crate::output::{Refusal, usage};
 
@@ -65,7 +66,7 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     plan.sources.clone_from(&traffic.source);
     plan.port = traffic.port;
     plan.shards = usize::from(traffic.shards);
-    match traffic.connections {
+    match traffic.pool.connections {
         Apart::PerUser => plan.connections = Connections::PerUser,
         Apart::PerCall => plan.connections = Connections::PerCall,
         Apart::Number(1) => (),
@@ -77,7 +78,6 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
         }
         Apart::Number(number) => plan.shards = usize::from(number),
     }
-    plan.max_sockets = traffic.max_sockets.map(|most| most as usize);
     let answers = arguments.pair || plan.work == Work::Ready(Workload::RegisterThenReceive);
     plan.trust = trust(&traffic.certificates, plan.transport, answers)?;
     plan.keys.clone_from(&traffic.key);
@@ -103,6 +103,7 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     if plan.connections == Connections::PerUser && no_users && plan.target.is_some() {
         return Err(usage("--connections per-user needs users: give --users FILE, or --inf FILE to a document"));
     }
+    plan.pool = pool(&traffic.pool, &plan)?;
     let rate = match schedule.simultaneous {
         Some(calls) => simultaneous_rate(calls, schedule)?,
         None => schedule.rate.unwrap_or(DEFAULT_RATE),
@@ -148,6 +149,40 @@ pub(super) fn plan(arguments: &LoadArguments) -> Result<Plan, Refusal> {
     });
     plan.settings = settings(std::env::args_os());
     Ok(plan)
+}
+
+/// Returns the pool of sockets and connections, with the users who have them before the schedule.
+///
+/// # Errors
+/// No user can connect before the schedule, or calls take no users.
+fn pool(words: &arguments::Pool, plan: &Plan) -> Result<Pool, Refusal> {
+    let receives = plan.work == Work::Ready(Workload::RegisterThenReceive);
+    if words.random_users && receives {
+        return Err(usage("register-then-receive registers each user once: leave --random-users out"));
+    }
+    match words.connect_rate {
+        Some(_) if receives => {
+            return Err(usage("register-then-receive connects its users at the rate of -r: leave --connect-rate out"));
+        }
+        Some(_) if plan.users.is_empty() && plan.injections.is_empty() => {
+            return Err(usage("--connect-rate connects users: give --users FILE, or --inf FILE to a document"));
+        }
+        Some(_) if matches!(plan.work, Work::Documents(_)) => {
+            return Err(usage("--connect-rate connects the users of one document: give one --scenario"));
+        }
+        Some(_) if plan.connections != Connections::PerUser => {
+            return Err(usage("--connect-rate holds a connection for each user: give --connections per-user"));
+        }
+        Some(rate) if rate <= 0.0 => {
+            return Err(usage("a --connect-rate of 0 connects nobody: give users a second, such as 4k"));
+        }
+        _ => (),
+    }
+    Ok(Pool {
+        most: words.max_sockets.map(|most| most as usize),
+        connect_rate: words.connect_rate,
+        order: if words.random_users { LineOrder::Random } else { LineOrder::Sequential },
+    })
 }
 
 /// Returns the rate that holds this many calls open: their number divided by the duration of a call (C_R = C_S / T).

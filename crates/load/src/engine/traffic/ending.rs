@@ -12,7 +12,7 @@ use crate::engine::sipp_stats::SippStats;
 use crate::engine::socket_plan::Each;
 use std::sync::Arc;
 use strowger_core::{Arrival, Outbox};
-use strowger_measure::{CallBook, CallOutcome};
+use strowger_measure::{CallBook, CallOutcome, Counter};
 use strowger_message::index::Start;
 use strowger_message::{Message, Method, Name, respond};
 use strowger_net::{Ending, clock};
@@ -47,6 +47,9 @@ impl Traffic {
             && self.shard.run.load.users.is_none()
             && (self.pace.is_over() || !self.bound.allows(self.scheduled));
         if self.quitting || all || unscheduled {
+            if let Some(run) = self.resumed.take() {
+                return self.end_ahead(*run);
+            }
             self.finished = true;
             // Calls of the out-of-call scenario are not waited for.
             for slot in 0..self.calls.len() as u32 {
@@ -62,6 +65,9 @@ impl Traffic {
                 }
             }
             self.shard.stats.open = 0;
+            if let Some(call_sockets) = &self.shard.call_sockets {
+                self.shard.recorder.count(Counter::ConnectionsHeld, call_sockets.held() as u64);
+            }
             self.parting = true;
             self.part();
         }
@@ -157,10 +163,33 @@ impl Traffic {
     #[cold]
     pub(super) fn follow(&mut self, following: Following, out: &mut Outbox) {
         self.end_calls(false, out);
-        let Following { run, script, recorder, events } = following;
-        let now = clock::micros();
         self.shard.count_media();
-        self.shard.recorder.last(now);
+        self.shard.recorder.last(clock::micros());
+        self.exchange(following);
+        (self.paused, self.quitting, self.finished, self.parting) = (false, false, false, false);
+        (self.refusing, self.shard.frozen) = (true, false);
+    }
+
+    /// Makes calls on the sockets of the run, whose own calls still wait for the schedule.
+    #[cold]
+    pub(super) fn begin_ahead(&mut self, ahead: Following) {
+        self.resumed = Some(Box::new(self.exchange(ahead)));
+    }
+
+    /// Returns to the calls of the run, which wait for the schedule. Their sockets stay open.
+    #[cold]
+    fn end_ahead(&mut self, run: Following) {
+        let stats = self.shard.stats.clone();
+        let Following { recorder, events, .. } = self.exchange(run);
+        self.waiting = true;
+        recorder.close(clock::micros());
+        let _ = events.send(Event::Finished(Box::new(stats)));
+    }
+
+    /// Replaces the calls of this shard by others, which begin now. Returns the earlier ones.
+    fn exchange(&mut self, other: Following) -> Following {
+        let Following { run, script, recorder, events } = other;
+        let now = clock::micros();
         let aside = self.out_of_call.as_ref().map(|script| &*script.scenario);
         self.shard.stats = SippStats::new(&script.scenario).beside(aside);
         self.pace = Pace::profile(run.load.profile.clone(), now, run.load.arrivals, run.seed);
@@ -169,27 +198,29 @@ impl Traffic {
         self.id = beginning::id_parts(&run);
         self.limit = run.load.limit;
         (self.number, self.begun, self.scheduled, self.intended, self.next_wake) = (0, 0, 0, 0, 0);
-        (self.paused, self.waiting, self.quitting, self.finished, self.parting) = (false, false, false, false, false);
-        self.refusing = true;
-        (self.shard.frozen, self.shard.recorder, self.shard.run) = (false, recorder, run);
-        (self.main, self.events) = (script, events);
+        self.waiting = false;
+        Following {
+            run: std::mem::replace(&mut self.shard.run, run),
+            script: std::mem::replace(&mut self.main, script),
+            recorder: std::mem::replace(&mut self.shard.recorder, recorder),
+            events: std::mem::replace(&mut self.events, events),
+        }
     }
 
     /// Ends a few open calls at a time, to spread the messages of fifty thousand.
     pub(super) fn take_leave(&mut self, out: &mut Outbox) {
-        let Some(mut slot) = self.leave_from else { return };
+        let Some((mut slot, since)) = self.leave_from else { return };
         let mut left = BEGUN;
         while left > 0 && (slot as usize) < self.calls.len() {
             let call = &self.calls[slot as usize];
             let takes = call.kind == CallKind::Main || self.shard.run.retransmission.rfc3261;
             if call.live && takes && call.leaving == Leaving::No {
                 left -= 1;
-                let since = self.leave_since;
                 self.drive(slot, out, |runner| runner.take_leave(since));
             }
             slot += 1;
         }
-        self.leave_from = Some(slot).filter(|&slot| (slot as usize) < self.calls.len());
+        self.leave_from = Some((slot, since)).filter(|&(slot, _)| (slot as usize) < self.calls.len());
     }
 
     /// Reports the end once the connections of calls have ended.

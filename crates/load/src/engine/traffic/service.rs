@@ -11,7 +11,7 @@ use crate::engine::watch::Passage;
 use crate::wheel::{Alarm, Fate};
 use std::net::SocketAddr;
 use strowger_core::{Arrival, Flow, Now, Outbox, Transport};
-use strowger_measure::{CallOutcome, Failure, SendFailure};
+use strowger_measure::{CallOutcome, Counter, Failure, SendFailure};
 use strowger_message::Name;
 use strowger_net::dedicated::{self, DedicatedSockets};
 use strowger_net::{Ending, Service, ServiceWithSockets, Unsent, clock};
@@ -214,6 +214,7 @@ impl Service for Traffic {
             ShardCommand::Connect if self.shard.call_sockets.is_some() => (),
             ShardCommand::Connect => self.connect(out),
             ShardCommand::Begin(None) => self.begin_schedule(clock::micros()),
+            ShardCommand::Ahead(ahead) => self.begin_ahead(*ahead),
             // The round at that time begins it.
             ShardCommand::Begin(Some(at)) => self.opens_at = at,
             ShardCommand::Pause(paused) => {
@@ -228,8 +229,7 @@ impl Service for Traffic {
             ShardCommand::Leave if self.shard.frozen => self.end_calls(true, out),
             ShardCommand::Leave => {
                 self.quitting = true;
-                self.leave_from = Some(0);
-                self.leave_since = self.shard.now;
+                self.leave_from = Some((0, self.shard.now));
             }
             ShardCommand::End { goodbye } => self.end_calls(goodbye, out),
             ShardCommand::Follow(following) => self.follow(*following, out),
@@ -348,6 +348,7 @@ impl ServiceWithSockets for Traffic {
         else {
             return;
         };
+        self.shard.recorder.count(Counter::ConnectionsMade, 1);
         if self.shard.run.transport != Transport::Tcp {
             self.shard.recorder.shook_hands(took);
         }
@@ -361,7 +362,12 @@ impl ServiceWithSockets for Traffic {
 
     fn ended(&mut self, _: Now, flow: Flow, ending: Ending, out: &mut Outbox) {
         let users = match &mut self.shard.call_sockets {
-            Some(call_sockets) if dedicated::is_dedicated(flow) => call_sockets.lose(flow),
+            Some(call_sockets) if dedicated::is_dedicated(flow) => {
+                if ending != Ending::Unmade && call_sockets.known(flow).is_some() {
+                    self.shard.recorder.count(Counter::ConnectionsLost, 1);
+                }
+                call_sockets.lose(flow)
+            }
             _ => self.accepted_calls.end(flow),
         };
         let has = |call: &Call| call.live && call.target.flow == Some(flow);

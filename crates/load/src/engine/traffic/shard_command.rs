@@ -35,6 +35,8 @@ pub enum ShardCommand {
     Connect,
     /// Begins the schedule at this time of the engine's clock (µs), or now; see [`Traffic::waiting`](super::Traffic::waiting).
     Begin(Option<u64>),
+    /// Makes other calls on the same sockets before the schedule, for which the shard waits. The sockets stay open.
+    Ahead(Box<Following>),
     /// Stops new calls (true) or resumes them (false).
     Pause(bool),
     /// Stops new calls permanently.
@@ -57,14 +59,14 @@ pub enum ShardCommand {
     Report(SyncSender<SippStats>),
 }
 
-/// Calls that follow the calls of the run on the same sockets. Meanwhile no call of a peer is accepted. The out-of-call
-/// scenario remains.
+/// Calls on the sockets of the run, before or after the calls of the run. The out-of-call scenario remains. No call of a
+/// peer is accepted after the run.
 #[derive(Debug)]
 pub struct Following {
     pub run: Arc<Run>,
     pub script: Arc<Script>,
     /// Recorder of these calls; the run counts none of them.
     pub recorder: ShardRecorder,
-    /// Receiver of later events.
+    /// Receiver of the events of these calls.
     pub events: Sender<Event>,
 }
