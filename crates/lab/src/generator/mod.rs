@@ -60,8 +60,17 @@ pub struct Trial<'a> {
 impl<'a> Trial<'a> {
     /// Creates a trial whose load does not change.
     pub const fn new(load: Load, warm_up: Duration, window: Duration, folder: &'a Path) -> Self {
-        let (before, after, changes) = (None, None, Vec::new());
-        Self { load, warm_up, window, cool_down: Duration::ZERO, before, after, changes, begins: None, folder }
+        Self {
+            load,
+            warm_up,
+            window,
+            cool_down: Duration::ZERO,
+            before: None,
+            after: None,
+            changes: Vec::new(),
+            begins: None,
+            folder,
+        }
     }
 }
 

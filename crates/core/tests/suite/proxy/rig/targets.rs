@@ -35,7 +35,9 @@ pub(crate) fn contact(address: &str, q: u16) -> Try {
     Try { uri: Some(format!("sip:bob@{address}")), at: vec![at(address)], q, ..Try::default() }
 }
 
-type Flows<'a> = Vec<Vec<(Target, &'a [u8], &'a [u8])>>;
+type FlowsOfTry<'a> = Vec<(Target, &'a [u8], &'a [u8])>;
+
+type Flows<'a> = Vec<FlowsOfTry<'a>>;
 
 pub(super) fn flows_of(tries: &[Try]) -> Flows<'_> {
     tries
@@ -45,7 +47,7 @@ pub(super) fn flows_of(tries: &[Try]) -> Flows<'_> {
 }
 
 pub(super) fn candidates_of<'a>(tries: &'a [Try], flows: &'a Flows<'a>) -> Vec<Candidate<'a>> {
-    let candidate = |(t, flows): (&'a Try, &'a Vec<(Target, &'a [u8], &'a [u8])>)| Candidate {
+    let candidate = |(t, flows): (&'a Try, &'a FlowsOfTry<'a>)| Candidate {
         uri: t.uri.as_deref().map(str::as_bytes),
         flows,
         path: t.path.as_bytes(),
