@@ -86,7 +86,7 @@ pub(super) fn measure(site: &mut Site, order: &NextTrial, folder: &Path) -> Resu
     let cores = figures.value("machine.cores").unwrap_or(1.0);
     figures.set("machine.other", watched.other / cores).map_err(unknown)?;
     let quota = site.quota.map(|quota| f64::from(quota) / 100.0);
-    if let Some(cores) = quota.or(watched.cores.map(f64::from)) {
+    if let Some(cores) = quota.or_else(|| watched.cores.map(f64::from)) {
         figures.set("server.cores", cores).map_err(unknown)?;
     }
     if let Some(workers) = site.workers {

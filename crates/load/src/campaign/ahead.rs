@@ -171,7 +171,8 @@ mod tests {
         };
         let (are_all, text) = told(8_000, |_| ());
         assert_eq!((are_all, &*text), (true, "8,000 users connected before the schedule in 2 s, 4,000 a second"));
-        let fills: [(fn(&mut Page), &str); 4] = [
+        type Fill = (fn(&mut Page), &'static str);
+        let fills: [Fill; 4] = [
             (|page| page.count_refusals(Method::Register, 403, 9), "answered 403"),
             (|page| page.count_failures(Failure::TcpConnect, 9), "--source"),
             (|page| page.count_failures(Failure::Authentication, 9), "passwords"),
