@@ -86,3 +86,20 @@ fn an_end_that_comes_with_data_is_seen() {
     counted(&node, |t| t.accepted, 3);
     counted(&node, |t| t.tcp_connections, 0);
 }
+
+/// The socket of the shard takes no more at first; an event reports that it has room again.
+#[test]
+fn bytes_that_wait_leave_when_the_peer_reads() {
+    let node = start(settings(1), vec![listener(Tcp, V4)]);
+    let mut stream = connect(node.handle().addresses()[0]);
+    let large = message("A", "1", 50_000);
+    let mut sent = 0;
+    while node.handle().total().stream_bytes_waiting == 0 {
+        assert!(sent < 1_000, "the buffers of the kernel have an end");
+        stream.write_all(large.as_bytes()).unwrap();
+        sent += 1;
+        counted(&node, |t| t.stream_messages_in, sent);
+    }
+    (0..sent).for_each(|_| expect(&mut stream, large.as_bytes()));
+    counted(&node, |t| t.stream_bytes_waiting, 0);
+}
