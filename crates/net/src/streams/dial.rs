@@ -66,8 +66,8 @@ impl Streams {
                 (Ok(_), None) => (),
             }
         }
-        // Nothing of the above asks for another one, since that takes a message.
-        self.dials.append(&mut dials);
+        // The list is empty meanwhile: only messages ask for connections.
+        self.dials = dials;
     }
 
     /// Ends an attempt to connect that has failed.
