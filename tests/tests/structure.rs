@@ -99,7 +99,7 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("core", "Pair", 10, "one kind of event of a bridged call a file"),
     ("core", "UserAgent", 12, "one role a file: client, server, session and its timer, registration, end at a shutdown"),
     ("load", "CallRunner", 13, "one kind of action a file"),
-    ("net", "Streams", 7, "one step in the life of a connection a file"),
+    ("net", "Streams", 8, "one step in the life of a connection a file"),
     ("node", "Controlled", 7, "one kind of order a file"),
     ("scenario", "Reader", 8, "one kind of element a file"),
     ("server", "Decider", 30, "decisions without change of state: one request or stage a file"),

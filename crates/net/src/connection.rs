@@ -1,24 +1,21 @@
 //! State of a connection.
 
+use crate::flags::Flags;
 use crate::keep_alive::PeerActivity;
+use crate::local_fd::LocalFd;
 use crate::open_requests::OpenRequests;
 use crate::streams::LastSent;
 use crate::verified_certificate::VerifiedCertificate;
 use crate::{Bounds, clock};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
-use socket2::SockRef;
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 use strowger_core::{Flow, ListenerId, Now, PeerName, Target, Transport};
-use tokio::net::TcpStream;
-use tokio::task::AbortHandle;
 
-/// Memory of a connection and its task in bytes, as measured.
+/// Upper bound of the memory of a connection in bytes.
 const PLAIN: usize = 2_048;
 
 /// Further memory of the connection's TLS session in bytes. It holds an incomplete record of up to 16 KB.
@@ -71,8 +68,8 @@ pub(crate) enum Initiator {
 }
 
 pub(crate) struct Connection {
-    /// `None` while connecting.
-    pub(crate) stream: Option<TcpStream>,
+    /// `None` before the attempt to connect begins.
+    pub(crate) stream: Option<LocalFd>,
     pub(crate) transport: Transport,
     pub(crate) listener: ListenerId,
     pub(crate) phase: Phase,
@@ -101,7 +98,8 @@ pub(crate) struct Connection {
     pub(crate) timeout_at: u64,
     /// Begin of the incomplete message; 0: there is none.
     partial_since: u64,
-    pub(crate) task: Option<AbortHandle>,
+    /// State of its reading.
+    pub(crate) flags: Flags,
     /// Last messages sent over the connection.
     pub(crate) sent: LastSent,
     /// True if the peer has ended its side; its earlier requests are still answered.
@@ -138,6 +136,8 @@ pub(crate) struct Layer {
     /// Number of waiting messages.
     pub(crate) pending_messages: u32,
     pub(crate) tokens: Vec<(usize, u64)>,
+    /// Time at which the attempt to connect fails, in milliseconds.
+    pub(crate) connect_by: u64,
     /// Messages with a fallback. They leave when the connection opens, or fail after [`FALLBACK_DELAY`].
     pub(crate) fallbacks: Vec<Fallback>,
     /// Key of this side's opening handshake.
@@ -156,7 +156,7 @@ pub(crate) struct Fallback {
 
 impl Connection {
     pub(crate) fn accepted(
-        stream: TcpStream,
+        stream: LocalFd,
         transport: Transport,
         listener: ListenerId,
         remote: SocketAddr,
@@ -195,7 +195,7 @@ impl Connection {
             since: now.mono,
             timeout_at: u64::MAX,
             partial_since: 0,
-            task: None,
+            flags: Flags::default(),
             sent: 0,
             half_closed: false,
             unacknowledged: Vec::new(),
@@ -260,7 +260,7 @@ impl Connection {
             _ if self.closing => (self.since, bounds.close_timeout),
             _ if self.half_closed => (self.since, bounds.answer_timeout),
             Phase::Dialling if self.has_fallbacks() => (self.since, Duration::from_millis(FALLBACK_DELAY)),
-            Phase::Dialling => (self.since, bounds.connect_timeout + bounds.handshake_timeout),
+            Phase::Dialling => return self.connect_by(),
             Phase::Header | Phase::Tls | Phase::Ws => (self.since, bounds.handshake_timeout),
             Phase::Open if self.awaits_rest() => (self.partial_since, bounds.partial_timeout),
             Phase::Open => {
@@ -269,7 +269,13 @@ impl Connection {
                 return self.before_check(self.peer.due(longest, in_use_until));
             }
         };
-        self.before_check(from.saturating_add(timeout.as_millis() as u64))
+        let end = from.saturating_add(timeout.as_millis() as u64);
+        if self.phase == Phase::Dialling { end.min(self.connect_by()) } else { self.before_check(end) }
+    }
+
+    /// Returns the time at which the attempt to connect fails.
+    fn connect_by(&self) -> u64 {
+        self.layer.as_ref().map_or(u64::MAX, |layer| layer.connect_by)
     }
 
     /// Returns the earlier time: `end`, or that of the next check whether responses have arrived.
@@ -286,19 +292,12 @@ impl Connection {
         if let Some(error) = stream.take_error()? {
             return Err(error);
         }
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: the kernel writes one number, to our variable.
-        if unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(bytes > 0 || !self.waiting.is_empty())
+        Ok(stream.unacknowledged()? > 0 || !self.waiting.is_empty())
     }
 
     /// Tells whether bytes of the peer wait to be read.
     pub(crate) fn has_unread(&self) -> bool {
-        let Some(stream) = &self.stream else { return false };
-        let mut byte = [MaybeUninit::<u8>::uninit()];
-        SockRef::from(stream).peek(&mut byte).is_ok_and(|length| length > 0)
+        self.stream.as_ref().is_some_and(LocalFd::has_unread)
     }
 
     /// Notes an incomplete message. Its time limit counts from its first byte.
@@ -388,12 +387,12 @@ impl Layer {
 
     /// Sends a close_notify, which tells the peer that no more data follow, if the socket takes it (RFC 8446 section
     /// 6.1).
-    pub(crate) fn send_close_notify(&mut self, stream: &TcpStream) {
+    pub(crate) fn send_close_notify(&mut self, stream: &LocalFd) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
             let mut wire = Vec::new();
             while tls.wants_write() && tls.write_tls(&mut wire).is_ok() {}
-            let _: io::Result<usize> = stream.try_write(&wire);
+            let _: io::Result<usize> = stream.write(&wire);
         }
     }
 }

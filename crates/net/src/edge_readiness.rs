@@ -1,7 +1,5 @@
 //! Many stream sockets under one descriptor. The kernel reports each event once, so a shard changes no watch while a connection lives.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "until the shard reads its connections in its round"))]
-
 use crate::readiness::{EVENTS, Wanted, has, watched};
 use crate::ready_set::{NO_EVENT, ReadySet};
 use std::io;

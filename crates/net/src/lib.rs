@@ -137,7 +137,7 @@
 //! | scheduling class of a shard | `scheduling.rs` |
 //! | idle and other time-outs of a connection | `connection.rs`, `due`; `open_requests.rs` |
 //! | probes of the kernel; keep-alives and silence of a peer | `keep_alive.rs`, `probe`, `PeerActivity` |
-//! | messages of a connection in one turn | `stream_receive.rs`, `another_turn` |
+//! | order in which connections are read, messages of one in a turn | `ready_queue.rs`; `shard.rs`, `read_connections`; `streams.rs`, `collect` |
 //! | connections that are read less, or not for a moment | `pressure.rs`; `dispatcher.rs`, `takes` |
 //! | time that a shard was kept from its work | `turns.rs`, `longest` |
 //! | age of unread datagrams, wait of messages of connections | `queue_delay.rs`, `QueueDelay`; `handle.rs`, `oldest_datagram`; `stream_wait.rs`, `StreamWait` |

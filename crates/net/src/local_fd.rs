@@ -1,7 +1,5 @@
 //! Stream socket of a connection, named by a number of its thread's descriptor table.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "until connections are entries"))]
-
 use crate::socket_option;
 use libc::c_int;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
@@ -83,6 +81,11 @@ impl LocalFd {
     /// Takes over a socket that this thread has opened.
     pub(crate) fn from_stream(stream: TcpStream) -> Self {
         Self::new(stream.into())
+    }
+
+    /// Makes small messages leave at once: they must not wait for the acknowledgement of earlier ones (Nagle's algorithm).
+    pub(crate) fn send_at_once(&self) {
+        let _ = SockRef::from(self).set_tcp_nodelay(true);
     }
 
     /// Reads available bytes. Returns their number; 0: the peer has ended its side.

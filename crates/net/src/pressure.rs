@@ -6,7 +6,6 @@
 //! changed: two peers whose queues are full because neither reads would wait for ever.
 
 use crate::Bounds;
-use std::task::Waker;
 
 /// Duration of a rest in milliseconds.
 const REST: u64 = 20;
@@ -61,15 +60,15 @@ impl Turn {
 pub(crate) struct Rests {
     /// Time of the end in milliseconds; `None` if no connection rests.
     until: Option<u64>,
-    /// Wakers of the tasks that read the connections.
-    tasks: Vec<Waker>,
+    /// Slots and generations of the connections.
+    connections: Vec<(u32, u32)>,
 }
 
 impl Rests {
     /// Begins the rest of a connection.
-    pub(crate) fn begin(&mut self, task: &Waker, now: u64) {
+    pub(crate) fn begin(&mut self, connection: (u32, u32), now: u64) {
         self.until.get_or_insert(now + REST);
-        self.tasks.push(task.clone());
+        self.connections.push(connection);
     }
 
     /// Returns the time of the next [`Rests::end`].
@@ -77,21 +76,18 @@ impl Rests {
         self.until
     }
 
-    /// Ends the rests whose time has come.
-    pub(crate) fn end(&mut self, now: u64) {
-        if self.until.is_some_and(|until| until <= now) {
-            self.until = None;
-            self.tasks.drain(..).for_each(Waker::wake);
-        }
+    /// Ends the rests whose time has come. Returns the connections to read.
+    pub(crate) fn end(&mut self, now: u64) -> impl Iterator<Item = (u32, u32)> {
+        let is_over = self.until.is_some_and(|until| until <= now);
+        self.until = self.until.filter(|_| !is_over);
+        let ended = if is_over { self.connections.len() } else { 0 };
+        self.connections.drain(..ended)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::task::Wake;
 
     #[test]
     fn a_turn_is_short_under_pressure_and_never_empty() {
@@ -112,28 +108,17 @@ mod tests {
         assert_eq!([turn(0, true, false), turn(0, true, true)].map(|turn| turn.room(65_536)), [65_536, 8_192]);
     }
 
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
-
     #[test]
     fn rests_end_together() {
-        let count = Arc::new(Count(AtomicUsize::new(0)));
-        let task = Waker::from(count.clone());
         let mut rests = Rests::default();
         assert_eq!(rests.deadline(), None);
-        rests.begin(&task, 1_000);
-        rests.begin(&task, 1_015);
+        rests.begin((1, 7), 1_000);
+        rests.begin((2, 8), 1_015);
         assert_eq!(rests.deadline(), Some(1_020));
-        rests.end(1_019);
-        assert_eq!(count.0.load(Relaxed), 0);
-        rests.end(1_020);
-        assert_eq!((count.0.load(Relaxed), rests.deadline()), (2, None));
-        rests.begin(&task, 1_021);
+        assert_eq!(rests.end(1_019).count(), 0);
+        assert_eq!(rests.end(1_020).collect::<Vec<_>>(), [(1, 7), (2, 8)]);
+        assert_eq!(rests.deadline(), None);
+        rests.begin((1, 7), 1_021);
         assert_eq!(rests.deadline(), Some(1_041));
     }
 }

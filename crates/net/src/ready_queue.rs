@@ -1,7 +1,5 @@
 //! Connections that may have data, in the order in which they became ready. Each has one turn in a round, then goes behind the others.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "until the shard reads its connections in its round"))]
-
 use std::collections::VecDeque;
 
 /// Kind of work that the data of a connection need. A handshake takes far longer than a message, so each kind has a line and a budget of its own.

@@ -11,14 +11,12 @@ use crate::failure::{caught, or_fail};
 use crate::line_ends::without_line_ends;
 use crate::process::{ConnectionOrder, Process};
 use crate::readiness::Ready;
+use crate::ready_queue::Work;
 use crate::source_addresses::RouteCache;
-use crate::stream_receive::Progress;
 use crate::streams::Streams;
 use crate::udp::Udp;
-use crate::{Service, bounds, clock};
+use crate::{Service, bounds};
 use std::cell::RefCell;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -56,6 +54,13 @@ pub(crate) struct Shard<S: Service, X: Extension<S>> {
 }
 
 const NONE: u8 = u8::MAX;
+
+/// Maximum number of connections that are read in a round, and the number of their messages after which no further connection is read.
+const CONNECTIONS_PER_ROUND: usize = 64;
+const MESSAGES_PER_ROUND: usize = 256;
+
+/// Maximum number of steps of TLS handshakes in a round in which connections with messages are left.
+const HANDSHAKES_PER_ROUND: usize = 4;
 
 impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
     /// Creates the shard inside the runtime of its thread.
@@ -111,12 +116,11 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             self.waker = Some(cx.waker().clone());
             entry.bell.set_waker(cx.waker());
         }
-        let (mut has_begun, mut stream_wait) = (false, None);
+        let mut has_begun = false;
         for _ in 0..self.streams.bounds.batches.max(1) {
-            let (now, micros) = self.clock.read();
+            let (mut now, micros) = self.clock.read();
             if !std::mem::replace(&mut has_begun, true) {
                 entry.turns.begin(micros);
-                stream_wait = self.streams.wait.round(now.mono);
             }
             if process.stopping.load(Acquire) {
                 return Poll::Ready(());
@@ -128,12 +132,18 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             X::begin(&mut self.dispatcher.service, now);
             self.dispatcher.links.count_arrived();
             let mut more = self.read_udp(now, cx);
+            let stream_wait = self.streams.wait.round(now.mono, self.streams.watch.queue.oldest(now.mono));
             self.report_wait(now, stream_wait, 0);
             more |= self.read_unreachable(now);
             more |= self.read_dedicated(now, cx);
             let empty = !more;
+            more |= self.streams.collect(cx, now);
+            more |= self.streams.accept(now);
+            if !self.streams.watch.queue.is_empty() {
+                self.read_connections();
+                now = self.clock.read().0;
+            }
             more |= self.streams.reschedule();
-            more |= self.streams.accept(cx, now);
             more |= self.dispatcher.take_commands(now);
             more |= self.dispatcher.read_links(now);
             more |= self.dispatcher.take_fences(empty);
@@ -156,11 +166,13 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
                 self.change_connections();
             }
             more |= self.flush(now, cx);
-            self.start_needed_tasks();
+            if !self.watches_errors {
+                self.watch_errors();
+            }
             more |= self.dispatcher.move_surplus(now);
             self.dispatcher.links.flush(now, &process.entries, &entry.counters);
             self.due = self.dispatcher.service.deadline();
-            if more || self.arm(now, cx) {
+            if more || !self.streams.is_idle() || self.arm(now, cx) {
                 continue;
             }
             entry.bell.mark_asleep();
@@ -169,7 +181,7 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             }
             entry.bell.mark_awake();
         }
-        // The connections need their turn.
+        // The tasks of the runtime need their turn.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -208,50 +220,20 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         }
     }
 
-    /// Starts the tasks that connections need.
-    #[inline]
-    fn start_needed_tasks(&mut self) {
-        if !(self.streams.dials.is_empty() && self.streams.without_task.is_empty() && self.watches_errors) {
-            self.start_tasks();
-        }
-    }
-
+    /// Starts the tasks that wait for ICMP errors.
     #[cold]
-    fn start_tasks(&mut self) {
-        let Some(me) = self.me.upgrade() else { return };
-        if !std::mem::replace(&mut self.watches_errors, true) {
-            tokio::task::spawn_local(Probe(self.me.clone()));
-            for udp in &self.udp {
-                let me = self.me.clone();
-                let wake = move || {
-                    if let Some(shard) = me.upgrade() {
-                        shard.borrow().wake();
-                    }
-                };
-                if let Some(watch) = udp.watch_errors(wake) {
-                    let process = Arc::clone(&self.dispatcher.process);
-                    tokio::task::spawn_local(or_fail(process, "a task that waits for ICMP errors", watch));
+    fn watch_errors(&mut self) {
+        self.watches_errors = true;
+        for udp in &self.udp {
+            let me = self.me.clone();
+            let wake = move || {
+                if let Some(shard) = me.upgrade() {
+                    shard.borrow().wake();
                 }
-            }
-        }
-        for mut dial in self.streams.dials.drain(..) {
-            let me = me.clone();
-            let make = async move {
-                let result = dial.run().await;
-                let mut shard = me.borrow_mut();
-                shard.streams.dialled(dial.slot, dial.generation, result, clock::now());
-                shard.wake();
             };
-            tokio::task::spawn_local(or_fail(
-                Arc::clone(&self.dispatcher.process),
-                "a task that makes a connection",
-                make,
-            ));
-        }
-        while let Some((slot, generation)) = self.streams.without_task.pop() {
-            if let Some(connection) = self.streams.same(slot, generation) {
-                let task = tokio::task::spawn_local(ReadTask { shard: me.clone(), slot, generation });
-                connection.task = Some(task.abort_handle());
+            if let Some(watch) = udp.watch_errors(wake) {
+                let process = Arc::clone(&self.dispatcher.process);
+                tokio::task::spawn_local(or_fail(process, "a task that waits for ICMP errors", watch));
             }
         }
     }
@@ -260,6 +242,47 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
         if let Some(waker) = &self.waker {
             waker.wake_by_ref();
         }
+    }
+
+    /// Reads connections that have data, each for one turn at most.
+    #[inline(never)]
+    fn read_connections(&mut self) {
+        self.streams.watch.queue.begin_round();
+        let mut messages = 0;
+        for _ in 0..CONNECTIONS_PER_ROUND {
+            match self.read_connection(Work::Messages) {
+                Some(read) => messages += read,
+                None => break,
+            }
+            if messages >= MESSAGES_PER_ROUND {
+                break;
+            }
+        }
+        let is_left = self.streams.watch.queue.oldest(0).is_some();
+        for _ in 0..if is_left { HANDSHAKES_PER_ROUND } else { CONNECTIONS_PER_ROUND } {
+            if self.read_connection(Work::Handshake).is_none() {
+                break;
+            }
+        }
+    }
+
+    /// Reads the next connection with this work. Returns the number of its messages; `None` if none is left in this round. Within a round that
+    /// takes long the wait is reported meanwhile: between two reports the service would take it for a standstill, and it must not wait for its
+    /// next step.
+    fn read_connection(&mut self, work: Work) -> Option<usize> {
+        let now = self.clock.read().0;
+        let waited = self.streams.watch.queue.oldest(now.mono).unwrap_or(0);
+        let read = caught(|| self.streams.read_next(work, now, &mut self.dispatcher));
+        let process = &self.dispatcher.process;
+        let messages = read.unwrap_or_else(|panic| process.panicked("a shard that reads a connection", panic))?;
+        if work == Work::Messages {
+            self.streams.wait.read(now.mono, waited);
+        }
+        let queued = self.streams.watch.queue.oldest(now.mono);
+        if let Some((connections, since)) = self.streams.wait.within_round(now.mono, queued) {
+            self.report_wait(now, Some(connections), since);
+        }
+        Some(messages)
     }
 
     /// Reads one batch of each socket. Returns whether there are more datagrams to read.
@@ -320,16 +343,6 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             let (datagrams, connections) = (datagrams.unwrap_or(0), connections.unwrap_or(0));
             self.has_waited = datagrams.max(connections) > 0;
             self.dispatcher.service.waited(now, datagrams, connections);
-        }
-    }
-
-    /// Notes that a connection was read. Within a round that takes long the wait is reported meanwhile: between two reports the
-    /// service would take it for a standstill, and it must not wait for its next step.
-    #[inline]
-    fn note_read(&mut self, now: Now) {
-        self.streams.wait.read(now.mono);
-        if let Some((connections, since)) = self.streams.wait.within_round(now.mono) {
-            self.report_wait(now, Some(connections), since);
         }
     }
 
@@ -426,54 +439,6 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             sooner(self.streams.deadline(), self.dispatcher.links.deadline()).map(|ms| ms.saturating_mul(1_000));
         let Some(at) = sooner(X::wake(&mut self.dispatcher.service, self.due), others) else { return false };
         at <= now.mono.saturating_mul(1_000) || self.alarm.set(at, cx)
-    }
-}
-
-/// Reads one connection while it lives.
-struct ReadTask<S: Service, X: Extension<S>> {
-    shard: Rc<RefCell<Shard<S, X>>>,
-    slot: u32,
-    generation: u32,
-}
-
-impl<S: Service + 'static, X: Extension<S>> Future for ReadTask<S, X> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let shard = &mut *self.shard.borrow_mut();
-        let now = clock::now();
-        let read = caught(|| {
-            let progress = shard.streams.read(self.slot, self.generation, cx, now, &mut shard.dispatcher);
-            shard.note_read(now);
-            progress
-        });
-        let progress =
-            read.unwrap_or_else(|panic| shard.dispatcher.process.panicked("a task that reads a connection", panic));
-        match progress {
-            Progress::Closed => {
-                shard.wake();
-                Poll::Ready(())
-            }
-            Progress::Waiting { read } => {
-                if read {
-                    shard.wake();
-                }
-                Poll::Pending
-            }
-        }
-    }
-}
-
-/// Task that waits for its turn as a connection does that has become readable ([`crate::stream_wait`]).
-struct Probe<S: Service, X: Extension<S>>(Weak<RefCell<Shard<S, X>>>);
-
-impl<S: Service + 'static, X: Extension<S>> Future for Probe<S, X> {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(shard) = self.0.upgrade() else { return Poll::Ready(()) };
-        shard.borrow_mut().streams.wait.probed(clock::micros() / 1_000, cx.waker());
-        Poll::Pending
     }
 }
 

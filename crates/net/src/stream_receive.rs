@@ -3,50 +3,62 @@
 use crate::connection::Phase;
 use crate::dispatcher::Dispatcher;
 use crate::extension::Extension;
+use crate::flags::Flags;
 use crate::line_ends::without_line_ends;
 use crate::pressure::Turn;
+use crate::ready_queue::Work;
 use crate::service::Service;
-use crate::streams::{Streams, drained};
+use crate::streams::Streams;
 use crate::tls::decrypt;
 use crate::{timestamp, ws};
-use socket2::SockRef;
-use std::future::Future;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::task::{Context, Poll};
 use strowger_core::{Arrival, Now, Transport};
 use strowger_message::frame::{self, Frame};
 
 /// Maximum number of reads from one connection in a turn.
 const READS: usize = 8;
 
-/// Result of reading.
-pub(crate) enum Progress {
-    /// The connection is gone.
-    Closed,
-    /// No data are left to read for now.
-    Waiting { read: bool },
+/// End of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TurnEnd {
+    /// Nothing is left to read: an event reports further data, or the connection has ended.
+    Empty,
+    /// There may be more data.
+    More,
+    /// There may be more data, and the connection rests.
+    Rest,
 }
 
 impl Streams {
-    /// Reads the available data of a connection and gives the messages to the dispatcher.
-    pub(crate) fn read<S: Service, X: Extension<S>>(
+    /// Reads the next connection of the round with this work, for one turn, and gives its messages to the dispatcher. Returns the number of
+    /// messages, and pieces between them; `None` if no connection is left.
+    pub(crate) fn read_next<S: Service, X: Extension<S>>(
         &mut self,
-        slot: u32,
-        generation: u32,
-        cx: &mut Context<'_>,
+        work: Work,
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
-    ) -> Progress {
-        if let Some((waiting, remote)) = self.same(slot, generation).map(|c| (c.waiting.len(), c.remote)) {
-            let (service, is_crowded) = (&dispatcher.service, dispatcher.is_crowded());
-            let is_busy = service.is_overloaded() || is_crowded;
-            self.turn = Turn::new(&self.bounds, waiting, service.has_room(remote), is_busy);
-        }
+    ) -> Option<usize> {
+        let (slot, generation) = self.watch.queue.pop(work)?;
+        let Some(connection) = self.same(slot, generation) else { return Some(0) };
+        connection.flags.remove(Flags::QUEUED);
+        let (waiting, remote) = (connection.waiting.len(), connection.remote);
+        let (service, is_crowded) = (&dispatcher.service, dispatcher.is_crowded());
+        let is_busy = service.is_overloaded() || is_crowded;
+        self.turn = Turn::new(&self.bounds, waiting, service.has_room(remote), is_busy);
+        let budget = self.turn.budget;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let progress = self.read_into(&mut scratch, slot, generation, cx, now, dispatcher);
+        let end = self.read_into(&mut scratch, slot, generation, now, dispatcher);
         self.scratch = scratch;
-        progress
+        match (end, self.same(slot, generation)) {
+            (TurnEnd::More, Some(_)) => self.make_ready(slot, now.mono),
+            (TurnEnd::Rest, Some(connection)) => {
+                connection.flags.insert(Flags::PAUSED);
+                self.rests.begin((slot, generation), now.mono);
+            }
+            _ => (),
+        }
+        Some(budget.saturating_sub(self.turn.budget))
     }
 
     fn read_into<S: Service, X: Extension<S>>(
@@ -54,65 +66,52 @@ impl Streams {
         scratch: &mut [u8],
         slot: u32,
         generation: u32,
-        cx: &mut Context<'_>,
         now: Now,
         dispatcher: &mut Dispatcher<S, X>,
-    ) -> Progress {
-        let (mut read, mut last_stamp) = (false, None);
+    ) -> TurnEnd {
+        let (mut is_empty, mut last_stamp) = (false, None);
         let (scratch, _) = scratch.split_at_mut(self.turn.room(scratch.len()));
         // Where each message has a time of arrival anyway, nothing is measured.
         let has_timestamps = dispatcher.has_timestamps();
         let is_stamped = has_timestamps || self.wait.is_of((slot, generation));
         for _ in 0..READS {
-            if self.same(slot, generation).is_some_and(|c| c.over_budget) {
-                read = true;
-                if self.turn.budget > 0 {
-                    self.continue_backlog(slot, now, dispatcher);
-                }
+            if self.turn.budget > 0 && self.same(slot, generation).is_some_and(|c| c.over_budget) {
+                self.continue_backlog(slot, now, dispatcher);
             }
-            let Some(connection) = self.same(slot, generation) else { return Progress::Closed };
+            let Some(connection) = self.same(slot, generation) else { return TurnEnd::Empty };
             if connection.over_budget {
                 break;
             }
-            let Some(stream) = &connection.stream else { return Progress::Closed };
-            match stream.poll_read_ready(cx) {
-                Poll::Pending => {
-                    if !has_timestamps {
-                        self.note_turn(slot, generation, false, last_stamp, now);
-                    }
-                    return Progress::Waiting { read };
-                }
-                Poll::Ready(Ok(())) => (),
-                Poll::Ready(Err(error)) => {
-                    self.fail(slot, &error);
-                    return Progress::Closed;
-                }
-            }
-            let (mut n, mut end, mut stamp) = (0, false, None);
-            // As for UDP, a short read means that the socket is empty.
-            let result = drained(stream, || {
-                (n, stamp) = match is_stamped {
-                    true => timestamp::read(stream.as_fd(), scratch)?,
-                    false => ((&*SockRef::from(stream)).read(scratch)?, None),
-                };
-                end = n == 0;
-                Ok(end || n == scratch.len())
-            });
-            last_stamp = stamp.or(last_stamp);
-            match result {
-                Err(error) if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                    self.fail(slot, &error);
-                    return Progress::Closed;
-                }
-                _ if end => {
+            let Some(stream) = connection.stream.as_ref().filter(|_| !is_empty) else {
+                return self.end_empty(slot, generation, last_stamp, now, has_timestamps);
+            };
+            let result = match is_stamped {
+                true => timestamp::read(stream.as_fd(), scratch),
+                false => stream.read(scratch).map(|n| (n, None)),
+            };
+            let (n, stamp) = match result {
+                Ok((0, _)) => {
                     self.peer_finished(slot);
-                    return Progress::Closed;
+                    if let Some(connection) = self.same(slot, generation) {
+                        connection.flags.insert(Flags::READ_DONE);
+                    }
+                    return TurnEnd::Empty;
                 }
-                _ => (),
-            }
+                Ok(read) => read,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return self.end_empty(slot, generation, last_stamp, now, has_timestamps);
+                }
+                Err(error) => {
+                    self.fail(slot, &error);
+                    return TurnEnd::Empty;
+                }
+            };
+            last_stamp = stamp.or(last_stamp);
+            // As for UDP, a short read means that the socket is empty; but no event follows that of an end behind the data.
+            is_empty = n < scratch.len() && !connection.flags.has(Flags::READ_CLOSED);
             // Data after the end of the peer's side are ignored.
-            if let Some(connection) = self.connection(slot).filter(|c| n > 0 && !c.half_closed) {
-                read = true;
+            if !connection.half_closed {
                 connection.peer.last_read = now.mono;
                 self.counters.stream_bytes_in.add(n as u64);
                 if let Some(reading) = dispatcher.read_clocks() {
@@ -128,11 +127,18 @@ impl Streams {
         }
         if rests {
             self.counters.pauses.add(1);
-            self.rests.begin(cx.waker(), now.mono);
-        } else {
-            another_turn(cx);
+            return TurnEnd::Rest;
         }
-        Progress::Waiting { read: read || rests }
+        TurnEnd::More
+    }
+
+    /// Ends a turn that has read all data.
+    #[inline]
+    fn end_empty(&mut self, slot: u32, generation: u32, stamp: Option<i64>, now: Now, has_timestamps: bool) -> TurnEnd {
+        if !has_timestamps {
+            self.note_turn(slot, generation, false, stamp, now);
+        }
+        TurnEnd::Empty
     }
 
     /// Measures the wait of a connection that has more data than a turn takes. `full`: whether this turn left some; `stamp`: last time stamp
@@ -490,10 +496,4 @@ impl Streams {
         self.counters.stream_messages_in.add(1);
         dispatcher.arrive(now, &Arrival { transport, listener, remote, flow }, message);
     }
-}
-
-/// Requests one more turn, which follows the shard's main future and the other connections. If the task woke itself,
-/// the runtime would run it dozens of times before them.
-fn another_turn(cx: &mut Context<'_>) {
-    let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
 }

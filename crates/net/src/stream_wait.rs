@@ -1,7 +1,7 @@
 //! Wait of messages of connections before a shard serves them. It is measured only while the shard is busy with connections.
 //!
-//! *Many connections*: a probe, which is a task that is woken and waits for its turn as a connection does that has become readable. The
-//! shard is busy if it has read many connections between two rounds; if not, no connection waits.
+//! *Many connections*: their time in the [`ReadyQueue`](crate::ready_queue::ReadyQueue). The shard is busy if it reads many connections in a round,
+//! or has left some; if not, no connection waits.
 //!
 //! *One connection* that has more messages than a turn takes: time stamps of the kernel. One such connection is measured at a time, since all
 //! of them share the turns. Another one is measured when this one has no more data than a turn takes, or when they wait for a short time only.
@@ -10,12 +10,11 @@
 
 use crate::queue_delay::QueueDelay;
 use std::os::fd::BorrowedFd;
-use std::task::Waker;
 
-/// Number of reads between two rounds from which on the shard is busy with connections. The runtime runs about 60 tasks between two rounds.
+/// Number of reads in a round from which on the shard is busy with connections.
 const BUSY: u32 = 32;
 
-/// Time for which the result of a probe is used, in milliseconds.
+/// Time for which the wait of a connection that was read is used, in milliseconds.
 const VALID: u64 = 100;
 
 /// Longest time between two turns of a connection that is measured, in milliseconds. All full connections have a turn in between.
@@ -33,11 +32,8 @@ type Name = (u32, u32);
 /// Measured wait of connections.
 #[derive(Debug, Default)]
 pub(crate) struct StreamWait {
-    /// Waker of the probe.
-    waker: Option<Waker>,
-    /// Time at which the probe was woken; `None` if it has had its turn. Times are those of [`strowger_core::Now::mono`].
-    woken: Option<u64>,
-    /// Wait of the last probe in microseconds, and the time of its turn.
+    /// Wait of the last connection that was read while the shard was busy, in microseconds, and the time of its turn. Times are those of
+    /// [`strowger_core::Now::mono`].
     wait: u64,
     ended: u64,
     /// Reads since the last round.
@@ -57,57 +53,42 @@ pub(crate) struct StreamWait {
 }
 
 impl StreamWait {
-    /// Notes that a connection was read at `now`, and wakes the probe if the shard is busy, once a millisecond at most.
+    /// Notes that a connection was read at `now`, after it had waited for this number of milliseconds.
     #[inline]
-    pub(crate) fn read(&mut self, now: u64) {
+    pub(crate) fn read(&mut self, now: u64, waited: u64) {
         self.reads += 1;
-        if self.reads >= BUSY && self.woken.is_none() && now > self.ended {
-            self.wake(now);
+        if self.reads >= BUSY {
+            (self.wait, self.ended) = (waited * 1_000, now);
         }
     }
 
-    fn wake(&mut self, now: u64) {
-        if let Some(waker) = &self.waker {
-            waker.wake_by_ref();
-            self.woken = Some(now);
-        }
-    }
-
-    /// Notes the turn of the probe.
-    pub(crate) fn probed(&mut self, now: u64, waker: &Waker) {
-        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            self.waker = Some(waker.clone());
-        }
-        if let Some(woken) = self.woken.take() {
-            (self.wait, self.ended) = (now.saturating_sub(woken) * 1_000, now);
-        }
-    }
-
-    /// Begins a round. Returns the wait of the oldest unserved message of connections in microseconds; `None` if no connection waits.
+    /// Begins a round. `queued`: wait of the first connection in the queue in milliseconds. Returns the wait of the oldest unserved message of
+    /// connections in microseconds; `None` if no connection waits.
     #[inline]
-    pub(crate) fn round(&mut self, now: u64) -> Option<u64> {
+    pub(crate) fn round(&mut self, now: u64, queued: Option<u64>) -> Option<u64> {
+        let is_left = queued.is_some_and(|waits| waits > now.saturating_sub(self.round));
         (self.round, self.reported) = (now, now);
-        let is_busy = std::mem::take(&mut self.reads) >= BUSY;
-        self.oldest(now, is_busy)
+        let is_busy = std::mem::take(&mut self.reads) >= BUSY || is_left;
+        self.oldest(now, is_busy, queued)
     }
 
     /// Returns a report that is due within a round: the wait, and the time since the round began, both in microseconds.
     #[inline]
-    pub(crate) fn within_round(&mut self, now: u64) -> Option<(u64, u64)> {
+    pub(crate) fn within_round(&mut self, now: u64, queued: Option<u64>) -> Option<(u64, u64)> {
         if now.saturating_sub(self.reported) < REPORT_INTERVAL {
             return None;
         }
         self.reported = now;
-        let wait = self.oldest(now, self.reads >= BUSY)?;
+        let wait = self.oldest(now, self.reads >= BUSY, queued)?;
         Some((wait, now.saturating_sub(self.round) * 1_000))
     }
 
     #[inline]
-    fn oldest(&self, now: u64, is_busy: bool) -> Option<u64> {
+    fn oldest(&self, now: u64, is_busy: bool, queued: Option<u64>) -> Option<u64> {
         if !is_busy && self.connection.is_none() {
             return None;
         }
-        let waits = self.woken.map(|woken| now.saturating_sub(woken) * 1_000);
+        let waits = queued.map(|waits| waits * 1_000);
         let waited = (now.saturating_sub(self.ended) <= VALID).then_some(self.wait);
         let in_connection =
             self.connection.filter(|(_, at)| now.saturating_sub(*at) <= LONGEST_ROUND).map(|_| self.age());
@@ -164,29 +145,31 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
-    fn read(wait: &mut StreamWait, connections: u32, now: u64) {
-        (0..connections).for_each(|_| wait.read(now));
+    fn read(wait: &mut StreamWait, connections: u32, now: u64, waited: u64) {
+        (0..connections).for_each(|_| wait.read(now, waited));
     }
 
     #[test]
-    fn a_probe_waits_as_long_as_connections_do() {
+    fn connections_wait_in_the_queue_of_a_busy_shard() {
         let mut wait = StreamWait::default();
-        wait.probed(5, Waker::noop());
-        read(&mut wait, BUSY - 1, 10);
-        assert_eq!((wait.round(10), wait.woken), (None, None));
-        read(&mut wait, BUSY, 20);
-        assert_eq!((wait.woken, wait.round(27)), (Some(20), Some(7_000)));
-        read(&mut wait, BUSY, 30);
-        wait.probed(32, Waker::noop());
-        assert_eq!((wait.woken, wait.round(33)), (None, Some(12_000)));
-        // The next probe is woken in another millisecond.
-        read(&mut wait, BUSY, 32);
-        assert_eq!(wait.woken, None);
-        wait.read(33);
-        assert_eq!((wait.woken, wait.round(34)), (Some(33), Some(12_000)));
-        // The shard has read all connections.
-        read(&mut wait, BUSY - 1, 40);
-        assert_eq!(wait.round(40), None);
+        read(&mut wait, BUSY - 1, 10, 4);
+        assert_eq!(wait.round(10, Some(0)), None, "few connections");
+        read(&mut wait, BUSY, 20, 5);
+        assert_eq!(wait.round(21, None), Some(5_000), "the last one has waited");
+        read(&mut wait, BUSY, 22, 6);
+        assert_eq!(wait.round(23, Some(9)), Some(9_000), "one still waits");
+        // The messages of few connections fill a round: others came before it and are left.
+        read(&mut wait, 4, 24, 2);
+        assert_eq!(wait.round(50, Some(40)), Some(40_000));
+        // One that had its turn in the round waits for the next one.
+        read(&mut wait, 4, 200, 2);
+        assert_eq!(wait.round(202, Some(2)), None);
+        read(&mut wait, BUSY, 210, 3);
+        assert_eq!(
+            wait.round(211 + VALID, Some(1)),
+            Some(1_000),
+            "the wait of those that were read is of another time"
+        );
     }
 
     #[test]
@@ -196,10 +179,10 @@ mod tests {
         let mut wait = StreamWait::default();
         let turn = |wait: &mut StreamWait, name, full, now| wait.turn_ended(name, socket.as_fd(), full, None, now);
         turn(&mut wait, (1, 1), false, 10);
-        assert!(!wait.is_of((1, 1)) && wait.round(10).is_none());
+        assert!(!wait.is_of((1, 1)) && wait.round(10, None).is_none());
         turn(&mut wait, (1, 1), true, 20);
         assert!(wait.is_of((1, 1)));
-        assert_eq!(wait.round(20), Some(0));
+        assert_eq!(wait.round(20, None), Some(0));
         // Its wait is not known yet. If it has no further data, another connection is measured.
         turn(&mut wait, (2, 1), true, 25);
         assert!(wait.is_of((1, 1)));
@@ -207,11 +190,11 @@ mod tests {
         turn(&mut wait, (2, 1), true, 30);
         assert!(wait.is_of((2, 1)) && !wait.is_of((1, 1)));
         turn(&mut wait, (2, 1), false, 40);
-        assert_eq!((wait.is_of((2, 1)), wait.round(40)), (true, Some(0)));
+        assert_eq!((wait.is_of((2, 1)), wait.round(40, None)), (true, Some(0)));
         // It may have been closed.
-        assert_eq!(wait.round(41 + LONGEST_ROUND), None);
+        assert_eq!(wait.round(41 + LONGEST_ROUND, None), None);
         turn(&mut wait, (2, 1), false, 20_000);
-        assert!(!wait.is_of((2, 1)) && wait.round(20_000).is_none());
+        assert!(!wait.is_of((2, 1)) && wait.round(20_000, None).is_none());
     }
 
     /// Checks that two full connections that have their turns by turns do not take the measurement from each other.
@@ -233,13 +216,13 @@ mod tests {
                 wait.turn_ended((slot, 1), socket.as_fd(), true, stamp, now);
             }
         }
-        assert!(wait.is_of((0, 1)) && wait.round(20).is_some_and(|wait| wait >= 9_900));
+        assert!(wait.is_of((0, 1)) && wait.round(20, None).is_some_and(|wait| wait >= 9_900));
         // It is used for a round of long turns, and until the connection ends.
-        assert!(wait.round(20 + LONGEST_ROUND).is_some() && wait.round(21 + LONGEST_ROUND).is_none());
+        assert!(wait.round(20 + LONGEST_ROUND, None).is_some() && wait.round(21 + LONGEST_ROUND, None).is_none());
         wait.ended((1, 1));
         assert!(wait.is_of((0, 1)));
         wait.ended((0, 1));
-        assert!(!wait.is_of((0, 1)) && wait.round(20).is_none());
+        assert!(!wait.is_of((0, 1)) && wait.round(20, None).is_none());
         // Another connection is measured while this one waits for a short time.
         let mut wait = StreamWait::default();
         for (now, slot) in [(10, 0), (20, 0), (30, 1)] {
@@ -251,24 +234,26 @@ mod tests {
         }
         // Its wait is not known yet.
         wait.before = 3_000;
-        assert!(wait.is_of((1, 1)) && wait.round(30) == Some(3_000));
+        assert!(wait.is_of((1, 1)) && wait.round(30, None) == Some(3_000));
         wait.turn_ended((1, 1), sockets[1].as_fd(), false, None, 40);
-        assert_eq!(wait.round(40), Some(0));
+        assert_eq!(wait.round(40, None), Some(0));
     }
 
     #[test]
     fn a_long_round_is_reported_meanwhile() {
         let mut wait = StreamWait::default();
-        wait.probed(5, Waker::noop());
-        assert_eq!(wait.round(100), None);
-        read(&mut wait, BUSY, 101);
-        assert_eq!(wait.within_round(119), None);
-        assert_eq!(wait.within_round(120), Some((19_000, 20_000)));
-        assert_eq!((wait.within_round(139), wait.within_round(150)), (None, Some((49_000, 50_000))));
+        assert_eq!(wait.round(100, None), None);
+        read(&mut wait, BUSY, 101, 1);
+        assert_eq!(wait.within_round(119, Some(19)), None);
+        assert_eq!(wait.within_round(120, Some(19)), Some((19_000, 20_000)));
+        assert_eq!(
+            (wait.within_round(139, Some(38)), wait.within_round(150, Some(49))),
+            (None, Some((49_000, 50_000)))
+        );
         // The round finds the reads of all.
-        assert_eq!(wait.round(151), Some(50_000));
+        assert_eq!(wait.round(151, Some(50)), Some(50_000));
         // Few connections have been read since.
-        read(&mut wait, BUSY - 1, 152);
-        assert_eq!(wait.within_round(300), None);
+        read(&mut wait, BUSY - 1, 152, 1);
+        assert_eq!(wait.within_round(300, Some(9)), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Connections of one shard: accepting, connecting, writing, ending.
 //!
-//! An idle connection is a socket, a small task and a [`Connection`] without buffers: reading uses one scratch buffer
-//! of the shard, and an incomplete message is kept only while it is incomplete. The main future writes; a connection's
-//! task only reads (see [`crate::stream_receive`]).
+//! An idle connection is a socket and a [`Connection`] without buffers: reading uses one scratch buffer of the shard, and
+//! an incomplete message is kept only while it is incomplete. Sockets report events to the shard, which reads and writes in
+//! its round (see [`Streams::collect`] and [`crate::stream_receive`]).
 
 mod accepting;
 mod dedicated;
@@ -10,6 +10,7 @@ mod dial;
 mod ending;
 mod posting;
 mod sent_log;
+mod watching;
 mod writing;
 
 pub(crate) use self::posting::Post;
@@ -17,26 +18,28 @@ pub(crate) use self::sent_log::LastSent;
 
 use self::dial::Dial;
 use self::sent_log::SentLog;
+use self::watching::Watch;
 use crate::balancers::next_generation;
 use crate::connection::{Connection, Fallback, Phase};
 use crate::counters::{Count, Counters};
+use crate::edge_readiness::{EdgeReadiness, Token, WatchedKind};
+use crate::flags::Flags;
 use crate::network::Network;
 use crate::pressure::{Rests, Turn};
 use crate::stream_wait::StreamWait;
-use crate::{Bounds, Ending, Unsent, clock, keep_alive, timestamp, ws};
+use crate::{Bounds, Ending, Unsent, clock, keep_alive, ws};
 use rustls::HandshakeKind;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::task::Context;
 use strowger_core::log_limiter::LogSubject;
 use strowger_core::timer::sooner;
 use strowger_core::{Flow, ListenerId, Now, Target, Transport};
-use tokio::io::Interest;
-use tokio::net::{TcpListener, TcpStream};
 
 /// Maximum number of parts of one `writev`.
 const PARTS: usize = 64;
@@ -56,8 +59,9 @@ pub(crate) struct Streams {
     free: Vec<u32>,
     acceptors: Vec<Acceptor>,
     accept_pause: AcceptPause,
-    /// Connections with bytes that their sockets did not take.
-    blocked: Vec<u32>,
+    /// Sockets of connections and listeners.
+    edges: EdgeReadiness,
+    pub(crate) watch: Watch,
     /// Parts to send in this round.
     round: Vec<Piece>,
     /// Receive buffer, lent to the reader.
@@ -91,10 +95,8 @@ pub(crate) struct Streams {
     /// Dedicated sockets that could not be made, and the number of those that have released their descriptors.
     pub(crate) not_made: Vec<Flow>,
     pub(crate) dedicated_gone: usize,
-    /// Connections that need a task for reading.
-    pub(crate) without_task: Vec<(u32, u32)>,
     /// Connections to make.
-    pub(crate) dials: Vec<Dial>,
+    dials: Vec<Dial>,
 }
 
 /// Pause of accepting, because the process is out of descriptors.
@@ -119,6 +121,8 @@ struct Slot {
 
 struct Acceptor {
     socket: TcpListener,
+    /// True if connections may wait.
+    is_ready: bool,
     listener: ListenerId,
     transport: Transport,
 }
@@ -137,15 +141,19 @@ impl Streams {
         bounds: Arc<Bounds>,
         counters: Arc<Counters>,
         index: usize,
-        acceptors: Vec<(std::net::TcpListener, ListenerId)>,
+        acceptors: Vec<(TcpListener, ListenerId)>,
     ) -> io::Result<Self> {
-        let acceptor = |(socket, listener): (std::net::TcpListener, ListenerId)| {
+        let edges = EdgeReadiness::new()?;
+        let acceptor = |(index, (socket, listener)): (u32, (TcpListener, ListenerId))| {
             let transport = network.listeners[listener.0 as usize].transport;
             keep_alive::probe(socket.as_fd());
-            Ok(Acceptor { socket: TcpListener::from_std(socket)?, listener, transport })
+            edges.add(socket.as_fd(), Token::acceptor(index))?;
+            Ok(Acceptor { socket, is_ready: false, listener, transport })
         };
         Ok(Self {
-            acceptors: acceptors.into_iter().map(acceptor).collect::<io::Result<_>>()?,
+            acceptors: (0..).zip(acceptors).map(acceptor).collect::<io::Result<_>>()?,
+            edges,
+            watch: Watch::default(),
             sent: SentLog::new(network.settings.remembered),
             bounds,
             network,
@@ -154,7 +162,6 @@ impl Streams {
             slots: Vec::new(),
             free: Vec::new(),
             accept_pause: AcceptPause::default(),
-            blocked: Vec::new(),
             round: Vec::new(),
             scratch: vec![0; 65_536],
             plain: Vec::new(),
@@ -173,7 +180,6 @@ impl Streams {
             made: Vec::new(),
             not_made: Vec::new(),
             dedicated_gone: 0,
-            without_task: Vec::new(),
             dials: Vec::new(),
         })
     }
@@ -182,7 +188,7 @@ impl Streams {
         self.slots.get_mut(slot as usize)?.connection.as_deref_mut()
     }
 
-    /// Returns the connection of a task or flow, if the slot still has it.
+    /// Returns the connection of an event or flow, if the slot still has it.
     pub(crate) fn same(&mut self, slot: u32, generation: u32) -> Option<&mut Connection> {
         let slot = self.slots.get_mut(slot as usize).filter(|s| s.generation == generation)?;
         slot.connection.as_deref_mut()
@@ -213,53 +219,61 @@ impl Streams {
         slot
     }
 
-    /// Continues after an attempt to connect.
-    pub(crate) fn dialled(&mut self, slot: u32, generation: u32, result: io::Result<TcpStream>, now: Now) {
-        let network = self.network.clone();
-        let Some(connection) = self.same(slot, generation) else { return };
-        let stream = match result {
-            Ok(stream) => stream,
-            Err(error) => {
-                self.counters.connects_failed.add(1);
-                return self.close(slot, &error);
-            }
-        };
-        let _ = stream.set_nodelay(true);
-        if connection.dedicated.is_none() {
-            keep_alive::probe(stream.as_fd());
-        }
-        if network.settings.scheduling.timestamps {
-            timestamp::enable(stream.as_fd());
-        }
-        connection.stream = Some(stream);
-        connection.peer.last_read = now.mono;
-        let dedicated = connection.dedicated;
-        self.made.extend(dedicated.map(|flow| (flow, false, clock::micros())));
-        let Some(connection) = self.same(slot, generation) else { return };
-        let name = connection.name.map(|name| network.names.text(name));
-        let started = match connection.transport {
-            Transport::Tls | Transport::Wss => {
-                connection.phase = Phase::Tls;
-                let address = connection.remote.ip();
-                let identities = network.identities.load();
-                connection.verified = identities.verifies();
-                let config = identities.client(connection.remote.port());
-                match &name {
-                    Some(None) => {
-                        Err("the name that its peer must prove was forgotten: too many others were asked for since"
-                            .into())
-                    }
-                    Some(Some(name)) => connection.layer().start_tls(config, Some(name), address),
-                    None => connection.layer().start_tls(config, None, address),
+    /// Fetches events of connections and listeners. Returns whether there may be more.
+    pub(crate) fn collect(&mut self, cx: &mut Context<'_>, now: Now) -> bool {
+        let Self { edges, watch, slots, acceptors, .. } = self;
+        let more = edges.poll(cx, |token, edge| match token.kind() {
+            WatchedKind::Acceptor => {
+                if let Some(acceptor) = acceptors.get_mut(token.slot() as usize) {
+                    acceptor.is_ready = true;
                 }
             }
-            _ => Ok(()),
-        };
-        self.without_task.push((slot, generation));
-        match started {
-            Err(error) => self.close(slot, &error),
-            Ok(()) => self.advance(slot),
+            WatchedKind::Connection => {
+                // The slot may have another connection since: an event of an ended one means nothing.
+                let place = slots.get_mut(token.slot() as usize).filter(|s| s.generation == token.generation());
+                if let Some(connection) = place.and_then(|place| place.connection.as_deref_mut()) {
+                    watch.note((token.slot(), token.generation()), connection, edge, now.mono);
+                }
+            }
+        });
+        while let Some((slot, generation)) = self.watch.connected.pop() {
+            self.connected(slot, generation, now);
         }
+        more
+    }
+
+    /// Watches the socket of a connection, also for data that have come before. A connection that cannot be watched ends.
+    pub(super) fn watch(&mut self, slot: u32) {
+        let Some(Slot { generation, connection: Some(connection) }) = self.slots.get(slot as usize) else { return };
+        let Some(stream) = &connection.stream else { return };
+        if let Err(error) = self.edges.add(stream.as_fd(), Token::connection(slot, *generation)) {
+            self.close(slot, &error);
+        }
+    }
+
+    /// Gives a connection another turn, in the next round. `now`: time in milliseconds.
+    pub(crate) fn make_ready(&mut self, slot: u32, now: u64) {
+        if let Some(Slot { generation, connection: Some(connection) }) = self.slots.get_mut(slot as usize) {
+            self.watch.queue_up((slot, *generation), connection, now);
+        }
+    }
+
+    /// Ends the rests of connections whose time has come.
+    pub(super) fn end_rests(&mut self, now: Now) {
+        let mut rests = std::mem::take(&mut self.rests);
+        for (slot, generation) in rests.end(now.mono) {
+            if let Some(connection) = self.same(slot, generation) {
+                connection.flags.remove(Flags::PAUSED);
+                self.make_ready(slot, now.mono);
+            }
+        }
+        self.rests = rests;
+    }
+
+    /// Tells whether nothing is left to do before the next event or time-out.
+    pub(crate) fn is_idle(&self) -> bool {
+        let accepts = self.accept_pause.until.is_none() && self.acceptors.iter().any(|acceptor| acceptor.is_ready);
+        self.watch.queue.is_empty() && self.watch.resumable.is_empty() && self.dials.is_empty() && !accepts
     }
 
     /// Enters the next phase if the present phase is complete, after input or a successful connect.
@@ -426,9 +440,4 @@ fn gauge(counters: &Counters, transport: Transport) -> &Count {
         Transport::Ws => &counters.ws_connections,
         Transport::Wss => &counters.wss_connections,
     }
-}
-
-/// Clears the readiness of the stream.
-pub(crate) fn drained(stream: &TcpStream, read: impl FnOnce() -> io::Result<bool>) -> io::Result<()> {
-    stream.try_io(Interest::READABLE, || if read()? { Ok(()) } else { Err(ErrorKind::WouldBlock.into()) })
 }

@@ -20,7 +20,8 @@ impl<S: Service + 'static, X: Extension<S>> Shard<S, X> {
             self.take_over(now);
             self.send(now, cx);
             self.dispatcher.out.clear();
-            self.streams.resume(cx);
+            self.streams.start_dials();
+            self.streams.resume();
             if !self.streams.made.is_empty() {
                 self.report_made();
             }

@@ -5,15 +5,14 @@ use crate::connection::{Connection, Initiator, Layer, Phase};
 use crate::counters::Count;
 use crate::dispatcher::Dispatcher;
 use crate::extension::Extension;
+use crate::local_fd::LocalFd;
 use crate::proxy_protocol::{self, HeaderFault};
 use crate::service::Service;
 use crate::timestamp;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::task::{Context, Poll};
 use strowger_core::Now;
-use tokio::net::TcpStream;
 
 /// Maximum number of connections accepted from one listener in a turn.
 const ACCEPTS: usize = 64;
@@ -23,19 +22,21 @@ const WARNING_PERIOD: u64 = 10_000;
 
 impl Streams {
     /// Accepts the connections that wait at the listeners. Returns whether there may be more.
-    pub(crate) fn accept(&mut self, cx: &mut Context<'_>, now: Now) -> bool {
+    pub(crate) fn accept(&mut self, now: Now) -> bool {
         if self.accept_pause.until.is_some_and(|until| now.mono < until) {
             return false;
         }
         self.accept_pause.until = None;
-        let mut more = false;
         for i in 0..self.acceptors.len() {
-            for n in 0..ACCEPTS {
-                match self.acceptors[i].socket.poll_accept(cx) {
-                    Poll::Pending => break,
-                    Poll::Ready(Ok((stream, remote))) => self.accept_one(i, stream, remote, now),
-                    Poll::Ready(Err(error)) if is_of_one(&error) => (),
-                    Poll::Ready(Err(error)) => {
+            for _ in 0..ACCEPTS {
+                if !self.acceptors[i].is_ready {
+                    break;
+                }
+                match LocalFd::accept(self.acceptors[i].socket.as_fd()) {
+                    Ok((stream, remote)) => self.accept_one(i, stream, remote, now),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => self.acceptors[i].is_ready = false,
+                    Err(error) if is_of_one(&error) => (),
+                    Err(error) => {
                         if self.accept_pause.warned.is_none_or(|at| now.mono >= at + WARNING_PERIOD) {
                             self.accept_pause.warned = Some(now.mono);
                             tracing::warn!(%error, "connections cannot be accepted");
@@ -44,14 +45,13 @@ impl Streams {
                         return false;
                     }
                 }
-                more |= n == ACCEPTS - 1;
             }
         }
-        more
+        self.acceptors.iter().any(|acceptor| acceptor.is_ready)
     }
 
     #[inline(never)]
-    fn accept_one(&mut self, acceptor: usize, stream: TcpStream, remote: SocketAddr, now: Now) {
+    fn accept_one(&mut self, acceptor: usize, stream: LocalFd, remote: SocketAddr, now: Now) {
         let Acceptor { listener, transport, .. } = self.acceptors[acceptor];
         let is_balancer = self.network.balancers.load().contains(listener, remote.ip());
         // The peers behind a balancer are sources; the balancer itself is none.
@@ -72,8 +72,7 @@ impl Streams {
                 return self.network.sources.release(source);
             }
         };
-        // Small messages must not wait for the acknowledgement of earlier ones (Nagle's algorithm).
-        let _ = stream.set_nodelay(true);
+        stream.send_at_once();
         if self.network.settings.scheduling.timestamps {
             timestamp::enable(stream.as_fd());
         }
@@ -84,10 +83,9 @@ impl Streams {
             connection.initiator = Initiator::Balancer;
         }
         let slot = self.add(connection);
-        if !self.charge_source(slot) {
-            return;
+        if self.charge_source(slot) {
+            self.watch(slot);
         }
-        self.without_task.push((slot, self.slots[slot as usize].generation));
     }
 
     /// Reads the header of a balancer, or a part of it. The bytes after the header are data of the peer.

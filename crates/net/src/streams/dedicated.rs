@@ -6,8 +6,6 @@ use super::dial::Dial;
 use crate::connection::{Connection, Phase};
 use crate::dedicated::Opening;
 use crate::{clock, ws};
-use socket2::SockRef;
-use std::net::Shutdown;
 use std::ops::Range;
 use strowger_core::{Flow, Now, Transport};
 
@@ -20,10 +18,10 @@ impl Streams {
         let mut connection = Connection::dialling(request.transport, request.listener, request.to, now);
         connection.name = request.name;
         connection.dedicated = Some(flow);
+        connection.layer().connect_by = now.mono + self.bounds.connect_timeout.as_millis() as u64;
         let slot = self.add(connection);
         let generation = self.slots[slot as usize].generation;
-        let timeout = self.bounds.connect_timeout;
-        self.dials.push(Dial { slot, generation, from: None, port: 0, to: request.to, begun: Some(stream), timeout });
+        self.dials.push(Dial { slot, generation, from: None, port: 0, to: request.to, begun: Some(stream) });
         slot
     }
 
@@ -71,7 +69,7 @@ impl Streams {
             }
             self.flush_tls(slot);
             if let Some(stream) = self.connection(slot).and_then(|c| c.stream.as_ref()) {
-                let _ = SockRef::from(stream).shutdown(Shutdown::Write);
+                stream.shut_down_writing();
             }
         }
         self.schedule(slot);

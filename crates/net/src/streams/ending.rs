@@ -20,7 +20,7 @@ impl Streams {
     /// Ends the connections that have timed out, and the rests of others. `kind`: kind of a connection, by its flow and peer.
     #[inline(never)]
     pub(crate) fn expire(&mut self, now: Now, kind: &dyn Fn(Flow, SocketAddr) -> ConnectionKind) {
-        self.rests.end(now.mono);
+        self.end_rests(now);
         while let Some(&Reverse((at, slot, generation))) = self.timeouts.peek() {
             if at > now.mono {
                 return;
@@ -40,7 +40,7 @@ impl Streams {
             let (phase, partial, leaving) = (connection.phase, connection.awaits_rest(), connection.closing);
             let finished = connection.half_closed;
             match phase {
-                Phase::Dialling => self.close(slot, &"it was not made in time"),
+                Phase::Dialling => self.give_up_dial(slot),
                 Phase::Header => {
                     self.counters.proxy_late.add(1);
                     self.close(slot, &"no PROXY header in time");
@@ -202,9 +202,6 @@ impl Streams {
         }
         gauge(&self.counters, connection.transport).less(1);
         self.counters.stream_bytes_waiting.less(connection.waiting.len() as u64);
-        if !connection.waiting.is_empty() {
-            self.blocked.retain(|&s| s != slot);
-        }
         if ending == Ending::Broken {
             self.resend.append(&mut connection.unacknowledged);
         }
@@ -227,9 +224,6 @@ impl Streams {
             let fallbacks = layer.fallbacks.iter().map(|fallback| (fallback.origin, fallback.token));
             self.unsent
                 .extend(layer.tokens.iter().copied().chain(fallbacks).map(|(origin, token)| (origin, token, cause)));
-        }
-        if let Some(task) = connection.task.take() {
-            task.abort();
         }
         self.dedicated_gone += usize::from(connection.dedicated.is_some());
         if connection.phase == Phase::Open {

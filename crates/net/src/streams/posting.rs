@@ -202,11 +202,11 @@ impl Streams {
         let from = bind.filter(|ip| !ip.is_unspecified() && ip.is_ipv4() == target.address.is_ipv4());
         let mut connection = Connection::dialling(target.transport, target.listener, target.address, now);
         connection.name = target.name;
+        connection.layer().connect_by = now.mono + self.bounds.connect_timeout.as_millis() as u64;
         let slot = self.add(connection);
         let generation = self.slots[slot as usize].generation;
-        let timeout = self.bounds.connect_timeout;
         let port = self.network.settings.dial_port;
-        self.dials.push(Dial { slot, generation, from, port, to: target.address, begun: None, timeout });
+        self.dials.push(Dial { slot, generation, from, port, to: target.address, begun: None });
         self.flow(slot)
     }
 }

@@ -5,7 +5,6 @@ use super::{PARTS, Piece, Streams};
 use crate::connection::Phase;
 use crate::ws;
 use std::io::{ErrorKind, IoSlice, Write};
-use std::task::Context;
 use strowger_core::{Now, Transport};
 
 impl Streams {
@@ -90,7 +89,7 @@ impl Streams {
                 for (part, piece) in parts.iter_mut().zip(pieces) {
                     *part = IoSlice::new(&bytes[piece.range.clone()]);
                 }
-                match stream.try_write_vectored(&parts[..pieces.len()]) {
+                match stream.write_vectored(&parts[..pieces.len()]) {
                     Ok(n) => sent = n,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => (),
                     Err(error) => return self.fail(slot, &error),
@@ -148,7 +147,7 @@ impl Streams {
         let mut sent = 0;
         if let (true, Some(stream)) = (connection.waiting.is_empty(), &connection.stream) {
             while sent < bytes.len() {
-                match stream.try_write(&bytes[sent..]) {
+                match stream.write(&bytes[sent..]) {
                     Ok(n) => sent += n,
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => return self.fail(slot, &error),
@@ -170,7 +169,8 @@ impl Streams {
         let waiting = connection.waiting.len();
         self.counters.stream_bytes_waiting.add(bytes.len() as u64);
         if first {
-            self.blocked.push(slot);
+            // No event follows a write that was cut short, before one that the socket refuses.
+            self.watch.resumable.push(slot);
         }
         if waiting > bound {
             self.counters.slow_closed.add(1);
@@ -180,46 +180,29 @@ impl Streams {
         }
     }
 
-    /// Writes waiting bytes as far as the sockets take them. If bytes remain, `cx` is woken when a socket has room.
+    /// Writes waiting bytes of the connections whose sockets may have room. An event follows when a socket that has refused bytes has room.
     #[inline]
-    pub(crate) fn resume(&mut self, cx: &mut Context<'_>) {
-        if !self.blocked.is_empty() {
-            self.resume_blocked(cx);
+    pub(crate) fn resume(&mut self) {
+        while let Some(slot) = self.watch.resumable.pop() {
+            self.resume_one(slot);
         }
     }
 
     #[cold]
-    fn resume_blocked(&mut self, cx: &mut Context<'_>) {
-        // A connection that ends meanwhile removes itself from the list, which must not be the list that is being
-        // iterated.
-        let mut blocked = std::mem::take(&mut self.blocked);
-        blocked.retain(|&slot| self.is_still_blocked(slot, cx));
-        blocked.append(&mut self.blocked);
-        self.blocked = blocked;
-    }
-
-    fn is_still_blocked(&mut self, slot: u32, cx: &mut Context<'_>) -> bool {
+    fn resume_one(&mut self, slot: u32) {
         let counters = self.counters.clone();
-        while let Some(connection) = self.connection(slot).filter(|c| !c.waiting.is_empty()) {
-            let Some(stream) = &connection.stream else { break };
-            match stream.try_write(&connection.waiting) {
+        let Some(connection) = self.connection(slot).filter(|c| !c.waiting.is_empty()) else { return };
+        while let (false, Some(stream)) = (connection.waiting.is_empty(), &connection.stream) {
+            match stream.write(&connection.waiting) {
                 Ok(n) => {
                     counters.stream_bytes_out.add(n as u64);
                     counters.stream_bytes_waiting.less(n as u64);
                     connection.waiting.drain(..n);
                 }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {
-                    if stream.poll_write_ready(cx).is_pending() {
-                        return true;
-                    }
-                }
-                Err(error) => {
-                    self.fail(slot, &error);
-                    return false;
-                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => return self.fail(slot, &error),
             }
         }
-        let Some(connection) = self.connection(slot) else { return false };
         connection.waiting = Vec::new();
         let leaving = connection.closing;
         self.charge_source(slot);
@@ -227,7 +210,6 @@ impl Streams {
             self.shut_down(slot);
         }
         self.close_if_done(slot);
-        false
     }
 }
 

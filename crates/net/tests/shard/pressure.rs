@@ -185,6 +185,25 @@ fn a_peer_without_room_is_read_less_and_loses_nothing() {
     assert!(total.pauses > 50, "{total:?}");
 }
 
+/// Messages that come during a rest do not end it.
+#[test]
+fn a_peer_without_room_that_sends_on_is_read_no_sooner() {
+    const COUNT: usize = 60;
+    let (node, state) = start(settings(1), State::default());
+    state.is_full.store(true, Relaxed);
+    let one = message("MESSAGE", "many", 0);
+    let (mut stream, begun) = (connect(node.handle().addresses()[0]), Instant::now());
+    stream.write_all(one.repeat(COUNT).as_bytes()).unwrap();
+    for _ in 0..COUNT {
+        stream.write_all(one.as_bytes()).unwrap();
+        // Each comes alone.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    received(&state, 2 * COUNT);
+    // Four messages in 20 ms: 580 ms.
+    assert!(begun.elapsed() > Duration::from_millis(450), "{:?}", begun.elapsed());
+}
+
 /// As soon as there is room, the rest follows.
 #[test]
 fn a_connection_is_read_again_when_there_is_room() {
