@@ -207,8 +207,8 @@ impl Dialog {
         self.local_cseq
     }
 
-    /// Skips `count` CSeqs of our requests, which an earlier process may have used after it wrote this state. If this side had sent no request
-    /// then, that process may have begun with any CSeq up to `first`, so these are skipped too.
+    /// Skips `count` CSeqs of our requests, which may be used although this state does not tell: an earlier process may have sent requests after it
+    /// wrote the state. If this side had sent no request then, that process may have begun with any CSeq up to `first`, so these are skipped too.
     pub fn skip_cseqs(&mut self, first: u32, count: u32) {
         let last = if self.local_cseq == 0 { first } else { self.local_cseq };
         self.local_cseq = last.saturating_add(count);

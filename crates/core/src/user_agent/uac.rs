@@ -22,6 +22,10 @@ const MOST_LEGS: u16 = 64;
 /// sender's choice; a 2xx beyond this number gets neither, so that its sender ends the dialog (RFC 3261 section 13.3.1.4).
 const MOST_LOST: usize = 16;
 
+/// Number of CSeqs that the BYE to a lost dialog skips: PRACKs and other requests may have used some while the dialog was early, and their numbers
+/// are gone with it. The callee refuses a CSeq that is used, and accepts a gap (RFC 3261 section 12.2.2).
+const SKIPPED_CSEQS: u32 = 1_000;
+
 /// New call.
 #[derive(Clone, Copy, Debug)]
 pub struct Invite<'a> {
@@ -417,7 +421,7 @@ impl UserAgent {
     fn end_fork(
         &mut self,
         round: &mut Round<'_>,
-        dialog: Dialog,
+        mut dialog: Dialog,
         target: Target,
         call_hash: u32,
         (account, credentials): (Option<AccountKey>, Vec<u8>),
@@ -433,6 +437,7 @@ impl UserAgent {
         }
         let mut call = Call::new(Stage::Established, place, call_hash, target);
         call.invite_cseq = dialog.local_cseq();
+        dialog.skip_cseqs(0, SKIPPED_CSEQS);
         call.credentials = credentials;
         // The BYE of a lost branch has no credentials of a numbered account.
         call.account = account.filter(|account| account.is_named());

@@ -125,4 +125,15 @@ mod tests {
         reach.came_from(at("203.0.113.77:60000"), 0, b"a");
         assert_eq!(reach.sent(20_000, at("203.0.113.77:60000")), Ok(()));
     }
+
+    /// The request of a party that is out of reach is sent for 32 seconds, also after the end of its call.
+    #[test]
+    fn a_retransmission_does_not_show_its_port_again() {
+        let mut reach = Reach::default();
+        reach.described(1, &facts("b", "198.51.100.12", 4_000));
+        for (party, side) in [(0, "a"), (1, "b"), (0, "a")] {
+            assert_eq!(reach.shown(party, &facts(side, "192.0.2.1", 20_000)), Ok(()));
+        }
+        assert_eq!(reach.sent(20_000, "198.51.100.12:4000".parse().expect("an address")), Ok(()));
+    }
 }

@@ -199,6 +199,41 @@ fn a_flood_of_answers_causes_few_requests() {
     net.is_clean();
 }
 
+/// Section 12.2.1.1: the BYE to a place that answers too late has a CSeq above those in its early dialog, also after the end of the call. A callee
+/// would refuse another one, and hold a call that nobody ends.
+#[test]
+fn the_end_of_a_dialog_that_has_lost_has_a_new_cseq() {
+    for is_over in [false, true] {
+        let (mut net, call) = forked();
+        let invite = net.sent[0].clone();
+        let leg = LegKey { call, leg: Some(0) };
+        net.with(0, |agent, round| agent.request_within(round, leg, Method::Info, b"", b"")).unwrap();
+        let info = &net.sent[1];
+        assert!(info.contains(";tag=one\r\n") && info.contains("\r\nCSeq: 3 INFO\r\n"), "{info}");
+        let answer_of = |place: &str| {
+            respond(&invite, 200, "Contact: <sip:x@127.0.0.98>\n").replace(";tag=peer", &format!(";tag={place}"))
+        };
+        net.inject(0, &answer_of("two"));
+        if is_over {
+            net.with(0, |agent, round| agent.hang_up(round, call));
+            let bye = net.sent.last().expect("a BYE").clone();
+            net.inject(0, &respond(&bye, 200, ""));
+            assert_eq!(net.phones[0].endpoint.agent.calls(), 0);
+        }
+        net.sent.clear();
+        net.inject(0, &answer_of("one"));
+        let [ack, bye] = &net.sent[..] else { panic!("{:?}", net.sent) };
+        assert!(ack.contains(";tag=one\r\n") && ack.contains("\r\nCSeq: 1 ACK\r\n"), "{ack}");
+        assert!(bye.starts_with("BYE ") && bye.contains(";tag=one\r\n"), "{bye}");
+        let cseq = bye.lines().find_map(|line| line.strip_prefix("CSeq: ")?.strip_suffix(" BYE")?.parse::<u32>().ok());
+        assert!(cseq.is_some_and(|cseq| cseq > 3), "{bye}");
+        let ok = respond(bye, 200, "");
+        net.inject(0, &ok);
+        net.with(0, |agent, round| agent.hang_up(round, call));
+        net.is_clean();
+    }
+}
+
 /// Section 12.2.1.2: a 481 in an early dialog that has lost is not the end of the call.
 #[test]
 fn a_refusal_in_a_dialog_that_has_lost_ends_no_call() {
