@@ -97,7 +97,12 @@ const TYPES: &[(&str, &str, usize, &str)] = &[
     ("core", "Proxy", 10, "one step of a request or response a file"),
     ("core", "Transactions", 7, "one concern of the table a file"),
     ("core", "Pair", 10, "one kind of event of a bridged call a file"),
-    ("core", "UserAgent", 12, "one role a file: client, server, session and its timer, registration, end at a shutdown"),
+    (
+        "core",
+        "UserAgent",
+        12,
+        "one role a file: client, server, session and its timer, registration, end at a shutdown",
+    ),
     ("load", "CallRunner", 13, "one kind of action a file"),
     ("net", "Streams", 8, "one step in the life of a connection a file"),
     ("node", "Controlled", 7, "one kind of order a file"),

@@ -103,7 +103,8 @@ fn each_search_comes_before_its_multiples() {
 fn loads_are_multiples_of_the_limit_that_was_found() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (orders, rows) = run(&folder.path().join("run"), Profile::Quick, usize::MAX);
-    let limits: Vec<f64> = rows.iter().filter_map(|row| row.limit.as_ref().and_then(|_| row.figures.value("limit"))).collect();
+    let limits: Vec<f64> =
+        rows.iter().filter_map(|row| row.limit.as_ref().and_then(|_| row.figures.value("limit"))).collect();
     assert_eq!(limits.len(), 4, "two letters of two systems");
     let found: Vec<&NextTrial> = orders.iter().filter(is_multiple).collect();
     assert_eq!(found.len(), 16, "two multiples, two letters, two systems, two repetitions");
